@@ -5,31 +5,21 @@ use std::time::Duration;
 
 use object_store::path::Path;
 use slatedb::admin::Admin;
-use slatedb::config::{
-    CompactorOptions, DbReaderOptions, FlushOptions, FlushType, ObjectStoreCacheOptions, Settings,
-    SizeTieredCompactionSchedulerOptions, SstBlockSize,
-};
+use slatedb::config::{DbReaderOptions, Settings, SstBlockSize};
 use slatedb::db_cache::DbCache;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
 use slatedb::{Db, DbReader, DbReaderMode};
 
-use crate::log::Log;
-use crate::marker::Marker;
 use crate::{Location, Options, VolumeError};
 
 /// How long writes wait for each other where nobody asks for a flush: what a crash may lose then.
-pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// So many tables, or runs of tables of about one size, become one run: each further size costs to write everything again,
-/// and a read looks into fewer than that of each size.
-const MERGED_TABLES: usize = 8;
-/// New tables that wait to be merged at most; then writers wait.
-const TABLES_MAX: usize = 32;
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
+/// Written bytes that become a table.
+const TABLE_BYTES: usize = 32 << 20;
 /// Written bytes in memory at most; then writers wait.
 const WAITING_BYTES_MAX: usize = 256 << 20;
 /// What one request reads of a table: requests are dear, bytes are cheap.
 const READ_UNIT: SstBlockSize = SstBlockSize::Block64Kib;
-/// What is kept on disk, and so fetched, at a time. Damage of it is found by the checksums of tables, and fetched again.
-const KEPT_BYTES: usize = 256 << 10;
 /// A view is of one moment: it never looks for a later one, not even at once. That is what SlateDB's clock does if less
 /// than this has passed since its first moment, 262,000 years ago.
 const NEVER: Duration = Duration::from_secs(300_000 * 365 * 24 * 3600);
@@ -39,71 +29,24 @@ pub(crate) fn path(at: &Location) -> Path {
 }
 
 /// Opens the database to be changed, and fences whoever had it.
-pub(crate) async fn open(
-    at: &Location,
-    marker: &Marker,
-    options: &Options,
-) -> Result<(Db, Arc<Log>), VolumeError> {
+pub(crate) async fn open(at: &Location, options: &Options) -> Result<Db, VolumeError> {
     let settings = Settings {
         flush_interval: Some(LOG_INTERVAL),
-        l0_sst_size_bytes: usize::try_from(options.table_bytes).unwrap_or(usize::MAX),
-        l0_max_ssts: TABLES_MAX,
-        l0_max_ssts_per_key: TABLES_MAX,
+        l0_sst_size_bytes: TABLE_BYTES,
         max_unflushed_bytes: WAITING_BYTES_MAX,
-        compactor_options: Some(merging()),
         object_store_max_retries: Some(options.retries),
-        object_store_cache_options: on_disk(marker, options),
         ..Settings::default()
     };
-    let log = Log::new(Arc::clone(&at.store), options.table_bytes / 2);
-    let builder = Db::builder(path(at), Arc::clone(&log) as _)
+    let builder = Db::builder(path(at), Arc::clone(&at.store))
         .with_settings(settings)
         .with_sst_block_size(READ_UNIT)
         .with_db_cache(cache(options), 0);
-    Ok((builder.build().await?, log))
-}
-
-/// Makes everything durable that was written before: by the log with one request, or by tables, if bulk was left out of it.
-pub(crate) async fn flush(db: &Db, log: &Log, at: &Location) -> Result<(), slatedb::Error> {
-    log.is_asked();
-    db.flush().await?;
-    if log.leaves_out() { flush_tables(db, log, at).await } else { Ok(()) }
-}
-
-/// Sees to it that bulk which nobody asked a flush for does not wait longer than the log would.
-pub(crate) async fn keep_flushing(db: Db, log: Arc<Log>, at: Location) {
-    loop {
-        tokio::time::sleep(LOG_INTERVAL).await;
-        // A failure closes the database, and is told to who uses it next.
-        if log.leaves_out() && db.flush().await.is_ok() {
-            let _ = flush_tables(&db, &log, &at).await;
-        }
-    }
-}
-
-/// Writes tables of all that was written before. What the log has to cover is to be in it.
-async fn flush_tables(db: &Db, log: &Log, at: &Location) -> Result<(), slatedb::Error> {
-    db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await?;
-    // The bucket's own manifest: the one in memory may be ahead of it. Without it, the log stays empty for a while.
-    if let Ok(Some(manifest)) = admin(at).read_manifest(None).await {
-        log.is_covered(manifest.replay_after_wal_id());
-    }
-    Ok(())
-}
-
-fn merging() -> CompactorOptions {
-    let scheduling = SizeTieredCompactionSchedulerOptions {
-        min_compaction_sources: MERGED_TABLES,
-        max_compaction_sources: 2 * MERGED_TABLES,
-        ..Default::default()
-    };
-    CompactorOptions { scheduler_options: scheduling.into(), ..CompactorOptions::default() }
+    Ok(builder.build().await?)
 }
 
 /// Opens the database for reading, as it is now, or at a checkpoint.
 pub(crate) async fn open_to_read(
     at: &Location,
-    marker: &Marker,
     checkpoint: Option<uuid::Uuid>,
     options: &Options,
 ) -> Result<DbReader, VolumeError> {
@@ -112,7 +55,6 @@ pub(crate) async fn open_to_read(
     let reading = DbReaderOptions {
         manifest_poll_interval: NEVER,
         object_store_max_retries: Some(options.retries),
-        object_store_cache_options: on_disk(marker, options),
         ..DbReaderOptions::default()
     };
     let builder = DbReader::builder(path(at), Arc::clone(&at.store))
@@ -130,16 +72,4 @@ fn cache(options: &Options) -> Arc<dyn DbCache> {
     let options =
         MokaCacheOptions { max_capacity: options.cache_bytes, ..MokaCacheOptions::default() };
     Arc::new(MokaCache::new_with_opts(options))
-}
-
-/// What is kept on disk: tables, which never change and have names that are never used again.
-fn on_disk(marker: &Marker, options: &Options) -> ObjectStoreCacheOptions {
-    let directory = options.disk_cache.as_ref();
-    ObjectStoreCacheOptions {
-        root_folder: directory.map(|directory| directory.join(marker.uuid.to_string())),
-        max_cache_size_bytes: Some(usize::try_from(options.disk_cache_bytes).unwrap_or(usize::MAX)),
-        part_size_bytes: KEPT_BYTES,
-        cache_on_flush: true,
-        ..ObjectStoreCacheOptions::default()
-    }
 }

@@ -33,9 +33,9 @@ impl NewVolume {
                     "what is left of a volume, or one that is being made,",
                 ));
             }
-            let (db, log) = database::open(at, &marker, options).await?;
+            let db = database::open(at, options).await?;
             db.put(SIZE, size_value(&marker)).await?;
-            let volume = Volume::new(at, db, log, Geometry::new(&marker));
+            let volume = Volume::new(at, db, Geometry::new(&marker));
             Ok(Self { volume, marker, at: at.clone() })
         })
     }

@@ -1,19 +1,16 @@
 //! A volume that is open to be changed.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use blockdev::BlockDevice;
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard, RwLock};
-use place::runtime::{self, block_on};
+use parking_lot::{Mutex, MutexGuard};
+use place::runtime::block_on;
 use slatedb::config::{CheckpointOptions, CheckpointScope, CloseOptions, FlushType};
 use slatedb::{Db, WriteBatch};
-use tokio::task::JoinHandle;
 
 use crate::blocks::{Geometry, Scan, Touched, key};
-use crate::log::Log;
 use crate::marker::Marker;
 use crate::{Location, Options, VolumeError, database, names};
 
@@ -34,14 +31,10 @@ const CLOSE_TIME: Duration = Duration::from_secs(60);
 /// it opens sooner the next time.
 pub struct Volume {
     db: Db,
-    log: Arc<Log>,
-    keeper: JoinHandle<()>,
     geometry: Geometry,
     at: Location,
     /// Of blocks that are read, changed in part and written back.
     parts: Vec<Mutex<()>>,
-    /// Held alone by who makes a snapshot, which is to have all that was written.
-    writing: RwLock<()>,
     /// Why nothing can be written any more.
     failed: Mutex<Option<String>>,
 }
@@ -54,9 +47,9 @@ impl Volume {
     pub fn open(at: &Location, options: &Options) -> Result<Self, VolumeError> {
         block_on(async {
             let marker = Marker::read(at).await?;
-            let (db, log) = database::open(at, &marker, options).await?;
+            let db = database::open(at, options).await?;
             match Geometry::check(&db, &marker).await {
-                Ok(geometry) => Ok(Self::new(at, db, log, geometry)),
+                Ok(geometry) => Ok(Self::new(at, db, geometry)),
                 Err(error) => {
                     // It was not changed.
                     let _ = db.close_with_options(unflushed()).await;
@@ -66,12 +59,9 @@ impl Volume {
         })
     }
 
-    pub(crate) fn new(at: &Location, db: Db, log: Arc<Log>, geometry: Geometry) -> Self {
+    pub(crate) fn new(at: &Location, db: Db, geometry: Geometry) -> Self {
         let parts = (0..LOCKS).map(|_| Mutex::default()).collect();
-        let keeping = database::keep_flushing(db.clone(), Arc::clone(&log), at.clone());
-        let keeper = runtime::handle().spawn(keeping);
-        let (writing, failed) = (RwLock::default(), Mutex::default());
-        Self { db, log, keeper, geometry, at: at.clone(), parts, writing, failed }
+        Self { db, geometry, at: at.clone(), parts, failed: Mutex::default() }
     }
 
     /// Keeps the volume as it is now under a name: what was written before the call is in it.
@@ -80,9 +70,6 @@ impl Volume {
     /// If the name is taken or is none, or the bucket cannot be used.
     pub fn snapshot(&self, name: &str) -> Result<(), VolumeError> {
         let options = CheckpointOptions { name: Some(name.into()), ..Default::default() };
-        let _nobody_writes = self.writing.write();
-        // What was left out of the log is in tables then.
-        self.flushed()?;
         block_on(async {
             names::check_free(&self.at, name).await?;
             self.db.create_checkpoint(CheckpointScope::All, &options).await?;
@@ -100,7 +87,7 @@ impl Volume {
     }
 
     fn flushed(&self) -> Result<(), VolumeError> {
-        self.db_result(block_on(database::flush(&self.db, &self.log, &self.at)))
+        self.db_result(block_on(self.db.flush()))
     }
 
     /// Notes the first failure.
@@ -215,14 +202,12 @@ impl BlockDevice for Volume {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check_usable()?;
-        let _writing = self.writing.read();
         block_on(self.write(offset, data)).map_err(|error| self.named(error))
     }
 
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
         self.geometry.touched(offset, len)?;
         self.check_usable()?;
-        let _writing = self.writing.read();
         block_on(self.zero(offset, len)).map_err(|error| self.named(error))
     }
 
@@ -248,7 +233,6 @@ impl BlockDevice for Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        self.keeper.abort();
         let options = if self.failed.lock().is_some() { unflushed() } else { Default::default() };
         // What was flushed is in the log in any case; closing only brings it into tables.
         let closed = async {

@@ -22,7 +22,6 @@ use object_store::{
 pub(crate) struct Conduct {
     pub(crate) requests: AtomicU64,
     pub(crate) puts: AtomicU64,
-    pub(crate) bytes_put: AtomicU64,
     /// Requests from this one on (counted from 1) are not answered; 0 for never.
     pub(crate) ends_at: AtomicU64,
     /// One of so many requests fails, for once; 0 for none.
@@ -130,7 +129,6 @@ impl ObjectStore for Bucket {
         options: PutOptions,
     ) -> Result<PutResult> {
         let answer = self.enter(true).await?;
-        self.conduct.bytes_put.fetch_add(payload.content_length() as u64, Ordering::Relaxed);
         answer.of(self.kept.put_opts(location, payload, options).await)
     }
 

@@ -23,9 +23,7 @@ fn work(fs: &dyn FileSystem, seed: u64, synced: &mut Synced) -> vfs::Result<()> 
         let name = format!("{seed}-{step}");
         match random.u8(..8) {
             0..4 => {
-                // Now and then so much that it is bulk.
-                let most = if random.u8(..6) == 0 { 400_000 } else { 20_000 };
-                let contents = vec![random.u8(1..); random.usize(1..most)];
+                let contents = vec![random.u8(1..); random.usize(1..20_000)];
                 let ino = put(fs, &name, &contents)?;
                 if random.bool() {
                     fs.fsync(ino)?;
@@ -65,14 +63,11 @@ fn work(fs: &dyn FileSystem, seed: u64, synced: &mut Synced) -> vfs::Result<()> 
 
 /// Runs until the machine ends at a request; the number of requests that a whole run makes.
 fn run(fs: Fs, bucket: &Bucket, seed: u64, synced: &mut Synced) -> u64 {
-    let tables = if seed.is_multiple_of(2) { 32 << 20 } else { 64 << 10 };
-    let done = Volume::open(&bucket.at("v"), &options().table_bytes(tables))
-        .map_err(|_| ())
-        .and_then(|volume| {
-            let open = fs.open(Arc::new(volume)).map_err(|_| ())?;
-            work(open.fs(), seed, synced).map_err(|_| ())?;
-            open.close().map_err(|_| ())
-        });
+    let done = Volume::open(&bucket.at("v"), &options()).map_err(|_| ()).and_then(|volume| {
+        let open = fs.open(Arc::new(volume)).map_err(|_| ())?;
+        work(open.fs(), seed, synced).map_err(|_| ())?;
+        open.close().map_err(|_| ())
+    });
     let ends_at = bucket.conduct.ends_at.load(Ordering::Relaxed);
     let requests = bucket.conduct.requests.load(Ordering::Relaxed);
     assert!(done.is_ok() || ends_at > 0 && requests >= ends_at, "it fails for no reason");
@@ -101,14 +96,14 @@ fn survives(fs: Fs, bucket: &Bucket, synced: &Synced, when: &str) {
 
 fn explore(fs: Fs) {
     let mut ends = 0;
-    for seed in 1..=oracle::effort(2, 2, 20) {
+    for seed in 1..=oracle::effort(1, 1, 20) {
         let whole = Bucket::new();
         fs.make(&whole);
         let before = whole.another();
         let mut synced = Synced::new();
         let requests = run(fs, &before, seed, &mut synced);
         survives(fs, &before, &synced, &format!("seed {seed}, at the end"));
-        for at in (1..=requests).step_by(oracle::effort(7, 3, 1)) {
+        for at in (1..=requests).step_by(oracle::effort(5, 2, 1)) {
             let made = Bucket::new();
             fs.make(&made);
             let bucket = made.another();

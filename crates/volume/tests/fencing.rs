@@ -42,29 +42,6 @@ fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
 
 /// Those that open it in the same moment may all fence each other; whoever comes after them goes on.
 #[test]
-fn who_is_fenced_with_bulk_on_its_way_is_told_and_leaves_what_was_flushed() {
-    let bucket = Bucket::new();
-    create(&bucket, "v", LEN);
-    let first = Volume::open(&bucket.at("v"), &options().table_bytes(64 << 10)).unwrap();
-    first.write_at(0, b"flushed").unwrap();
-    first.flush().unwrap();
-    for number in 1..16 {
-        first.write_at(number << 16, &[7; 1 << 16]).unwrap();
-    }
-    let second = Volume::open(&bucket.another().at("v"), &options()).unwrap();
-    let error = first.flush().unwrap_err();
-    assert!(error.to_string().contains("another machine has opened the volume"), "{error}");
-    second.write_at(100, b"of the second").unwrap();
-    second.flush().unwrap();
-    drop(first);
-    drop(second);
-    let view = View::open(&bucket.another().at("v"), None, &options()).unwrap();
-    let mut found = [0; 113];
-    view.read_at(0, &mut found).unwrap();
-    assert!(found.starts_with(b"flushed") && found.ends_with(b"of the second"));
-}
-
-#[test]
 fn of_many_that_open_a_volume_at_once_never_two_go_on() {
     let works =
         |volume: &Volume| volume.write_at(0, &[1; 512]).and_then(|()| volume.flush()).is_ok();
