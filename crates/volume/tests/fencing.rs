@@ -16,11 +16,12 @@ fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
     let first = Volume::open(&first_way.at("v"), &options()).unwrap();
     first.write_at(0, b"synced").unwrap();
     first.flush().unwrap();
-    first.write_at(0, b"lost! ").unwrap();
+    first.write_at(0, b"later!").unwrap();
     let second = Volume::open(&second_way.at("v"), &options()).unwrap();
     let mut found = [0; 6];
     second.read_at(0, &mut found).unwrap();
-    assert_eq!(&found, b"synced");
+    // What nobody asked to be durable is put some seconds later: on a slow machine it may be there.
+    assert!([b"synced", b"later!"].contains(&&found), "{found:?}");
     let told = first.flush().unwrap_err().to_string();
     assert!(told.contains("another machine has opened the volume"), "{told}");
     assert!(told.contains("memory://bucket/v"), "{told}");
