@@ -85,6 +85,12 @@ pub trait BlockDevice: Send + Sync {
     }
 }
 
+/// Whether bytes are all zero.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let (parts, rest) = bytes.as_chunks::<16>();
+    rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)
+}
+
 /// Checks that `offset..offset + len` lies within `device_len` bytes.
 fn check_range(device_len: u64, offset: u64, len: u64) -> io::Result<()> {
     match offset.checked_add(len) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 
-use blockdev::FileAt;
+use blockdev::{FileAt, is_zero};
 
 use crate::Error;
 
@@ -169,12 +169,6 @@ fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere the host can fail")]
 fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
     Ok(Piece { end: limit, kind: Kind::Data })
-}
-
-/// Whether bytes are all zero.
-pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    let (parts, rest) = bytes.as_chunks::<16>();
-    rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)
 }
 
 /// The runs of whole units that are zero and that are not.

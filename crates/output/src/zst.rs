@@ -6,11 +6,11 @@ use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use blockdev::FileAt;
+use blockdev::{FileAt, is_zero};
 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
 use xxhash_rust::xxh64::xxh64;
 
-use crate::raw::{CHUNK_BYTES as FRAME_BYTES, Kind, is_zero};
+use crate::raw::{CHUNK_BYTES as FRAME_BYTES, Kind};
 use crate::{Error, Format, Raw};
 
 /// What `zstd` takes unless told otherwise.

@@ -39,12 +39,6 @@ pub(crate) fn unpack(packed: &[u8], len: usize, digest: Digest) -> Result<Vec<u8
     Ok(contents)
 }
 
-/// Whether bytes are all zero.
-pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    let (parts, rest) = bytes.as_chunks::<16>();
-    rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

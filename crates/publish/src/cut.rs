@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, is_zero};
 
-use crate::chunk::is_zero;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::holes::next_data;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, is_zero};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use place::runtime::block_on;
@@ -244,8 +244,4 @@ impl Drop for Volume {
 
 fn unflushed() -> CloseOptions {
     CloseOptions::default().with_flush_type(None::<FlushType>)
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
 }

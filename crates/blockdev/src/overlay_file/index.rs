@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 
 use super::OverlayError;
-use crate::BlockDevice;
+use crate::{BlockDevice, is_zero};
 
 const PAGE_BYTES: u64 = 4096;
 /// Number and checksum (CRC32C of what follows it and the number of the page) before the bits.
@@ -136,8 +136,4 @@ impl Page {
 fn sum(page: u64, number: u64, bits: &[u8]) -> u32 {
     let place = [page.to_le_bytes(), number.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&place), bits)
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, is_zero};
 use vfs::{Corruption, Error, Ino, Result};
 use zerocopy::IntoBytes;
 
@@ -257,8 +257,7 @@ impl Mover {
             let count = ((len - done) as usize).min(COPY_BYTES);
             let piece = &mut bytes[..count];
             self.device.read_at(from + done, piece).map_err(Error::Device)?;
-            let is_zero = is_zero(piece);
-            let written = if is_zero {
+            let written = if is_zero(piece) {
                 self.device.zero_range(to + done, count as u64)
             } else {
                 self.device.write_at(to + done, piece)
@@ -411,10 +410,4 @@ impl Mover {
         self.forget_tables();
         Ok(Some(self.draft.take()))
     }
-}
-
-/// Whether bytes are all zero.
-fn is_zero(bytes: &[u8]) -> bool {
-    let (parts, rest) = bytes.as_chunks::<16>();
-    rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)
 }
