@@ -60,13 +60,18 @@ impl Op<'_> {
         handles.sort_unstable_by_key(Handle::ino);
         for handle in handles {
             self.clear_inode_bit(&handle)?;
-            let mut gone = handle;
-            gone.inode = Inode::zeroed(usize::from(self.fs.volume.geometry.inode_size));
-            gone.inode.set_generation(handle.inode.generation());
-            gone.inode.set_dtime(self.fs.clock.deletion());
-            self.stage_new(gone);
+            self.stage_gone(handle);
         }
         Ok(())
+    }
+
+    /// Empties the slot of an inode that is free now. The generation stays: the slot's checksum follows from it.
+    pub(crate) fn stage_gone(&mut self, handle: Handle) {
+        let mut gone = handle;
+        gone.inode = Inode::zeroed(usize::from(self.fs.volume.geometry.inode_size));
+        gone.inode.set_generation(handle.inode.generation());
+        gone.inode.set_dtime(self.fs.clock.deletion());
+        self.stage_new(gone);
     }
 
     fn clear_inode_bit(&mut self, handle: &Handle) -> Outcome<()> {

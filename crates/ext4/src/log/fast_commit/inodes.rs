@@ -202,12 +202,7 @@ impl Replay<'_, '_> {
             // Nothing of it is on the device: there is nothing to be kept as an orphan.
             let handle = work.handle;
             self.empty(work)?;
-            let mut gone = handle;
-            gone.inode = Inode::zeroed(usize::from(self.op.fs.volume.geometry.inode_size));
-            // Its checksum follows from its generation.
-            gone.inode.set_generation(handle.inode.generation());
-            gone.inode.set_dtime(self.op.fs.clock.deletion());
-            self.op.stage_new(gone);
+            self.op.stage_gone(handle);
             return Ok(Inactivation::Freed);
         }
         self.op.abandon(work.handle)
