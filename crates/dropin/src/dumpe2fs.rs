@@ -83,6 +83,14 @@ fn line(out: &mut String, name: &str, value: impl Display) {
     let _ = writeln!(out, "{:<25} {value}", format!("{name}:"));
 }
 
+/// Adds a line, unless the value is zero.
+fn positive(out: &mut String, name: &str, value: impl Into<u32>) {
+    let value = value.into();
+    if value > 0 {
+        line(out, name, value);
+    }
+}
+
 /// Shows it in the words of dumpe2fs.
 pub(crate) fn show(raw: &RawSuperblock) {
     let mut out = String::with_capacity(4096);
@@ -136,9 +144,7 @@ fn counts(out: &mut String, raw: &RawSuperblock) {
         u64::from(raw.blocks_count_hi.get()) << 32 | u64::from(raw.blocks_count_lo.get()),
     );
     line(out, "Reserved block count", raw.reserved_blocks());
-    if raw.overhead_clusters.get() > 0 {
-        line(out, "Overhead clusters", raw.overhead_clusters);
-    }
+    positive(out, "Overhead clusters", raw.overhead_clusters);
     line(out, "Free blocks", raw.free_blocks());
     line(out, "Free inodes", raw.free_inodes_count);
     line(out, "First block", raw.first_data_block);
@@ -147,19 +153,13 @@ fn counts(out: &mut String, raw: &RawSuperblock) {
     if raw.desc_size.get() > 32 {
         line(out, "Group descriptor size", raw.desc_size);
     }
-    if raw.reserved_gdt_blocks.get() > 0 {
-        line(out, "Reserved GDT blocks", raw.reserved_gdt_blocks);
-    }
+    positive(out, "Reserved GDT blocks", raw.reserved_gdt_blocks);
     line(out, "Blocks per group", raw.blocks_per_group);
     line(out, "Fragments per group", raw.clusters_per_group);
     line(out, "Inodes per group", inodes_per_group);
     line(out, "Inode blocks per group", inode_blocks);
-    if raw.raid_stride.get() > 0 {
-        line(out, "RAID stride", raw.raid_stride);
-    }
-    if raw.raid_stripe_width.get() > 0 {
-        line(out, "RAID stripe width", raw.raid_stripe_width);
-    }
+    positive(out, "RAID stride", raw.raid_stride);
+    positive(out, "RAID stripe width", raw.raid_stripe_width);
     if raw.log_groups_per_flex > 0 {
         line(out, "Flex block group size", 1_u64 << raw.log_groups_per_flex.min(31));
     }
@@ -190,9 +190,7 @@ fn rest(out: &mut String, raw: &RawSuperblock) {
         line(out, "Required extra isize", raw.min_extra_isize);
         line(out, "Desired extra isize", raw.want_extra_isize);
     }
-    if raw.journal_inum.get() > 0 {
-        line(out, "Journal inode", raw.journal_inum);
-    }
+    positive(out, "Journal inode", raw.journal_inum);
     let hash = HASHES.get(usize::from(raw.def_hash_version));
     line(out, "Default directory hash", hash.unwrap_or(&"unknown"));
     line(out, "Directory Hash Seed", uuid_text(&raw.hash_seed));
@@ -200,9 +198,7 @@ fn rest(out: &mut String, raw: &RawSuperblock) {
         line(out, "Checksum type", "crc32c");
         line(out, "Checksum", format_args!("{:#010x}", raw.checksum.get()));
     }
-    if raw.orphan_file_inum.get() > 0 {
-        line(out, "Orphan file inode", raw.orphan_file_inum);
-    }
+    positive(out, "Orphan file inode", raw.orphan_file_inum);
 }
 
 /// How data is journaled comes first.
