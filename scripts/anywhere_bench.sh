@@ -32,10 +32,10 @@ bench_changed() {
     done
 }
 
-# machine NUMBER IMAGE: all names, and one file in fifty, by one mount.
+# machine NUMBER IMAGE [OPTIONS…]: all names, and one file in fifty, by one mount.
 machine() {
     mkdir -p "$place/mnt.$1"
-    "$program" mount -o ro "$2" "$place/mnt.$1"
+    "$program" mount -o ro "${@:3}" "$2" "$place/mnt.$1"
     (cd "$place/mnt.$1" && find . -type f >"$place/names.$1" &&
         awk 'NR % 50 == 0' "$place/names.$1" | xargs -d '\n' cat | wc -c >"$place/read.$1")
     "$program" unmount "$place/mnt.$1"
@@ -44,7 +44,24 @@ machine() {
 bench_fleet() {
     "$program" build "$tree" "$place/one.img" --free 64M --force >/dev/null
     direct "$program" publish "$place/one.img" "$url-fleet" --name image >/dev/null
-    local image=$url-fleet/names/image all sum bytes
+    # What a start reads, recorded once.
+    direct machine recorded "$url-fleet/names/image" --record "$place/start"
+    direct "$program" publish "$place/one.img" "$url-fleet" --name ordered --order "$place/start" >/dev/null
+    python3 - "$place/start" <<'PYTHON'
+import sys
+parts = [tuple(map(int, line.split())) for line in open(sys.argv[1]) if not line.startswith("#")]
+chunks = {chunk for start, length in parts for chunk in range(start >> 17, start + length + 131071 >> 17)}
+print(f"A start touches {sum(length for _, length in parts)} bytes of the image, in {len(chunks)} chunks.")
+PYTHON
+    for name in image ordered; do
+        echo "published as $name:"
+        fleet_of "$url-fleet/names/$name"
+    done
+    echo "Each read $(cat "$place/read.1") bytes of files, of an image of $(stat -c %s "$place/one.img") bytes."
+}
+
+fleet_of() {
+    local image=$1 all sum bytes
     echo "| machines | requests | bytes | seconds |"
     echo "|---|---|---|---|"
     for machines in 1 10; do
@@ -59,28 +76,34 @@ bench_fleet() {
         echo "| $machines | $sum | $bytes | $(since "$start") |"
     done
     for machines in 1000 100000; do echo "| $machines (computed) | $((sum * machines / 10)) | $((bytes * machines / 10)) | |"; done
-    echo "Each read $(cat "$place/read.1") bytes of files, of an image of $(stat -c %s "$place/one.img") bytes."
 }
 
-# 100,000 files of 4 to 76 KB in 1,100 directories, which no compression makes smaller; with 5 GB of room in all.
+# 100,000 files of 4 to 76 KB in 1,100 directories, which no compression makes smaller, as an archive; 5 GB of room in all.
 make_files() {
-    python3 - "$1" <<'PYTHON'
-import os, sys
-top, pool = sys.argv[1], os.urandom(1 << 20)
-for number in range(100_000):
-    folder = f"{top}/{number // 1000}/{number // 91 % 11}"
-    os.makedirs(folder, exist_ok=True)
-    start, length = number * 7919 % (len(pool) - 80_000), 4_000 + number * 104_729 % 72_000
-    with open(f"{folder}/file-{number}", "wb") as file:
-        file.write(number.to_bytes(8, "big") + pool[start : start + length])
+    python3 - <<'PYTHON'
+import io, os, sys, tarfile
+pool, made = os.urandom(1 << 20), set()
+with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.GNU_FORMAT) as archive:
+    for number in range(100_000):
+        top = str(number // 1000)
+        for folder in (top, f"{top}/{number // 91 % 11}"):
+            if folder not in made:
+                made.add(folder)
+                entry = tarfile.TarInfo(folder)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+        start, length = number * 7919 % (len(pool) - 80_000), 4_000 + number * 104_729 % 72_000
+        contents = number.to_bytes(8, "big") + pool[start : start + length]
+        entry = tarfile.TarInfo(f"{folder}/file-{number}")
+        entry.size = len(contents)
+        archive.addfile(entry, io.BytesIO(contents))
 PYTHON
 }
 
 bench_lazy() {
     local image cold off start all
     for fs in ext4 xfs; do
-        if [[ ! -d $place/files ]]; then make_files "$place/files"; fi
-        "$program" build "$place/files" "$place/large.img" --fs $fs --size 5G --force >/dev/null
+        make_files | "$program" build - "$place/large.img" --fs $fs --size 5G --force >/dev/null
         direct "$program" publish "$place/large.img" "$url-$fs" --name large >/dev/null
         image=$url-$fs/names/large
         mkdir -p "$place/mnt"
@@ -113,7 +136,6 @@ bench_lazy() {
         unset DISKWRIGHT_CACHE
         rm -rf "$place/cache" "$place/large.img" "$place/store/bucket/images/fleet-$fs"
     done
-    rm -rf "$place/files"
 }
 
 bench_volume() {
@@ -121,9 +143,13 @@ bench_volume() {
         local volume=s3://bucket/volumes/$fs
         mkdir -p "$place/mnt"
         direct "$program" volume create "$volume" --fs $fs --size 100G
-        "$program" mount "$volume" "$place/mnt"
-        echo "$fs: $(python3 scripts/anywhere_work.py "$place/mnt" "http://127.0.0.1:$proxy")"
+        "$program" mount --foreground "$volume" "$place/mnt" &
+        local mount=$!
+        wait_mounted "$place/mnt"
+        echo "$fs: $(python3 scripts/anywhere_work.py "$place/mnt" "http://127.0.0.1:$proxy" "mount=$mount" "server=${pids[0]}" \
+            "proxy=${pids[1]}")"
         "$program" unmount "$place/mnt"
+        wait "$mount"
         rm -rf "$place/store/bucket/volumes"
     done
     # What the server takes by itself: objects as large as the volume's tables, as many at a time as it puts.

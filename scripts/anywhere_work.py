@@ -1,6 +1,8 @@
 """Synced work on a mount of a volume, for scripts/bench-anywhere: prints what was measured as JSON.
 
-    anywhere_work.py MOUNT PROXY      PROXY as http://HOST:PORT, which counts requests (delay_proxy.py)
+    anywhere_work.py MOUNT PROXY [NAME=PID…]      PROXY as http://HOST:PORT, which counts requests (delay_proxy.py)
+
+Of processes that are named, it says what they took of the processor meanwhile, too.
 """
 
 import json
@@ -11,12 +13,23 @@ import time
 import urllib.request
 
 top, proxy = sys.argv[1], sys.argv[2]
+processes = dict(argument.split("=") for argument in sys.argv[3:]) | {"this program": "self"}
 THREADS, SECONDS, FSYNCS, SEQUENTIAL = 16, 10, 100, 512 << 20
 
 
 def counts():
     with urllib.request.urlopen(f"{proxy}/__counts") as answer:
         return json.load(answer)
+
+
+def processor_seconds():
+    """What each process took so far, by name."""
+    taken = {}
+    for name, pid in processes.items():
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        taken[name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return taken
 
 
 def create(name):
@@ -62,19 +75,20 @@ def creates_per_second():
 def sequential():
     part = os.urandom(1 << 20)
     counts()
-    begun = time.time()
+    before, begun = processor_seconds(), time.time()
     file = os.open(f"{top}/large", os.O_CREAT | os.O_WRONLY, 0o644)
     for _ in range(SEQUENTIAL // len(part)):
         os.write(file, part)
     os.fsync(file)
     os.close(file)
     rate = SEQUENTIAL / (time.time() - begun) / 1e6
-    return rate, counts().get("bytes_sent", 0) / SEQUENTIAL
+    taken = {name: round(seconds - before[name], 2) for name, seconds in processor_seconds().items()}
+    return rate, counts().get("bytes_sent", 0) / SEQUENTIAL, taken
 
 
 puts, seconds = puts_per_fsync()
 creates, puts_of_each = creates_per_second()
-rate, sent = sequential()
+rate, sent, taken = sequential()
 print(
     json.dumps(
         {
@@ -84,6 +98,7 @@ print(
             "puts for each of these": round(puts_of_each, 3),
             "sequential write, MB/s": round(rate),
             "bytes sent for each written": round(sent, 2),
+            "processor seconds meanwhile": taken,
         }
     )
 )

@@ -1,0 +1,164 @@
+# To be sourced by scripts/test-anywhere behind scripts/anywhere_mounts.sh: suites on a volume's mount, a cache that is killed,
+# damaged and full, wrong credentials, a bucket that goes and comes back, and a recorded start.
+
+published=$url/names/doc
+"$program" extract "$published" - >"$place/whole.tar"
+
+# What is kept on disk is never worth more than what it is a copy of.
+export DISKWRIGHT_CACHE=$place/cache
+whole() { "$program" extract "$published" - | cmp - "$place/whole.tar" || fail "$1: the contents are others"; }
+for time in 0.2 0.4 0.8; do
+    timeout -s KILL $time "$program" extract "$published" - >/dev/null 2>&1 || true
+done
+whole "a cache that was killed while it was written"
+counts >/dev/null
+whole "a warm cache"
+warm=$(counts)
+(($(value "$warm" GET) <= 4)) || fail "a warm cache asks for $warm"
+python3 - "$place/cache" <<'PYTHON'
+import os, random, sys
+random.seed(1)
+for top, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        with open(os.path.join(top, name), "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            for _ in range(200 if name == "data" else 5 if name == "sums" else 0):
+                file.seek(random.randrange(size))
+                file.write(b"?")
+PYTHON
+whole "a cache that was damaged by hand"
+unset DISKWRIGHT_CACHE
+if unshare -rm true 2>/dev/null; then
+    mkdir -p "$place/small"
+    # shellcheck disable=SC2016
+    unshare -rm bash -c 'mount -t tmpfs -o size=4m none "$1" && exec "$2" --cache="$1" extract "$3" -' - \
+        "$place/small" "$program" "$published" | cmp - "$place/whole.tar" || fail "a cache on a full disk: the contents are others"
+else
+    echo "test-anywhere: SKIPPED a cache on a full disk: no namespaces of users and mounts here"
+fi
+echo "cache: killed, damaged and full, and the contents are right"
+
+# Wrong credentials are told, with the place and without the secret.
+secret=nobody-may-see-this-secret
+for line in "info $published" "publish $place/doc.img $url --name doc" "volume create s3://bucket/volumes/none --size 1G" \
+    "mount --foreground $published $mnt" "gc $url"; do
+    # shellcheck disable=SC2086
+    if AWS_SECRET_ACCESS_KEY=$secret timeout 60 "$program" $line >"$place/said" 2>&1; then
+        fail "with wrong credentials this works: $line"
+    fi
+    grep -q bucket "$place/said" || fail "$line: no word of the place: $(cat "$place/said")"
+    if grep -q -e "$secret" -e "$AWS_SECRET_ACCESS_KEY" "$place/said"; then fail "$line: a message has the secret"; fi
+done
+echo "wrong credentials: told, and not shown"
+
+# A bucket that goes and comes back: EIO meanwhile, and the mount stays.
+second=$(free_port)
+python3 scripts/delay_proxy.py "$second" "$server" 0.001 &
+second_proxy=$!
+wait_for "$second"
+AWS_ENDPOINT=http://127.0.0.1:$second "$program" mount -o ro --no-read-ahead "$published" "$mnt"
+ls "$mnt" >/dev/null
+kill "$second_proxy"
+wait "$second_proxy" 2>/dev/null || true
+if cat "$mnt/more/random" >/dev/null 2>"$place/said"; then fail "a file is read of a bucket that is gone"; fi
+grep -q "Input/output error" "$place/said" || fail "without the bucket a file gives: $(cat "$place/said")"
+python3 scripts/delay_proxy.py "$second" "$server" 0.001 &
+pids+=($!)
+wait_for "$second"
+cmp "$mnt/more/random" "$place/more/random" || fail "the mount did not come back with its bucket"
+"$program" unmount "$mnt"
+echo "a bucket that went and came back: EIO, then the contents"
+
+# A start that is recorded, and published with its order, waits less often the next time.
+"$program" mount -o ro --record "$place/start" "$published" "$mnt"
+start_of() { (cd "$mnt" && find . -type f | awk 'NR % 50 == 0' | xargs -d '\n' cat | wc -c); }
+bytes=$(start_of)
+"$program" unmount "$mnt"
+[[ $(wc -l <"$place/start") -gt 10 ]] || fail "nothing was recorded"
+"$program" publish "$place/new.img" "$url" --name ordered --order "$place/start" --json >/dev/null
+for name in other ordered; do
+    counts >/dev/null
+    "$program" mount -o ro "$url/names/$name" "$mnt"
+    begun=$(date +%s.%N)
+    [[ $(start_of) == "$bytes" ]] || fail "$name: the start reads something else"
+    python3 -c "import time; print(f'start, published as $name: {time.time() - $begun:.2f} s')"
+    "$program" unmount "$mnt"
+    counts
+    echo
+done
+
+# Suites on a volume's mount, which may do no worse than on a local image of the same format.
+scripts/install-suites
+cat >"$place/fsx.toml" <<'TOML'
+flen = 3145728
+[opsize]
+max = 196608
+min = 1
+[weights]
+close_open = 2
+invalidate = 1
+mapread = 10
+mapwrite = 10
+read = 10
+write = 12
+truncate = 4
+fsync = 1
+fdatasync = 1
+posix_fallocate = 3
+punch_hole = 4
+sendfile = 3
+posix_fadvise = 2
+copy_file_range = 4
+TOML
+cat >"$place/pjdfstest.toml" <<'TOML'
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+stat_st_birthtime = {}
+utime_now = {}
+utimensat = {}
+[settings]
+naptime = 0.02
+allow_remount = false
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+TOML
+# failures LOG: which tests went wrong.
+failures() { awk '$2 == "FAILED" { print $1 }' "$1" | sort; }
+# suites IMAGE LOG: both on its mount.
+suites() {
+    "$program" mount -o "$options" "$1" "$mnt"
+    mkdir -p "$place/artifacts"
+    target/tools/bin/fsx -q -f "$place/fsx.toml" -P "$place/artifacts" -N "${DISKWRIGHT_ANYWHERE_FSX:-4000}" -S 1 "$mnt/fsx" \
+        >"$place/fsx.log" 2>&1 || fail "fsx on $1: $(tail -20 "$place/fsx.log")"
+    if ((is_root)); then
+        target/tools/bin/pjdfstest -c "$place/pjdfstest.toml" -p "$mnt" >"$2" 2>&1 || true
+        grep -q "Summary: " "$2" || fail "pjdfstest on $1: $(tail -20 "$2")"
+    fi
+    "$program" unmount "$mnt"
+}
+is_root=$(($(id -u) == 0))
+options=rw
+if ((is_root)); then
+    chmod 755 "$place"
+    options=allow_other,suid,dev
+else
+    echo "test-anywhere: SKIPPED pjdfstest on volumes: it needs root"
+fi
+for fs in ext4 xfs; do
+    "$program" volume create "$bucket/volumes/suites-$fs" --fs $fs --size 2G
+    suites "$bucket/volumes/suites-$fs" "$place/pjdfstest.volume"
+    "$program" volume export "$bucket/volumes/suites-$fs" "$place/suites.img" --force
+    judge "$place/suites.img"
+    if ((is_root)); then
+        rm -f "$place/local.img"
+        "$program" build "$place/more" "$place/local.img" --fs $fs --size 2G >/dev/null
+        suites "$place/local.img" "$place/pjdfstest.local"
+        failures "$place/pjdfstest.volume" >"$place/failed.volume"
+        failures "$place/pjdfstest.local" >"$place/failed.local"
+        worse=$(comm -23 "$place/failed.volume" "$place/failed.local")
+        [[ -z $worse ]] || fail "pjdfstest on a volume with $fs: $worse"
+        echo "pjdfstest on a volume with $fs: $(grep "Summary: " "$place/pjdfstest.volume"); locally: $(grep "Summary: " "$place/pjdfstest.local")"
+    fi
+    echo "fsx on a volume with $fs: ok"
+done
