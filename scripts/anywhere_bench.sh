@@ -5,8 +5,6 @@ requests() { python3 -c 'import json, sys; print(sum(n for kind, n in json.loads
 now() { date +%s.%N; }
 # since START: seconds.
 since() { python3 -c 'import sys, time; print(f"{time.time() - float(sys.argv[1]):.2f}")' "$1"; }
-# direct COMMAND…: without the proxy, for what is not measured.
-direct() { AWS_ENDPOINT=http://127.0.0.1:$server "$@"; }
 wait_mounted() {
     for _ in $(seq 300); do mountpoint -q "$1" && return; sleep 0.1; done
     fail "nothing is mounted at $1"

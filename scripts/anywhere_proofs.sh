@@ -125,11 +125,11 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 TOML
 # failures LOG: which tests went wrong.
 failures() { awk '$2 == "FAILED" { print $1 }' "$1" | sort; }
-# suites IMAGE LOG: both on its mount.
+# suites IMAGE LOG: both on its mount. Without the delay: what they wait for would be most of it.
 suites() {
-    "$program" mount -o "$options" "$1" "$mnt"
+    direct "$program" mount -o "$options" "$1" "$mnt"
     mkdir -p "$place/artifacts"
-    target/tools/bin/fsx -q -f "$place/fsx.toml" -P "$place/artifacts" -N "${DISKWRIGHT_ANYWHERE_FSX:-4000}" -S 1 "$mnt/fsx" \
+    target/tools/bin/fsx -q -f "$place/fsx.toml" -P "$place/artifacts" -N "${DISKWRIGHT_ANYWHERE_FSX:-2000}" -S 1 "$mnt/fsx" \
         >"$place/fsx.log" 2>&1 || fail "fsx on $1: $(tail -20 "$place/fsx.log")"
     if ((is_root)); then
         target/tools/bin/pjdfstest -c "$place/pjdfstest.toml" -p "$mnt" >"$2" 2>&1 || true

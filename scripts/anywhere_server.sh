@@ -44,6 +44,8 @@ wait_for "$server"
 wait_for "$proxy"
 
 counts() { curl -fsS "http://127.0.0.1:$proxy/__counts"; }
+# direct COMMAND…: without the proxy, for what is not measured.
+direct() { AWS_ENDPOINT=http://127.0.0.1:$server "$@"; }
 # value JSON KEY
 value() { python3 -c 'import json, sys; print(json.loads(sys.argv[1]).get(sys.argv[2], 0))' "$1" "$2"; }
 url=s3://bucket/images/fleet
