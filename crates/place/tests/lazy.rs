@@ -122,6 +122,48 @@ fn what_is_wanted_soon_is_on_its_way_and_bounded() {
     assert_eq!(source.taken(), [(0, 1000)]);
 }
 
+/// Waits for so many bytes, and gives what was asked for.
+fn asked_until(source: &Source, bytes: u64) -> Vec<(u64, u64)> {
+    let (mut asked, mut sum) = (Vec::new(), 0);
+    while sum < bytes {
+        thread::sleep(Duration::from_millis(1));
+        let more = source.taken();
+        sum += more.iter().map(|(start, end)| end - start).sum::<u64>();
+        asked.extend(more);
+    }
+    asked.sort_unstable();
+    asked
+}
+
+#[test]
+fn an_order_is_fetched_to_its_end_and_no_more_than_stays() {
+    let source = Source::new(1000 * CHUNK);
+    let options = LazyOptions {
+        memory_bytes: 80 * CHUNK,
+        request_bytes: 4 * CHUNK,
+        read_ahead_bytes: 10 * CHUNK,
+        ..LazyOptions::default()
+    };
+    let order = vec![500_000..530_000, 7000..8000, 100_000..150_000];
+    let device = LazyDevice::new(source.clone(), options.clone());
+    device.read_ahead_in_order(order.clone());
+    // Three quarters of the memory: all of the first two, and 7 requests of the last.
+    let asked = asked_until(&source, 59_000);
+    thread::sleep(Duration::from_millis(20));
+    assert!(source.taken().is_empty(), "more than stays in memory");
+    let starts: Vec<_> = asked.iter().map(|(start, _)| *start).collect();
+    let of = |first: u64, count: u64| (0..count).map(move |number| first + number * 4000);
+    let expected: Vec<_> = of(7000, 1).chain(of(100_000, 7)).chain(of(500_000, 8)).collect();
+    assert_eq!(starts, expected);
+    assert_reads(&device, 500_000, 30_000);
+    assert!(source.taken().is_empty());
+
+    let off = LazyDevice::new(source.clone(), LazyOptions { read_ahead_bytes: 0, ..options });
+    off.read_ahead_in_order(order);
+    thread::sleep(Duration::from_millis(20));
+    assert!(source.taken().is_empty());
+}
+
 #[test]
 fn a_second_process_reads_from_disk_and_damage_is_fetched_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -10,6 +10,8 @@
 //! - [`snapshot`], [`clone`] and [`delete`] work on volumes that nobody has open; [`Volume::snapshot`] on one's own.
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 mod blocks;
 mod database;
 mod error;
@@ -29,18 +31,30 @@ pub use view::View;
 pub use volume::Volume;
 
 /// How a volume is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// Memory for blocks that were read, in bytes.
     pub cache_bytes: u64,
+    /// Written bytes that become a table.
+    pub table_bytes: u64,
     /// How often a request that fails is made again, about a second apart, before what needs it fails.
     pub retries: u32,
+    /// A directory of the host to keep tables in, for who opens the volume next; below it, each volume has its own.
+    pub disk_cache: Option<PathBuf>,
+    /// Most bytes of that for a volume.
+    pub disk_cache_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: 128 << 20, retries: 30 }
+        Self {
+            cache_bytes: 128 << 20,
+            table_bytes: 32 << 20,
+            retries: 30,
+            disk_cache: None,
+            disk_cache_bytes: 10 << 30,
+        }
     }
 }
 
@@ -55,5 +69,23 @@ impl Options {
     #[must_use]
     pub fn cache_bytes(self, cache_bytes: u64) -> Self {
         Self { cache_bytes, ..self }
+    }
+
+    /// The same with another [`Self::table_bytes`].
+    #[must_use]
+    pub fn table_bytes(self, table_bytes: u64) -> Self {
+        Self { table_bytes, ..self }
+    }
+
+    /// The same with another [`Self::disk_cache`].
+    #[must_use]
+    pub fn disk_cache(self, disk_cache: Option<PathBuf>) -> Self {
+        Self { disk_cache, ..self }
+    }
+
+    /// The same with another [`Self::disk_cache_bytes`].
+    #[must_use]
+    pub fn disk_cache_bytes(self, disk_cache_bytes: u64) -> Self {
+        Self { disk_cache_bytes, ..self }
     }
 }

@@ -33,7 +33,7 @@ impl NewVolume {
                     "what is left of a volume, or one that is being made,",
                 ));
             }
-            let db = database::open(at, options).await?;
+            let db = database::open(at, &marker, options).await?;
             db.put(SIZE, size_value(&marker)).await?;
             let volume = Volume::new(at, db, Geometry::new(&marker));
             Ok(Self { volume, marker, at: at.clone() })

@@ -36,7 +36,7 @@ impl View {
                 Some(name) => Some(names::find(at, name).await?),
                 None => None,
             };
-            let reader = database::open_to_read(at, checkpoint, options).await?;
+            let reader = database::open_to_read(at, &marker, checkpoint, options).await?;
             let geometry = Geometry::check(&reader, &marker).await?;
             Ok(Self { reader, geometry, at: at.clone() })
         })

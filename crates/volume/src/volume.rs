@@ -47,7 +47,7 @@ impl Volume {
     pub fn open(at: &Location, options: &Options) -> Result<Self, VolumeError> {
         block_on(async {
             let marker = Marker::read(at).await?;
-            let db = database::open(at, options).await?;
+            let db = database::open(at, &marker, options).await?;
             match Geometry::check(&db, &marker).await {
                 Ok(geometry) => Ok(Self::new(at, db, geometry)),
                 Err(error) => {

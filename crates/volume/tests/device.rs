@@ -1,5 +1,8 @@
 //! A volume as a block device.
 
+use std::fs;
+use std::sync::atomic::Ordering;
+
 use blockdev::{BlockDevice, MemoryDevice};
 use diskwright_volume::{NewVolume, View, Volume, VolumeError, delete, is_volume};
 
@@ -26,7 +29,9 @@ fn random_operations_leave_what_they_leave_in_memory() {
     let model = MemoryDevice::new(LEN);
     let mut random = fastrand::Rng::with_seed(1);
     for opening in 0..3 {
-        let volume = Volume::open(&bucket.at("v"), &options()).unwrap();
+        // Tables of any size: small ones are soon merged.
+        let options = options().table_bytes([32 << 20, 64 << 10, 256 << 10][opening]);
+        let volume = Volume::open(&bucket.at("v"), &options).unwrap();
         assert_eq!(volume.len(), LEN);
         assert_same(&volume, &model, &format!("opened {opening} times"));
         for _ in 0..150 {
@@ -119,6 +124,57 @@ fn a_flush_is_one_put_and_one_of_nothing_is_none() {
     }
     let puts = bucket.puts() - before;
     assert!(puts <= 2, "{puts} puts of nothing");
+}
+
+#[test]
+fn tables_are_kept_on_disk_and_damage_of_them_is_fetched_again() {
+    let bucket = Bucket::new();
+    create(&bucket, "v", LEN);
+    let directory = tempfile::tempdir().unwrap();
+    let model = MemoryDevice::new(LEN);
+    let mut random = fastrand::Rng::with_seed(3);
+    let data: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(3 << 20).collect();
+    let volume = Volume::open(&bucket.at("v"), &options()).unwrap();
+    for device in [&volume as &dyn BlockDevice, &model] {
+        device.write_at(70_000, &data).unwrap();
+    }
+    volume.close().unwrap();
+    // Each time by another process: requests for blocks, of those that opening makes without reading.
+    let read = |kept: &std::path::Path, when: &str| {
+        let options = options().disk_cache(Some(kept.to_owned()));
+        let requests = || bucket.conduct.requests.load(Ordering::Relaxed);
+        let before = requests();
+        let view = View::open(&bucket.at("v"), None, &options).unwrap();
+        let opened = requests();
+        assert_same(&view, &model, when);
+        (opened - before, requests() - opened)
+    };
+    let (_, cold) = read(directory.path(), "cold");
+    let (_, warm) = read(directory.path(), "warm");
+    assert!(warm == 0 && cold > 0, "{cold} requests cold, {warm} warm");
+    let mut damaged = 0;
+    for path in files(directory.path()) {
+        let mut bytes = fs::read(&path).unwrap();
+        if path.to_str().unwrap().contains("_part") && bytes.len() > 1000 {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&path, bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 3, "{damaged} files");
+    let (_, mended) = read(directory.path(), "damaged");
+    assert!(mended > 0, "nothing was damaged");
+    // Where nothing can be kept, as on a disk that is full, it is of no use, and no harm.
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    read(&file, "without a directory");
+}
+
+/// All files below a directory.
+fn files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 #[test]

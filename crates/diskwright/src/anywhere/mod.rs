@@ -38,6 +38,8 @@ pub(crate) use open::{open, open_to_write};
 #[cfg(all(feature = "anywhere", feature = "mount", target_os = "linux"))]
 pub(crate) use overlay_to_change::open_overlay;
 #[cfg(feature = "anywhere")]
+pub(crate) use reading::of_volumes;
+#[cfg(feature = "anywhere")]
 pub use reading::{Reading, set_reading};
 
 /// What is opened here, without the feature: nothing.

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockdev::BlockDevice;
 use nbd::Client;
 use place::lazy::{FetchError, LazyDevice, RangeSource};
 use place::{OpenError, OpenPlace, Place, store};
@@ -47,19 +46,14 @@ pub(super) fn connect(address: &str) -> Result<Client> {
 fn open_published(image: Published) -> OpenPlace {
     let (identity, first) = (image.identity().to_owned(), touched_first(&image));
     let device = LazyDevice::new(Arc::new(image), reading::options().clone());
-    for range in first {
-        device.read_ahead(range.start, range.end - range.start);
-    }
+    device.read_ahead_in_order(first);
     OpenPlace { device: Arc::new(device), identity: Some(identity) }
 }
 
-/// What a recorded start touched first, with neighbours joined: as much as is read ahead at a time.
+/// What a recorded start touched first, with neighbours joined.
 fn touched_first(image: &Published) -> Vec<Range<u64>> {
-    let mut room = reading::options().read_ahead_bytes;
     let mut first: Vec<Range<u64>> = Vec::new();
     for range in image.order() {
-        let Some(rest) = room.checked_sub(range.end - range.start) else { break };
-        room = rest;
         match first.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
             _ => first.push(range),

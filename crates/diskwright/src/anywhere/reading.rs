@@ -32,6 +32,10 @@ impl Default for Reading {
 setters!(Reading { cache: Option<PathBuf>, cache_bytes: u64, read_ahead: bool });
 
 static OPTIONS: OnceLock<LazyOptions> = OnceLock::new();
+static OF_VOLUMES: OnceLock<volume::Options> = OnceLock::new();
+
+/// Volumes, in the cache's directory, where nothing else has such a name.
+const VOLUMES: &str = "volumes";
 
 /// Says how places are read from now on. The first to say it is heard; it comes before any place is opened.
 ///
@@ -46,6 +50,10 @@ pub fn set_reading(reading: &Reading) -> Result<()> {
         let cache = DiskCache::open(directory, reading.cache_bytes);
         let failed = |error| Error::host("make the cache", directory, error);
         options.disk = Some(cache.map_err(failed)?);
+        let of_volumes = volume::Options::default()
+            .disk_cache(Some(directory.join(VOLUMES)))
+            .disk_cache_bytes(reading.cache_bytes);
+        let _ = OF_VOLUMES.set(of_volumes);
     }
     let late = |_| Error::Usage("how places are read was said before, or one is open".into());
     OPTIONS.set(options).map_err(late)
@@ -53,4 +61,9 @@ pub fn set_reading(reading: &Reading) -> Result<()> {
 
 pub(super) fn options() -> &'static LazyOptions {
     OPTIONS.get_or_init(LazyOptions::default)
+}
+
+/// How volumes are used.
+pub(crate) fn of_volumes() -> &'static volume::Options {
+    OF_VOLUMES.get_or_init(volume::Options::default)
 }

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use ::volume::{Options, View};
+use ::volume::View;
 use blockdev::{BlockDevice, FileDevice};
 
 use super::{at, location, parts};
+use crate::anywhere::of_volumes;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};
 
@@ -22,8 +23,7 @@ pub fn export(
     heard: &mut dyn FnMut(u64, u64) -> io::Result<()>,
 ) -> Result<()> {
     let (volume, snapshot) = parts(address);
-    let view =
-        View::open(&location(volume)?, snapshot, &Options::default()).map_err(at(address))?;
+    let view = View::open(&location(volume)?, snapshot, of_volumes()).map_err(at(address))?;
     let replace = if force { Replace::Anything } else { Replace::Empty };
     let new = Replacement::create(file, replace).map_err(|refused| refused.at("make", file))?;
     let failed = |e: io::Error| Error::host("write", file, e);

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::volume::{Options, View, Volume};
+use ::volume::{View, Volume};
 use blockdev::BlockDevice;
 use place::Place;
 
 use super::{at, location, parts};
+use crate::anywhere::of_volumes;
 use crate::{Error, Result};
 
 /// The volume that an image's name means; `None` if it means none. Opened to be changed, it is taken from whoever has it.
@@ -25,9 +26,9 @@ pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn Blo
     if !::volume::is_volume(&place).map_err(at(&address))? {
         return Ok(None);
     }
-    let options = Options::default();
+    let options = of_volumes();
     if read_only {
-        let view = View::open(&place, snapshot, &options).map_err(at(&address))?;
+        let view = View::open(&place, snapshot, options).map_err(at(&address))?;
         return Ok(Some(Arc::new(view)));
     }
     if snapshot.is_some() {
@@ -37,6 +38,6 @@ pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn Blo
         );
         return Err(Error::Usage(problem));
     }
-    let volume = Volume::open(&place, &options).map_err(at(&address))?;
+    let volume = Volume::open(&place, options).map_err(at(&address))?;
     Ok(Some(Arc::new(volume)))
 }

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use blockdev::BlockDevice;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::chunks::{Chunks, Piece, Run};
 use super::fetch::fetch;
@@ -16,11 +16,11 @@ use super::{FetchError, LazyOptions, RangeSource};
 use crate::disk_cache::Cached;
 use crate::runtime;
 
-/// Requests that readers wait for, at a time.
-const REQUESTS_MAX: usize = 16;
+/// Requests that readers wait for, at a time: as many as scouts go ahead of a walk.
+const REQUESTS_MAX: usize = 32;
 
 /// Requests ahead of readers, at a time: fewer, so that those who wait are served.
-const REQUESTS_AHEAD_MAX: usize = 8;
+const REQUESTS_AHEAD_MAX: usize = 16;
 
 /// Most bytes of one reading that are on their way at a time.
 const STEP_BYTES: u64 = 16 << 20;
@@ -41,6 +41,8 @@ struct Shared {
     wanted: Semaphore,
     ahead: Semaphore,
     ahead_bytes: AtomicU64,
+    /// Less is on its way ahead than a moment before.
+    has_come: Notify,
     requests: AtomicU64,
 }
 
@@ -58,6 +60,7 @@ impl LazyDevice {
             wanted: Semaphore::new(REQUESTS_MAX),
             ahead: Semaphore::new(REQUESTS_AHEAD_MAX),
             ahead_bytes: AtomicU64::new(0),
+            has_come: Notify::new(),
             requests: AtomicU64::new(0),
             source,
             options,
@@ -75,6 +78,18 @@ impl LazyDevice {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// Fetches these ranges ahead, in their order, as what is on its way leaves room for more; as long as the device is
+    /// there, and no more than stays in memory, unless it stays on disk.
+    pub fn read_ahead_in_order(&self, ranges: Vec<Range<u64>>) {
+        if !self.has_read_ahead() {
+            return;
+        }
+        let kept = self.shared.options.memory_bytes / 4 * 3;
+        let room = if self.shared.disk.is_some() { u64::MAX } else { kept };
+        let steps = self.shared.steps(&ranges, room);
+        drop(runtime::handle().spawn(read_ahead_in_order(Arc::downgrade(&self.shared), steps)));
     }
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -167,6 +182,28 @@ impl Shared {
         self.start_ahead(start..end);
     }
 
+    /// Ranges in parts of a request at most, as many as have room.
+    fn steps(&self, ranges: &[Range<u64>], mut room: u64) -> Vec<Range<u64>> {
+        let longest = self.options.request_bytes.min(self.options.read_ahead_bytes);
+        let mut steps = Vec::new();
+        for range in ranges {
+            let (mut start, end) = (range.start, range.end.min(self.source.len()));
+            while start < end {
+                let step = start..end.min(start.saturating_add(longest));
+                let Some(rest) = room.checked_sub(step.end - step.start) else { return steps };
+                (room, start) = (rest, step.end);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+
+    /// Whether this much more may be on its way ahead.
+    fn has_room_ahead(&self, bytes: u64) -> bool {
+        let coming = self.ahead_bytes.load(Ordering::Relaxed);
+        coming == 0 || coming + bytes <= self.options.read_ahead_bytes
+    }
+
     fn start_ahead(self: &Arc<Self>, chunks: Range<u64>) {
         let runs = self.chunks.lock().start(chunks, self.longest());
         for run in runs {
@@ -177,6 +214,19 @@ impl Shared {
 
     fn ahead_bytes_of(&self, run: &Run) -> u64 {
         (run.chunks.end - run.chunks.start) * self.chunk_bytes
+    }
+}
+
+async fn read_ahead_in_order(device: Weak<Shared>, steps: Vec<Range<u64>>) {
+    for step in steps {
+        loop {
+            let Some(shared) = device.upgrade() else { return };
+            if shared.has_room_ahead(step.end - step.start) {
+                shared.read_ahead(&step);
+                break;
+            }
+            shared.has_come.notified().await;
+        }
     }
 }
 
@@ -218,6 +268,7 @@ impl Ending {
         if self.is_ahead {
             let bytes = self.shared.ahead_bytes_of(&self.run);
             self.shared.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.has_come.notify_one();
         }
         self.shared.chunks.lock().finish(&self.run, self.shared.chunk_bytes, outcome);
     }
