@@ -8,6 +8,7 @@ The other parsers are dissect.extfs and dissect.xfs, and ext4 of PyPI: those tha
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def by_ext4(file: BinaryIO) -> Listing:
                 walk(node, path)
             elif isinstance(node, ext4.SymbolicLink):
                 target = bytes(node.readlink()).decode("utf-8", "surrogateescape")
-                found[path] = ("link", len(node), target)
+                found[path] = ("link", len(os.fsencode(target)), target)
             elif isinstance(node, ext4.File):
                 data = node.open().read()
                 found[path] = ("file", len(data), hashlib.sha256(data).hexdigest())

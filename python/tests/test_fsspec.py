@@ -214,6 +214,25 @@ def test_what_is_not_writable(path: Path) -> None:
         DiskFileSystem()
 
 
+def test_who_only_read_makes_way(path: Path) -> None:
+    reader = DiskFileSystem(str(path), skip_instance_cache=True)
+    writer = DiskFileSystem(f"file://{path}", writable=True, skip_instance_cache=True)
+    assert "a" not in reader.ls("", detail=False)
+    writer.pipe("a", b"1")
+    # Who has it to be changed does not.
+    with pytest.raises(diskwright.ImageInUse):
+        reader.cat("a")
+    writer.close()
+    assert reader.cat("a") == b"1"
+    with reader.open("a") as file:
+        other = DiskFileSystem(str(path), skip_instance_cache=True)
+        other.pipe("a", b"2")
+        # Between readings, nothing is in use.
+        assert file.read() in (b"1", b"2")
+    reader.close()
+    other.close()
+
+
 def test_it_goes_to_other_processes(disk: DiskFileSystem) -> None:
     disk.pipe("a", b"1")
     again = pickle.loads(pickle.dumps(disk))

@@ -101,11 +101,13 @@ def test_in_a_bucket(path: Path, fs: str, monkeypatch: pytest.MonkeyPatch) -> No
         host, port = server.get_host_and_port()
         options = {"endpoint_url": f"http://{host}:{port}"}
         bucket = fsspec.filesystem("s3", **options)
-        bucket.mkdir("images")
-        bucket.put_file(str(path), "images/far.img")
-        with fsspec.open(f"{fs}://etc/motd::s3://images/far.img", s3=options) as file:
+        # All servers of a process have the same buckets.
+        images = f"images-{fs}"
+        bucket.mkdir(images)
+        bucket.put_file(str(path), f"{images}/far.img")
+        with fsspec.open(f"{fs}://etc/motd::s3://{images}/far.img", s3=options) as file:
             assert file.read() == b"welcome\n"
-        found, inside = fsspec.core.url_to_fs(f"{fs}://etc::s3://images/far.img", s3=options)
+        found, inside = fsspec.core.url_to_fs(f"{fs}://etc::s3://{images}/far.img", s3=options)
         assert found.ls(inside, detail=False) == ["etc/motd"]
         found.close()
     finally:

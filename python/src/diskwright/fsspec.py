@@ -10,6 +10,7 @@ import os
 import secrets
 import stat as modes
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -20,6 +21,7 @@ from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from ._diskwright import Stat
+from ._errors import ImageInUse
 from ._image import Image
 
 __all__ = ["DiskFileSystem", "Ext4FileSystem", "ImageFile", "XfsFileSystem"]
@@ -29,6 +31,10 @@ _TYPES = {
     modes.S_IFDIR: "directory",
     modes.S_IFLNK: "link",
 }
+
+
+#: All file systems of this process by their ids: fsspec keeps them, and so their images, for who asks again.
+_all: weakref.WeakValueDictionary[int, DiskFileSystem] = weakref.WeakValueDictionary()
 
 
 class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
@@ -66,6 +72,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         self.target_protocol = target_protocol
         self.target_options = target_options or {}
         self._forget()
+        _all[id(self)] = self
 
     # The image.
 
@@ -88,8 +95,13 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         if not isinstance(self.fo, (str, bytes, os.PathLike)):
             return Image(self.fo, **how)
         if self.target_protocol in (None, "file", "local"):
-            path = os.fsdecode(self.fo)
-            return Image(path.removeprefix("file://"), **how)
+            path = os.fsdecode(self.fo).removeprefix("file://")
+            try:
+                return Image(path, **how)
+            except ImageInUse:
+                if not self._others_make_way():
+                    raise
+                return Image(path, **how)
         fs = fsspec.filesystem(self.target_protocol, **self.target_options)
         opened = fs.open(os.fsdecode(self.fo), "r+b" if writable else "rb")
         try:
@@ -100,6 +112,30 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         # A file system that is dropped closes what was opened of it, as that of archives does.
         self._opened, self._target = opened, fs
         return image
+
+    def _host_path(self) -> str:
+        return os.path.realpath(os.fsdecode(self.fo).removeprefix("file://"))
+
+    def _others_make_way(self) -> bool:
+        """Closes what other file systems of this process only keep of the image. Whether there was anything."""
+        path = self._host_path()
+        others = (other for other in list(_all.values()) if other is not self and other._pid == os.getpid())
+        return any([other._make_way(path) for other in others])
+
+    def _make_way(self, path: str) -> bool:
+        # Who uses it has the condition, and may wait for us: then it is in use.
+        if self.writable or not self._condition.acquire(blocking=False):
+            return False
+        try:
+            idle = self._image is not None and self._writer is None and self._readers == 0
+            if not idle or self._opened is not None or not isinstance(self.fo, (str, bytes, os.PathLike)):
+                return False
+            if self._host_path() != path:
+                return False
+            self._close_image()
+            return True
+        finally:
+            self._condition.release()
 
     def _close_image(self) -> None:
         image, opened = self._image, self._opened
