@@ -1,16 +1,17 @@
 //! Inodes: the core at the start of each slot, and the two forks behind it.
 
+mod slot;
 mod structure;
 
 use std::sync::OnceLock;
 
-use smallvec::SmallVec;
 use transaction::Corruption;
 use vfs::{DeviceNumber, FileType, Ino, Timestamp};
 
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum::{self, Zeros};
 use super::geometry::Geometry;
+use slot::Slot;
 pub use structure::verify_structure;
 
 /// `di_magic`: "IN".
@@ -139,7 +140,7 @@ const NSEC_PER_SEC: u64 = 1_000_000_000;
 /// A copy of an inode's slot: core and forks. It was checked by [`Inode::parse`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
-    bytes: SmallVec<[u8; 512]>,
+    bytes: Slot,
 }
 
 impl std::fmt::Debug for Inode {
@@ -255,12 +256,12 @@ impl Inode {
     pub fn parse(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         verify_slot(geometry, ino, slot)?;
         structure::check_core(slot).map_err(|c| c.of_inode(ino.0))?;
-        Ok(Self { bytes: SmallVec::from_slice(slot) })
+        Ok(Self { bytes: Slot::copy_of(slot) })
     }
 
     /// A copy of a slot that is not checked: one that may be free.
     pub fn from_slot(slot: &[u8]) -> Self {
-        Self { bytes: SmallVec::from_slice(slot) }
+        Self { bytes: Slot::copy_of(slot) }
     }
 
     /// All bytes of the slot.
