@@ -285,7 +285,7 @@ impl Held {
         unsafe {
             match choice {
                 0 if self.dir.is_null() => {
-                    drop(call!(dw_dir_open(image, path.as_ptr(), &mut self.dir)))
+                    let _ = call!(dw_dir_open(image, path.as_ptr(), &mut self.dir));
                 }
                 1 => {
                     if call!(dw_dir_next(dir, &mut entry)) && !entry.is_null() {
