@@ -51,6 +51,42 @@ for line in "info $published" "publish $place/doc.img $url --name doc" "volume c
 done
 echo "wrong credentials: told, and not shown"
 
+# A clock that is wrong by a year. A store that looks at the time refuses what it signs, and that is told with the place; where
+# one does not, or a clock is wrong that nobody asks, what was written by one is there by the other.
+if [[ $(id -u) == 0 ]] && ! command -v faketime >/dev/null; then
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q faketime </dev/null >/dev/null 2>&1 || true
+fi
+if command -v faketime >/dev/null; then
+    at_time() { FAKETIME_DONT_FAKE_MONOTONIC=1 timeout 120 faketime -f "$@"; }
+    clocks=()
+    for clock in -400d +400d; do
+        volume=$bucket/volumes/clock$clock
+        if at_time "$clock" "$program" info "$published" >"$place/said" 2>&1; then
+            clocks+=("$clock is taken")
+            at_time "$clock" "$program" volume create "$volume" --fs xfs --size 1G >/dev/null
+            at_time "$clock" "$program" cp "$place/more/random" "$volume:/wrong" >/dev/null
+        else
+            clocks+=("$clock is refused")
+            grep -q bucket "$place/said" || fail "a clock at $clock: no word of the place: $(cat "$place/said")"
+            if at_time "$clock" "$program" volume create "$volume" --fs xfs --size 1G >/dev/null 2>&1; then
+                fail "a volume is made where the clock was refused"
+            fi
+            "$program" volume create "$volume" --fs xfs --size 1G >/dev/null
+            "$program" cp "$place/more/random" "$volume:/wrong" >/dev/null
+        fi
+        "$program" cp "$place/more/numbers" "$volume:/right" >/dev/null
+        for name in wrong/random right/numbers; do
+            "$program" cat "$volume" "/${name%/*}" | cmp - "$place/more/${name#*/}" || fail "a clock at $clock: $name is another"
+        done
+        "$program" volume export "$volume" "$place/clock.img" --force
+        judge "$place/clock.img"
+        rm "$place/clock.img"
+    done
+    echo "a clock that is wrong: $(printf '%s; ' "${clocks[@]}")nothing is lost"
+else
+    echo "test-anywhere: SKIPPED a clock that is wrong: faketime is not installed"
+fi
+
 # A bucket that goes and comes back: EIO meanwhile, and the mount stays.
 second=$(free_port)
 python3 scripts/delay_proxy.py "$second" "$server" 0.001 &

@@ -54,7 +54,7 @@ impl Steps for Listing {
     type Entry = dw_entry;
 
     fn step(&mut self) -> Result<*const dw_entry> {
-        let Some(next) = self.entries.next().transpose()? else { return Ok(ptr::null()) };
+        let Some(next) = self.entries.next_ref().transpose()? else { return Ok(ptr::null()) };
         self.name.clear();
         self.name.extend_from_slice(next.file_name());
         self.name.push(0);

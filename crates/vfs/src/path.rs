@@ -71,6 +71,17 @@ pub struct Named {
     pub file_type: Option<FileType>,
 }
 
+/// An entry of a directory, as long as nothing is done with what it was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedRef<'a> {
+    /// Its name, as [`Named::name`].
+    pub name: &'a [u8],
+    /// The inode it names.
+    pub ino: Ino,
+    /// The type, where the directory itself says so.
+    pub file_type: Option<FileType>,
+}
+
 /// A directory on the way of a path, and the name that was taken in it.
 type Step = (Ino, Vec<u8>);
 

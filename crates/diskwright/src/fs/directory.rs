@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use vfs::path::{Entries, LastLink, Named, Order};
+use vfs::path::{Entries, LastLink, Named, NamedRef, Order};
 use vfs::{Error as FsError, FileType, Ino};
 
 use super::path::join;
@@ -48,6 +48,13 @@ pub struct DirEntry {
     entry: Named,
 }
 
+/// An entry of a directory, until the next one is asked for.
+#[derive(Clone, Copy)]
+pub struct DirEntryRef<'a> {
+    directory: &'a Directory,
+    entry: NamedRef<'a>,
+}
+
 impl Image {
     /// The entries of a directory.
     ///
@@ -64,6 +71,36 @@ impl Image {
         })?;
         let entries = Entries::new(held.ino(), Order::Physical);
         Ok(ReadDir { directory: Arc::new(Directory { held, path: path.into() }), entries })
+    }
+}
+
+impl ReadDir {
+    /// The next entry, without the copies that [`Iterator::next`] makes of its name and of what it belongs to: for who
+    /// goes through many and keeps few.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use diskwright::fs::{Ext4Options, Image, MemoryDevice};
+    /// # fn main() -> diskwright::Result<()> {
+    /// # let image = Image::format(Arc::new(MemoryDevice::new(8 << 20)), Ext4Options::new())?;
+    /// image.write("motd", "hello\n")?;
+    /// let mut entries = image.read_dir("/")?;
+    /// let mut bytes = 0;
+    /// while let Some(entry) = entries.next_ref() {
+    ///     bytes += entry?.file_name().len();
+    /// }
+    /// # assert_eq!(bytes, "motd".len() + "lost+found".len());
+    /// # image.close() }
+    /// ```
+    ///
+    /// # Errors
+    /// As those of the iterator: if the directory cannot be read, or has a name that none can hold. What follows is given
+    /// after it.
+    pub fn next_ref(&mut self) -> Option<Result<DirEntryRef<'_>>> {
+        let directory = &*self.directory;
+        let Directory { held, path } = directory;
+        let next = held.with(path, |fs| self.entries.next_ref(fs).transpose());
+        next.map(|entry| entry.map(|entry| DirEntryRef { directory, entry })).transpose()
     }
 }
 
@@ -115,13 +152,50 @@ impl DirEntry {
     /// # Errors
     /// If the name is gone meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
-        let held = &self.directory.held;
-        let found = held.shared().names(&self.entry.name, |names| {
-            let ino = names.fs.lookup(held.ino(), &self.entry.name)?;
+        self.directory.metadata(&self.entry.name)
+    }
+}
+
+impl DirEntryRef<'_> {
+    /// Its name.
+    pub fn file_name(&self) -> &[u8] {
+        self.entry.name
+    }
+
+    /// The inode number.
+    pub fn ino(&self) -> Ino {
+        self.entry.ino
+    }
+
+    /// What it is, as [`DirEntry::file_type`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn file_type(&self) -> Result<FileType> {
+        match self.entry.file_type {
+            Some(file_type) => Ok(file_type),
+            None => self.metadata().map(|metadata| metadata.file_type()),
+        }
+    }
+
+    /// What is known of it now, as [`DirEntry::metadata`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.directory.metadata(self.entry.name)
+    }
+}
+
+impl Directory {
+    fn metadata(&self, name: &[u8]) -> Result<Metadata> {
+        let held = &self.held;
+        let found = held.shared().names(name, |names| {
+            let ino = names.fs.lookup(held.ino(), name)?;
             names.fs.attributes(ino).map(Metadata::new)
         });
         found.map_err(|error| match error {
-            Error::File { source, .. } => Error::file(&self.path(), source),
+            Error::File { source, .. } => Error::file(&join(&self.path, name), source),
             other => other,
         })
     }
@@ -131,6 +205,13 @@ impl std::fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = crate::text::escaped(&self.directory.path).to_string();
         f.debug_tuple("ReadDir").field(&path).finish()
+    }
+}
+
+impl std::fmt::Debug for DirEntryRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = join(&self.directory.path, self.entry.name);
+        f.debug_tuple("DirEntryRef").field(&crate::text::escaped(&path).to_string()).finish()
     }
 }
 

@@ -50,7 +50,7 @@ pub use blockdev::{BlockDevice, FileDevice, MemoryDevice, WindowDevice};
 pub use vfs::{Corruption, Error as FsError};
 pub use vfs::{DeviceNumber, FileType, Ino, RenameMode, SpecialFile, StatFs, Timestamp};
 
-pub use directory::{DirEntry, ReadDir};
+pub use directory::{DirEntry, DirEntryRef, ReadDir};
 pub use file::File;
 pub use image::Image;
 pub use making::{Ext4Options, FormatOptions, NewImage, OfExt4, OfXfs, XfsOptions};

@@ -1,7 +1,7 @@
 //! The entries of one directory, taken a few at a time.
 
 use super::listing::Listing;
-use super::{Named, Order};
+use super::{Named, NamedRef, Order};
 use crate::{FileSystem, Ino, Result};
 
 /// Goes through the entries of a directory, without `.` and `..`. It borrows the file system for each step
@@ -25,10 +25,20 @@ impl Entries {
     /// # Errors
     /// If the directory cannot be read, or the name is none that a directory can hold.
     pub fn next(&mut self, fs: &dyn FileSystem) -> Option<Result<Named>> {
-        loop {
-            if let Some(entry) = self.listing.next() {
-                return Some(entry.sound(self.dir).map(|entry| entry.to_named()));
-            }
+        let own = |NamedRef { name, ino, file_type }: NamedRef<'_>| Named {
+            name: name.to_vec(),
+            ino,
+            file_type,
+        };
+        self.next_ref(fs).map(|entry| entry.map(own))
+    }
+
+    /// As [`Self::next`], without a copy of the name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next_ref(&mut self, fs: &dyn FileSystem) -> Option<Result<NamedRef<'_>>> {
+        while !self.listing.is_ready() {
             if !self.listing.has_more() {
                 return None;
             }
@@ -36,5 +46,11 @@ impl Entries {
                 return Some(Err(error));
             }
         }
+        let found = self.listing.next()?.sound(self.dir);
+        Some(found.map(|entry| NamedRef {
+            name: entry.name,
+            ino: entry.ino,
+            file_type: entry.file_type,
+        }))
     }
 }

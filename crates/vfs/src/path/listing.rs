@@ -234,6 +234,11 @@ impl Listing {
         }
     }
 
+    /// Whether the batch has another entry.
+    pub(super) fn is_ready(&self) -> bool {
+        self.delivered < self.entries.len()
+    }
+
     /// The next entry of the batch.
     pub(super) fn next(&mut self) -> Option<Entry<'_>> {
         let item = self.entries.get(self.delivered)?;
