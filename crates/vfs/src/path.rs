@@ -82,6 +82,13 @@ pub struct NamedRef<'a> {
     pub file_type: Option<FileType>,
 }
 
+impl NamedRef<'_> {
+    /// The same with a name of its own.
+    pub fn to_named(&self) -> Named {
+        Named { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
+    }
+}
+
 /// A directory on the way of a path, and the name that was taken in it.
 type Step = (Ino, Vec<u8>);
 

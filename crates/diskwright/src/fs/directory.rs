@@ -141,10 +141,7 @@ impl DirEntry {
     /// # Errors
     /// If the inode has to be asked, as [`Self::metadata`].
     pub fn file_type(&self) -> Result<FileType> {
-        match self.entry.file_type {
-            Some(file_type) => Ok(file_type),
-            None => self.metadata().map(|metadata| metadata.file_type()),
-        }
+        self.directory.file_type(self.entry.file_type, &self.entry.name)
     }
 
     /// What is known of it now. A symbolic link is not followed.
@@ -172,10 +169,7 @@ impl DirEntryRef<'_> {
     /// # Errors
     /// As there.
     pub fn file_type(&self) -> Result<FileType> {
-        match self.entry.file_type {
-            Some(file_type) => Ok(file_type),
-            None => self.metadata().map(|metadata| metadata.file_type()),
-        }
+        self.directory.file_type(self.entry.file_type, self.entry.name)
     }
 
     /// What is known of it now, as [`DirEntry::metadata`].
@@ -188,6 +182,15 @@ impl DirEntryRef<'_> {
 }
 
 impl Directory {
+    /// The type of an entry: as the directory says, or else as the inode does.
+    fn file_type(&self, told: Option<FileType>, name: &[u8]) -> Result<FileType> {
+        match told {
+            Some(file_type) => Ok(file_type),
+            None => self.metadata(name).map(|metadata| metadata.file_type()),
+        }
+    }
+
+    /// What is known now of what an entry names.
     fn metadata(&self, name: &[u8]) -> Result<Metadata> {
         let held = &self.held;
         let found = held.shared().names(name, |names| {

@@ -25,12 +25,7 @@ impl Entries {
     /// # Errors
     /// If the directory cannot be read, or the name is none that a directory can hold.
     pub fn next(&mut self, fs: &dyn FileSystem) -> Option<Result<Named>> {
-        let own = |NamedRef { name, ino, file_type }: NamedRef<'_>| Named {
-            name: name.to_vec(),
-            ino,
-            file_type,
-        };
-        self.next_ref(fs).map(|entry| entry.map(own))
+        self.next_ref(fs).map(|entry| entry.map(|entry| entry.to_named()))
     }
 
     /// As [`Self::next`], without a copy of the name.
@@ -46,11 +41,6 @@ impl Entries {
                 return Some(Err(error));
             }
         }
-        let found = self.listing.next()?.sound(self.dir);
-        Some(found.map(|entry| NamedRef {
-            name: entry.name,
-            ino: entry.ino,
-            file_type: entry.file_type,
-        }))
+        self.listing.next().map(|entry| entry.sound(self.dir))
     }
 }

@@ -7,7 +7,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::ControlFlow;
 
-use super::{Named, Order};
+use super::{NamedRef, Order};
 use crate::{Cookie, Corruption, DirEntry, FileSystem, FileType, Ino, NAME_LEN_MAX, Result};
 
 /// Entries of a directory that a walk in the directory's own order holds at a time. A power of two.
@@ -87,23 +87,20 @@ pub(super) struct Entry<'l> {
     fault: Option<Fault>,
 }
 
-impl Entry<'_> {
+impl<'l> Entry<'l> {
     /// The entry, if a path can be made of it.
     ///
     /// # Errors
     /// `Corrupt`: what is wrong with this entry of `dir`.
-    pub(super) fn sound(self, dir: Ino) -> Result<Self> {
-        match self.fault {
-            None => Ok(self),
+    pub(super) fn sound(self, dir: Ino) -> Result<NamedRef<'l>> {
+        let Self { name, ino, file_type, fault } = self;
+        match fault {
+            None => Ok(NamedRef { name, ino, file_type }),
             Some(fault) => {
                 let damage = Corruption::new("directory entry", fault.problem());
                 Err(damage.of_inode(dir.0).into())
             }
         }
-    }
-
-    pub(super) fn to_named(&self) -> Named {
-        Named { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
     }
 }
 

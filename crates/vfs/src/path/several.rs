@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::listing::{Entry, Listing};
-use super::{Order, paths_of};
+use super::listing::Listing;
+use super::{NamedRef, Order, paths_of};
 use crate::{FileSystem, FileType, Ino};
 
 /// A path for each of some inodes, in their order, and how many directories could not be read. Where the format knows
@@ -91,7 +91,7 @@ fn path_of(places: &[Place], mut at: usize, name: &[u8]) -> Vec<u8> {
 }
 
 /// Whether an entry is a directory: as it says, or else its inode.
-fn is_directory(fs: &dyn FileSystem, entry: &Entry<'_>) -> bool {
+fn is_directory(fs: &dyn FileSystem, entry: &NamedRef<'_>) -> bool {
     let of_inode = || fs.attributes(entry.ino).ok().map(|attributes| attributes.file_type);
     entry.file_type.or_else(of_inode) == Some(FileType::Directory)
 }
