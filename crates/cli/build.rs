@@ -1,5 +1,5 @@
-//! Where the program lies in memory. Scripts call it by the names of small tools, thousands of times, and a third of such a
-//! call was the start of a program that may lie anywhere: 14,000 addresses to write, and a copy of each page that has one.
+//! Where the program lies in memory. Scripts call it by the names of small tools, thousands of times, and a seventh of such
+//! a call is what a program takes that may lie anywhere: 14,000 addresses to write, and a copy of each page that has one.
 //! So optimised builds for Linux with glibc have an address of their own, as far as the program itself goes; its stack,
 //! its memory and the shared libraries lie anywhere as before. `DISKWRIGHT_PIE=1` builds the other kind, for
 //! distributions that ask for it.
