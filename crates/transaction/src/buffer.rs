@@ -2,7 +2,9 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use crate::locks::atomic::AtomicU64;
 use crate::locks::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 
 /// What a block is, as its format tells it apart: enough to verify and seal it.
@@ -29,11 +31,13 @@ pub(crate) const CHUNKS: usize = 64;
 /// [`Txn::edit_noted`]: crate::Txn::edit_noted
 pub type Note = [u64; 17];
 
-/// A note, or the memory for one: notes come and go with each change, and take no memory anew.
+/// A note, or the memory for one: notes come and go with each change, and take no memory anew. And the marks,
+/// which go with the note.
 #[derive(Default)]
 pub(crate) struct NoteSlot {
     memory: Option<Box<Note>>,
     is_set: bool,
+    marks: AtomicU64,
 }
 
 impl NoteSlot {
@@ -55,6 +59,16 @@ impl NoteSlot {
 
     pub(crate) fn clear(&mut self) {
         self.is_set = false;
+        self.marks.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn marks(&self) -> u64 {
+        // Who changes the block holds it alone, and its lock orders what is before and after.
+        self.marks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark(&self, marks: u64) {
+        self.marks.fetch_or(marks, Ordering::Relaxed);
     }
 }
 
@@ -198,6 +212,20 @@ pub(crate) type WriteGuard = ArcRwLockWriteGuard<RawRwLock, Contents>;
 
 /// A verified metadata block, held for reading.
 pub struct BufferRef(pub(crate) ArcRwLockReadGuard<RawRwLock, Contents>);
+
+impl BufferRef {
+    /// Marks of the block's bytes as they are: 64 bits whose meaning is the format's. They are as a [`Note`], but
+    /// readers may add some.
+    #[must_use]
+    pub fn marks(&self) -> u64 {
+        self.0.note.marks()
+    }
+
+    /// Adds marks.
+    pub fn mark(&self, marks: u64) {
+        self.0.note.mark(marks);
+    }
+}
 
 impl Deref for BufferRef {
     type Target = [u8];

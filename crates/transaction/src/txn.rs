@@ -201,6 +201,13 @@ impl<'e> Txn<'e> {
         self.scratch.held[id.0 as usize].guard.note.set(note);
     }
 
+    /// Adds marks of a held buffer, of its bytes as they are now: [`BufferRef::marks`] says what they are.
+    ///
+    /// [`BufferRef::marks`]: crate::BufferRef::marks
+    pub fn mark(&mut self, id: BufferId, marks: u64) {
+        self.scratch.held[id.0 as usize].guard.note.mark(marks);
+    }
+
     /// Remembers nothing of a held buffer any more.
     pub fn forget_note(&mut self, id: BufferId) {
         self.scratch.held[id.0 as usize].guard.note.clear();

@@ -164,6 +164,46 @@ fn a_dropped_transaction_leaves_no_trace() {
 }
 
 #[test]
+fn marks_go_with_a_change_that_does_not_keep_them() {
+    let (_, engine) = engine(Some(Recorder::default()));
+    let marks = || engine.read(3, TAG).unwrap().marks();
+    let mark = |bits| engine.read(3, TAG).unwrap().mark(bits);
+    // Readers mark, one after the other, and so does who changes the block.
+    assert_eq!(marks(), 0);
+    mark(1);
+    mark(4);
+    assert_eq!(marks(), 5);
+    let mut txn = engine.begin().unwrap();
+    let id = txn.buffer(3, TAG).unwrap();
+    txn.edit_noted(id, 0..1)[0] = 7;
+    txn.mark(id, 2);
+    txn.commit();
+    assert_eq!(marks(), 7);
+    engine.checkpoint().unwrap();
+    assert_eq!(marks(), 7, "a checkpoint changes nothing of them");
+
+    set(&engine, 3, 8);
+    assert_eq!(marks(), 0);
+    // What is taken back takes them along, whoever made them.
+    mark(1);
+    let mut txn = engine.begin().unwrap();
+    let id = txn.buffer(3, TAG).unwrap();
+    txn.edit_noted(id, 0..1)[0] = 9;
+    txn.mark(id, 2);
+    drop(txn);
+    assert_eq!(marks(), 0);
+    // So does giving the block up.
+    mark(1);
+    let mut txn = engine.begin().unwrap();
+    txn.forget(3);
+    txn.commit();
+    let mut txn = engine.begin().unwrap();
+    txn.create(3, TAG).unwrap();
+    txn.commit();
+    assert_eq!(marks(), 0);
+}
+
+#[test]
 fn bytes_that_were_moved_go_back() {
     let (_, engine) = engine(None);
     let mut txn = engine.begin().unwrap();

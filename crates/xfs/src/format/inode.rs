@@ -255,6 +255,18 @@ impl Inode {
     /// A slot in use, checked: that its forks lie within it and have formats that fit its type.
     pub fn parse(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         verify_slot(geometry, ino, slot)?;
+        Self::of_verified(ino, slot)
+    }
+
+    /// As [`Inode::parse`], of a slot whose checksum is known to be right.
+    pub fn parse_sealed(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
+        let verified = structure::verify_start(geometry, slot)
+            .and_then(|()| structure::verify_identity(geometry, ino, slot));
+        verified.map_err(|c| c.of_inode(ino.0))?;
+        Self::of_verified(ino, slot)
+    }
+
+    fn of_verified(ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         structure::check_core(slot).map_err(|c| c.of_inode(ino.0))?;
         Ok(Self { bytes: Slot::copy_of(slot) })
     }

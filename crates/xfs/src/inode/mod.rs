@@ -18,6 +18,7 @@ use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection
 
 use crate::Xfs;
 use crate::format::address::Block;
+use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, Time, flags};
 use crate::kind::Kind;
 
@@ -72,7 +73,13 @@ pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
     if slot[2..4] == [0, 0] || fs.gone.contains(block) {
         return Err(Error::NotFound);
     }
-    let parsed = Inode::parse(geometry, ino, slot);
+    let mark = sealed_mark(geometry, offset);
+    let is_sealed = table.marks() & mark != 0;
+    let parse = if is_sealed { Inode::parse_sealed } else { Inode::parse };
+    let parsed = parse(geometry, ino, slot);
+    if !is_sealed && mark != 0 && parsed.is_ok() {
+        table.mark(mark);
+    }
     drop(table);
     match parsed {
         Ok(inode) => Ok(Handle { ino, inode, block, offset }),
@@ -80,6 +87,12 @@ pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
         Err(_) if matches!(fs.inode_in_use(ino), Ok(false)) => Err(Error::NotFound),
         Err(damage) => Err(damage.at_block(block.0).into()),
     }
+}
+
+/// The mark of a cached block of inodes that says that the checksum of a slot is right: it was checked since
+/// the block was read, or made here. No mark for slots that a block has beyond 64.
+pub(crate) fn sealed_mark(geometry: &Geometry, offset: usize) -> u64 {
+    1_u64.checked_shl((offset >> geometry.inode_log) as u32).unwrap_or(0)
 }
 
 /// The attributes of an inode.

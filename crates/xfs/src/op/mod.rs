@@ -27,7 +27,7 @@ use crate::alloc::ags::HeldGroups;
 use crate::dir::{TakenStates, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
-use crate::inode::{ChunkChanges, Handle};
+use crate::inode::{ChunkChanges, Handle, sealed_mark};
 use crate::kind::Kind;
 use crate::orphan::Pending;
 
@@ -243,8 +243,10 @@ impl<'a> Op<'a> {
         while let Some(run) = differing_run(&self.txn.data(id)[handle.offset..], new, end) {
             end = run.end;
             let place = handle.offset + run.start..handle.offset + run.end;
-            self.txn.edit(id, place).copy_from_slice(&new[run]);
+            // Marks are of checksums: those of other slots stay right.
+            self.txn.edit_noted(id, place).copy_from_slice(&new[run]);
         }
+        self.txn.mark(id, sealed_mark(&self.fs.volume.geometry, handle.offset));
         Ok(())
     }
 }

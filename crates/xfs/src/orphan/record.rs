@@ -102,7 +102,8 @@ impl Op<'_> {
             return Err(self.txn.corrupt(id, damage.of_inode(link.ino.0)).into());
         }
         if be32(old, NEXT_UNLINKED_OFFSET) != link.next {
-            let slot = self.txn.edit(id, slot);
+            // Marks are of checksums, and stay right.
+            let slot = self.txn.edit_noted(id, slot);
             put32(slot, NEXT_UNLINKED_OFFSET, link.next);
             seal_slot(slot);
         }
