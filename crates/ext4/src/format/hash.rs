@@ -192,7 +192,12 @@ impl<const N: usize> Lanes<N> {
 
     #[inline(always)]
     fn rotated(self, bits: u32) -> Self {
-        Self(self.0.map(|word| word.rotate_left(bits)))
+        // Not by `map`, which is a call in some builds.
+        let mut words = self.0;
+        for word in &mut words {
+            *word = word.rotate_left(bits);
+        }
+        Self(words)
     }
 }
 
