@@ -116,7 +116,7 @@ impl OpenImage {
 
     pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
-        ::xfs::OpenOptions { cache_bytes, norecovery: self.norecovery }
+        ::xfs::OpenOptions { cache_bytes, norecovery: self.norecovery, ..Default::default() }
     }
 }
 

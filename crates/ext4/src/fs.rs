@@ -5,6 +5,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use operation::Mode;
 use operation::profile::ListingProfile;
+use operation::waiting::{Waiting, WaitingPolicy};
 use transaction::locks::Mutex;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::{Ino, Result, Timestamp};
@@ -12,12 +13,12 @@ use vfs::{Ino, Result, Timestamp};
 use crate::alloc::spread::Spread;
 use crate::format::address::Block;
 use crate::format::features::Incompat;
+use crate::format::hash::NameHasher;
 use crate::format::inode::ROOT_INO;
 use crate::format::superblock::Superblock;
 use crate::orphan::{OrphanPolicy, Orphans};
 use crate::params::clock::Clock;
 use crate::volume::Volume;
-use crate::waiting::{Waiting, WaitingPolicy};
 use operation::locks::InodeLocks;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -74,7 +75,7 @@ pub struct Ext4 {
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: Waiting<NameHasher>,
 }
 
 /// What an image was like before anything was done to it.

@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use operation::data;
 use operation::inode::{look_at, look_at_dir, set_attributes};
 use operation::profile::{ListingProfile, MeasuresListings};
-use operation::{Mode, RunOperations, names};
+use operation::{Mode, RunOperations, names, waiting};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
     FileSystem, Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
@@ -82,12 +82,12 @@ impl FileSystem for Ext4 {
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        if let Some(attributes) = self.waiting_attributes(ino)? {
+        if let Some(attributes) = waiting::attributes(self, ino)? {
             return Ok(attributes);
         }
         look_at(self, ino, |inode| {
             let mut attributes = inode::attributes(self, inode)?;
-            if let Some(time) = self.waiting_time(ino) {
+            if let Some(time) = self.waiting.time(ino) {
                 (attributes.mtime, attributes.ctime) = (time, time);
             }
             Ok(attributes)
@@ -95,62 +95,62 @@ impl FileSystem for Ext4 {
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        let _quiet = self.settle_all_of(ino)?;
+        let _quiet = waiting::settle_all_of(self, ino)?;
         set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        if let Some(ino) = self.create_waiting(dir, name, new)? {
+        if let Some(ino) = waiting::create(self, dir, name, new)? {
             return Ok(ino);
         }
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::create(self, dir, name, new))
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::create(self, dir, name, new))
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::mkdir(self, dir, name, new))
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::mkdir(self, dir, name, new))
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::mknod(self, dir, name, file, new))
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::mknod(self, dir, name, file, new))
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::symlink(self, dir, name, target, new))
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::symlink(self, dir, name, target, new))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::create_unlinked(self, dir, new))
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::create_unlinked(self, dir, new))
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.settle(ino)?;
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::link(self, ino, dir, name, time))
+        waiting::settle(self, ino)?;
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::link(self, ino, dir, name, time))
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.settle(ino)?;
-        let _quiet = self.quiet(dir)?;
-        self.with_all(|| names::link_over(self, ino, dir, name, time))
+        waiting::settle(self, ino)?;
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::link_over(self, ino, dir, name, time))
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = self.quiet(dir)?;
+        let _quiet = waiting::quiet(self, dir)?;
         names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = self.quiet(dir)?;
+        let _quiet = waiting::quiet(self, dir)?;
         names::rmdir(self, dir, name, time)
     }
 
@@ -161,9 +161,9 @@ impl FileSystem for Ext4 {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let _quiet = (self.quiet(from.0)?, self.quiet(to.0)?);
-        let _moved = (self.quiet_named(from)?, self.quiet_named(to)?);
-        self.with_all(|| names::rename(self, from, to, mode, None, time))
+        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
+        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
+        waiting::with_all(self, || names::rename(self, from, to, mode, None, time))
     }
 
     fn rename_with_whiteout(
@@ -174,13 +174,13 @@ impl FileSystem for Ext4 {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let _quiet = (self.quiet(from.0)?, self.quiet(to.0)?);
-        let _moved = (self.quiet_named(from)?, self.quiet_named(to)?);
-        self.with_all(|| names::rename(self, from, to, mode, Some(whiteout), time))
+        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
+        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
+        waiting::with_all(self, || names::rename(self, from, to, mode, Some(whiteout), time))
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
-        if self.open_waiting(ino)? {
+        if waiting::open(self, ino)? {
             return Ok(());
         }
         operation::orphans::open_inode(self, ino)
@@ -191,7 +191,7 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| file::read(self, inode, offset, buf))
     }
 
@@ -202,23 +202,23 @@ impl FileSystem for Ext4 {
         len: u64,
         take: &mut dyn FnMut(&[FilePart<'_>]),
     ) -> Result<bool> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| file::read_in_place(self, inode, offset, len, take))
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.settle(ino)?;
-        self.with_all(|| data::write(self, ino, offset, data, time))
+        waiting::settle(self, ino)?;
+        waiting::with_all(self, || data::write(self, ino, offset, data, time))
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        self.settle(ino)?;
-        self.with_all(|| data::allocate(self, ino, offset, len, mode))
+        waiting::settle(self, ino)?;
+        waiting::with_all(self, || data::allocate(self, ino, offset, len, mode))
     }
 
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
-        self.settle(ino)?;
-        self.with_all(|| data::resize(self, ino, size, time))
+        waiting::settle(self, ino)?;
+        waiting::with_all(self, || data::resize(self, ino, size, time))
     }
 
     fn extent_map(
@@ -228,7 +228,7 @@ impl FileSystem for Ext4 {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| file::extent_map(self, inode, offset, len, each))
     }
 
@@ -238,7 +238,7 @@ impl FileSystem for Ext4 {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _quiet = self.quiet(dir)?;
+        let _quiet = waiting::quiet(self, dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             if from == Cookie(0) {
@@ -254,7 +254,7 @@ impl FileSystem for Ext4 {
         dir: Ino,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _quiet = self.quiet(dir)?;
+        let _quiet = waiting::quiet(self, dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             operation::data::read_ahead(self, dir);
@@ -264,32 +264,32 @@ impl FileSystem for Ext4 {
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| xattr::get(self, inode, name))
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        let _quiet = self.settle_all_of(ino)?;
-        self.with_all(|| self.set_attribute(ino, name, value))
+        let _quiet = waiting::settle_all_of(self, ino)?;
+        waiting::with_all(self, || self.set_attribute(ino, name, value))
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        let _quiet = self.settle_all_of(ino)?;
+        let _quiet = waiting::settle_all_of(self, ino)?;
         self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| xattr::list(self, inode, each))
     }
 
     fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
-        self.settle(ino)?;
+        waiting::settle(self, ino)?;
         self.read_file_attributes(ino)
     }
 
     fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
-        let _quiet = self.settle_all_of(ino)?;
+        let _quiet = waiting::settle_all_of(self, ino)?;
         self.change_file_attributes(ino, change)
     }
 
@@ -299,18 +299,18 @@ impl FileSystem for Ext4 {
 
     /// Makes everything durable that was done before, of other inodes too: what waits as well.
     fn fsync(&self, _ino: Ino) -> Result<()> {
-        self.settle_all()?;
+        waiting::settle_all(self)?;
         operation::sync(self)
     }
 
     /// What waits becomes durable, too: whoever asks for a file that waits needs its name.
     fn fdatasync(&self, _ino: Ino) -> Result<()> {
-        self.settle_all()?;
+        waiting::settle_all(self)?;
         operation::sync_data(self)
     }
 
     fn sync(&self) -> Result<()> {
-        self.settle_all()?;
+        waiting::settle_all(self)?;
         operation::sync(self)
     }
 

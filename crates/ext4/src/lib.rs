@@ -33,5 +33,5 @@ mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
 pub use open::superblock_copy::has_superblock_copy;
+pub use operation::waiting::WaitingPolicy;
 pub use orphan::{OrphanPolicy, OrphanReport};
-pub use waiting::WaitingPolicy;

@@ -16,6 +16,7 @@ pub mod profile;
 pub mod reserve;
 mod run;
 mod side;
+pub mod waiting;
 
 pub use interrupt::{Interrupt, Outcome};
 pub use mode::Mode;

@@ -171,7 +171,7 @@ fn open_format(device: &Arc<dyn BlockDevice>, signature: Signature, options: &Op
             open(shared, &options).map(|fs| Fs::Ext(Box::new(fs)))
         }
         Signature::Xfs => {
-            let options = xfs::OpenOptions { cache_bytes, norecovery };
+            let options = xfs::OpenOptions { cache_bytes, norecovery, ..Default::default() };
             let open = if writable { Xfs::open_writable } else { Xfs::open };
             open(shared, &options).map(|fs| Fs::Xfs(Box::new(fs)))
         }

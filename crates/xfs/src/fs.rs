@@ -6,6 +6,7 @@ use blockdev::BlockDevice;
 use operation::Mode;
 use operation::locks::InodeLocks;
 use operation::profile::ListingProfile;
+use operation::waiting::{Waiting, WaitingPolicy};
 use transaction::{BufferRef, Engine, Tag};
 use vfs::{Ino, Result};
 
@@ -18,6 +19,7 @@ use crate::inode::{self, GoneChunks, Handle};
 use crate::log;
 use crate::orphan::Unlinked;
 use crate::volume::Volume;
+use crate::waiting::NameKeys;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -29,11 +31,21 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Read an image whose log was not replayed as it lies: what the log holds is missing.
     pub norecovery: bool,
+    /// When files that are made wait in memory, to be entered into their directory many together: in very large
+    /// directories, unless told otherwise. `None`: never.
+    ///
+    /// After a crash, files that waited may be missing in any order, each wholly; `fsync` of any file or directory,
+    /// `sync` and closing bring all of them to the device.
+    pub waiting: Option<WaitingPolicy>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false }
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            norecovery: false,
+            waiting: Some(WaitingPolicy::LARGE),
+        }
     }
 }
 
@@ -48,6 +60,7 @@ pub struct Xfs {
     pub(crate) free_index: FreeIndexStrategy,
     pub(crate) unlinked: Unlinked,
     pub(crate) gone: GoneChunks,
+    pub(crate) waiting: Waiting<NameKeys>,
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,

@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use operation::data;
 use operation::inode::{look_at, look_at_dir, set_attributes};
 use operation::profile::{ListingProfile, MeasuresListings};
-use operation::{Mode, RunOperations, names};
+use operation::{Mode, RunOperations, names, waiting};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
     FilePart, FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
@@ -35,59 +35,89 @@ impl FileSystem for Xfs {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(self.volume.statfs(self.mode != Mode::InProgress))
+        let statfs = self.volume.statfs(self.mode != Mode::InProgress);
+        let inodes_free = statfs.inodes_free.saturating_sub(self.waiting.files() as u64);
+        Ok(StatFs { inodes_free, ..statfs })
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        let found = look_at_dir(self, dir, |dir| dir::lookup(&mut &*self, dir, name))?;
-        found.map(|found| found.ino).ok_or(Error::NotFound)
+        let found = look_at_dir(self, dir, |dir| match self.waiting.find(dir.ino(), name) {
+            Some(ino) => Ok(Some(ino)),
+            None => Ok(dir::lookup(&mut &*self, dir, name)?.map(|found| found.ino)),
+        });
+        found?.ok_or(Error::NotFound)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        look_at(self, ino, |inode| inode::attributes(self, inode))
+        if let Some(attributes) = waiting::attributes(self, ino)? {
+            return Ok(attributes);
+        }
+        look_at(self, ino, |inode| {
+            let mut attributes = inode::attributes(self, inode)?;
+            if let Some(time) = self.waiting.time(ino) {
+                (attributes.mtime, attributes.ctime) = (time, time);
+            }
+            Ok(attributes)
+        })
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
+        let _quiet = waiting::settle_all_of(self, ino)?;
         set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        names::create(self, dir, name, new)
+        if let Some(ino) = waiting::create(self, dir, name, new)? {
+            return Ok(ino);
+        }
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::create(self, dir, name, new))
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        names::mkdir(self, dir, name, new)
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::mkdir(self, dir, name, new))
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        names::mknod(self, dir, name, file, new)
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::mknod(self, dir, name, file, new))
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        names::symlink(self, dir, name, target, new)
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::symlink(self, dir, name, target, new))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        names::create_unlinked(self, dir, new)
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::create_unlinked(self, dir, new))
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        names::link(self, ino, dir, name, time)
+        waiting::settle(self, ino)?;
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::link(self, ino, dir, name, time))
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        names::link_over(self, ino, dir, name, time)
+        waiting::settle(self, ino)?;
+        let _quiet = waiting::quiet(self, dir)?;
+        waiting::with_all(self, || names::link_over(self, ino, dir, name, time))
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        let _quiet = waiting::quiet(self, dir)?;
         names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        let _quiet = waiting::quiet(self, dir)?;
         names::rmdir(self, dir, name, time)
     }
 
@@ -98,7 +128,9 @@ impl FileSystem for Xfs {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        names::rename(self, from, to, mode, None, time)
+        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
+        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
+        waiting::with_all(self, || names::rename(self, from, to, mode, None, time))
     }
 
     fn rename_with_whiteout(
@@ -109,10 +141,15 @@ impl FileSystem for Xfs {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        names::rename(self, from, to, mode, Some(whiteout), time)
+        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
+        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
+        waiting::with_all(self, || names::rename(self, from, to, mode, Some(whiteout), time))
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
+        if waiting::open(self, ino)? {
+            return Ok(());
+        }
         operation::orphans::open_inode(self, ino)
     }
 
@@ -121,6 +158,7 @@ impl FileSystem for Xfs {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::read(self, inode, offset, buf)
@@ -134,6 +172,7 @@ impl FileSystem for Xfs {
         len: u64,
         take: &mut dyn FnMut(&[FilePart<'_>]),
     ) -> Result<bool> {
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::read_in_place(self, inode, offset, len, take)
@@ -141,15 +180,18 @@ impl FileSystem for Xfs {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
-        data::write(self, ino, offset, data, time)
+        waiting::settle(self, ino)?;
+        waiting::with_all(self, || data::write(self, ino, offset, data, time))
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        data::allocate(self, ino, offset, len, mode)
+        waiting::settle(self, ino)?;
+        waiting::with_all(self, || data::allocate(self, ino, offset, len, mode))
     }
 
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
-        data::resize(self, ino, size, time)
+        waiting::settle(self, ino)?;
+        waiting::with_all(self, || data::resize(self, ino, size, time))
     }
 
     fn extent_map(
@@ -159,6 +201,7 @@ impl FileSystem for Xfs {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::extent_map(self, inode, offset, len, each)
@@ -171,6 +214,7 @@ impl FileSystem for Xfs {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _quiet = waiting::quiet(self, dir)?;
         let mut clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             if from == Cookie(0) {
@@ -181,24 +225,29 @@ impl FileSystem for Xfs {
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| xattr::get(&mut &*self, inode, name))?.ok_or(Error::NoAttribute)
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        self.set_attribute(ino, name, value)
+        let _quiet = waiting::settle_all_of(self, ino)?;
+        waiting::with_all(self, || self.set_attribute(ino, name, value))
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let _quiet = waiting::settle_all_of(self, ino)?;
         self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        waiting::settle(self, ino)?;
         look_at(self, ino, |inode| xattr::list(&mut &*self, inode, each))
     }
 
     /// The number may come from anywhere, so that what lies there must not be believed before the tree
     /// of inodes knows it: data of a file can look like an inode.
     fn parents(&self, ino: Ino, each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
+        waiting::settle(self, ino)?;
         if !self.inode_in_use(ino)? {
             return Err(Error::NotFound);
         }
@@ -213,10 +262,12 @@ impl FileSystem for Xfs {
     }
 
     fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        waiting::settle(self, ino)?;
         self.read_file_attributes(ino)
     }
 
     fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        let _quiet = waiting::settle_all_of(self, ino)?;
         self.change_file_attributes(ino, change)
     }
 
@@ -225,14 +276,17 @@ impl FileSystem for Xfs {
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {
+        waiting::settle_all(self)?;
         operation::sync(self)
     }
 
     fn fdatasync(&self, _ino: Ino) -> Result<()> {
+        waiting::settle_all(self)?;
         operation::sync_data(self)
     }
 
     fn sync(&self) -> Result<()> {
+        waiting::settle_all(self)?;
         operation::sync(self)
     }
 

@@ -33,6 +33,7 @@ mod stub;
 mod survey;
 pub mod tune;
 mod volume;
+mod waiting;
 mod xattr;
 
 pub use dir::InsertBuffering;
@@ -43,3 +44,4 @@ pub use log::{
     Report as RecoverReport, log_contents, log_end, log_is_clean, recover as recover_log,
 };
 pub use open::superblock_copy::has_superblock_copy;
+pub use operation::waiting::WaitingPolicy;

@@ -40,3 +40,4 @@ mod space;
 mod support;
 mod trials;
 mod unlinked;
+mod waiting;

@@ -114,7 +114,7 @@ impl Opened {
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
             Format::Xfs => {
-                let options = ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, norecovery: false };
+                let options = ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
                 Xfs::open_writable(device, &options).map(|mut fs| {
                     if let Some(strategy) = spec.free_index {
                         fs.set_free_index(strategy);

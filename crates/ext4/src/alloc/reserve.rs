@@ -1,11 +1,12 @@
 //! Keeping inodes for files that wait, and taking them when the files are applied.
 
 use operation::Outcome;
+use operation::waiting::InodeRun;
 use vfs::{Error, Ino};
 
 use super::bitmap::{self, Bits};
 use super::guard::Bitmaps as _;
-use super::reserved::{InodeRun, RUN};
+use super::reserved::RUN;
 use crate::format::address::Group;
 use crate::format::group::GroupFlags;
 use crate::inode::Handle;
@@ -74,8 +75,7 @@ impl Op<'_> {
             return Ok(None);
         }
         group.reserved.keep(first, mask, volume.block_size());
-        let base = volume.geometry.ino_of(guard.number(), first).0 as u32;
-        Ok(Some(InodeRun::new(base, mask)))
+        Ok(Some(InodeRun::new(volume.geometry.ino_of(guard.number(), first), mask)))
     }
 
     /// Marks an inode used that was kept for a file.

@@ -1,7 +1,7 @@
 //! Entries of directories, as operations on names find and change them.
 
-use operation::Outcome;
 use operation::names::{Directories, Entry};
+use operation::{Outcome, waiting};
 use vfs::{Error, Ino, Result};
 
 use crate::Ext4;
@@ -38,7 +38,8 @@ impl Directories for Ext4 {
 
     fn add_entry(op: &mut Op<'_>, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         op.add_entry(dir, entry)?;
-        Ok(Ext4::note_name(op, dir, entry.name)?)
+        let fs = op.fs;
+        waiting::note_name(fs, dir, entry.name, || op.hasher_to_wait(dir))
     }
 
     fn replace_entry(

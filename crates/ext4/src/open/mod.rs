@@ -28,7 +28,7 @@ use crate::orphan::Orphans;
 use crate::params::clock::Clock;
 use crate::params::read_superblock;
 use crate::volume::Volume;
-use crate::waiting::{self, Waiting};
+use crate::waiting;
 use operation::Mode;
 use operation::locks::InodeLocks;
 use superblock_copy::Copy;
@@ -166,7 +166,7 @@ impl Ext4 {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
-        self.settle_all()?;
+        operation::waiting::settle_all(&self)?;
         operation::orphans::inactivate_all(&self)?;
         self.engine.empty_log()?;
         let mut raw = self.current_superblock()?;
@@ -222,7 +222,7 @@ impl Ext4 {
             clock: Clock { fixed: time },
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
-            waiting: Waiting::new(waiting, cache_bytes),
+            waiting: operation::waiting::Waiting::new(waiting, cache_bytes),
         })
     }
 

@@ -95,7 +95,13 @@ fn files_wait_without_the_heap() {
     // Operations of many files need a journal that is not small.
     let mke2fs = Mke2fs::new("ext4").block_size(4096).inode_count(50_000);
     let image = Image::new(&mke2fs.arguments(["-J", "size=64"]), 256);
-    let waiting = WaitingPolicy { blocks_min: 2, streak_per_block: 0, files_max: 4_000, parts: 8 };
+    let waiting = WaitingPolicy {
+        blocks_min: 2,
+        streak_per_block: 0,
+        files_max: 4_000,
+        parts: 8,
+        blocks_per_part: 1,
+    };
     let options = OpenOptions { waiting: Some(waiting), ..OpenOptions::default() };
     let file = File::options().read(true).write(true).open(&image.path).unwrap();
     let fs = Ext4::open_writable(Arc::new(FileDevice::new(file).unwrap()), &options).unwrap();

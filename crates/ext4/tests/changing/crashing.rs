@@ -47,7 +47,7 @@ impl Ext4Target {
     }
 }
 
-struct Open(Ext4);
+pub struct Open(pub Ext4);
 
 impl Target for Ext4Target {
     fn make(&self, _seed: u64) -> Result<MemoryDevice, String> {

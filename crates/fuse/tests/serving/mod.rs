@@ -156,8 +156,13 @@ pub fn on_each(kinds: &[Kind], test: impl Fn(&Image)) {
 }
 
 /// Files wait in each directory that has an index, and few at a time.
-const SOON: ext4::WaitingPolicy =
-    ext4::WaitingPolicy { blocks_min: 2, streak_per_block: 0, files_max: 60, parts: 4 };
+const SOON: ext4::WaitingPolicy = ext4::WaitingPolicy {
+    blocks_min: 2,
+    streak_per_block: 0,
+    files_max: 60,
+    parts: 4,
+    blocks_per_part: 1,
+};
 
 fn open_ext4(device: &Arc<FaultyDevice>) -> Ext4 {
     let cache_bytes = CACHE_BYTES;

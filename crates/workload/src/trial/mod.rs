@@ -13,6 +13,7 @@ mod space;
 mod stopping;
 mod taken;
 mod threads;
+pub mod waiting;
 mod watchdog;
 
 use std::ops::ControlFlow;

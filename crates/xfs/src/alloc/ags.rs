@@ -12,6 +12,7 @@ use super::busy::BusyBlocks;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::btree::Shape;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
+use crate::inode::ReservedInodes;
 
 /// How much is kept for operations that free: as much as kernels keep, of each group (5 %, at most 8192
 /// blocks; the default of `XFS_IOC_SET_RESBLKS`).
@@ -164,6 +165,10 @@ pub(crate) struct Ag {
     reserve: AtomicU32,
     /// What of `freeblks` allocations leave alone, without the share of the reserve.
     held_back: AtomicU32,
+    /// Free blocks that are promised to files that wait. It grows only with the group's lock.
+    promised: AtomicU32,
+    /// Free inodes that are kept for such files.
+    pub(crate) reserved: ReservedInodes,
 }
 
 impl Group for Ag {
@@ -245,7 +250,27 @@ impl Ag {
     fn usable(&self, claim: Claim) -> u32 {
         let held_back = self.held_back.load(Ordering::Relaxed);
         let free = self.freeblks.load(Ordering::Relaxed);
-        free.saturating_sub(self.holding.withheld(held_back, claim))
+        free.saturating_sub(self.withheld(held_back, claim))
+    }
+
+    /// Blocks that must stay free when an operation with a claim has taken what it wants.
+    fn withheld(&self, held_back: u32, claim: Claim) -> u32 {
+        let withheld = self.holding.withheld(held_back, claim);
+        match claim {
+            // What was promised may be taken by who keeps the promise, and is little to who frees.
+            Claim::Freeing | Claim::Unbounded => withheld,
+            Claim::Ordinary | Claim::Promised => withheld + self.promised.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Promises blocks to files that wait. The group must be held, and have as many that may be taken.
+    pub(crate) fn promise(&self, blocks: u32) {
+        self.promised.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// Lets others have blocks that were promised.
+    pub(crate) fn release(&self, blocks: u32) {
+        self.promised.fetch_sub(blocks, Ordering::Relaxed);
     }
 }
 
@@ -258,7 +283,6 @@ pub(crate) type HeldGroups<'a> = groups::HeldGroups<'a, Ag>;
 /// Free blocks of a held group that a claim allows to take. Of images in progress, too, allocations for files and
 /// inodes leave alone what the group's own trees may need.
 pub(super) fn usable(guard: &GroupGuard<'_>, claim: Claim) -> u32 {
-    let holding = &guard.group().holding;
-    let held_back = holding.held_back(guard);
-    guard.freeblks.saturating_sub(holding.withheld(held_back, claim))
+    let ag = guard.group();
+    guard.freeblks.saturating_sub(ag.withheld(ag.holding.held_back(guard), claim))
 }

@@ -45,6 +45,8 @@ impl Xfs {
         if !from.1.is_multiple_of(block_size) || !to.1.is_multiple_of(block_size) {
             return Err(Error::Invalid("what files share starts with a block"));
         }
+        operation::waiting::settle(self, from.0)?;
+        operation::waiting::settle(self, to.0)?;
         if self.load_file(to.0)?.inode.size() < to.1 {
             // What lies behind the old end, in its last block, is nobody's.
             data::resize(self, to.0, to.1, None)?;

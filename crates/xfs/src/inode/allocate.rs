@@ -2,9 +2,10 @@
 
 use operation::Outcome;
 use transaction::Corruption;
-use vfs::{Error, FileType};
+use vfs::{Error, FileType, Ino, Result};
 
 use super::chunk::{self, ChunkShape, TakenInode};
+use crate::Xfs;
 use crate::alloc::HeldAg;
 use crate::alloc::ags::AgTree;
 use crate::btree::Seek;
@@ -57,7 +58,7 @@ impl Op<'_> {
     }
 
     /// The handle of an inode that was just taken.
-    fn new_handle(&mut self, ag: AgNumber, ag_ino: AgIno) -> Outcome<Handle> {
+    pub(crate) fn new_handle(&mut self, ag: AgNumber, ag_ino: AgIno) -> Outcome<Handle> {
         let geometry = self.fs.volume.geometry;
         let ino = geometry.ino(ag, ag_ino);
         let (block, offset) = geometry.inode_place(ag_ino);
@@ -77,15 +78,7 @@ impl Op<'_> {
             copy(&self.fs.block(block, tag)?)
         };
         let mut inode = read.map_err(|c| c.at_block(block.0))?;
-        inode.reset(FileType::Regular, 0, inode.generation());
-        let mut flags = 0;
-        if geometry.features.incompat(Incompat::BIGTIME) {
-            flags |= flags2::BIGTIME;
-        }
-        if geometry.features.incompat(Incompat::NREXT64) {
-            flags |= flags2::NREXT64;
-        }
-        inode.set_flags2(flags);
+        self.fs.reset_free(&mut inode);
         Ok(Handle::new(ino, inode, block, offset))
     }
 
@@ -95,9 +88,43 @@ impl Op<'_> {
     }
 }
 
+impl Xfs {
+    /// The handle of an inode that is free and kept for a file, as it will be when it is taken. Not to be called by a
+    /// thread that has an operation under way.
+    pub(crate) fn handle_to_be(&self, ino: Ino) -> Result<Handle> {
+        let geometry = &self.volume.geometry;
+        let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
+        let (block, offset) = geometry.inode_place(ag_ino);
+        let block = geometry.block_of(ag, block);
+        let bytes = self.block(block, Kind::Inodes.plain())?;
+        let slot = &bytes[offset..offset + geometry.inode_size()];
+        check_free_slot(ino, slot).map_err(|c| c.at_block(block.0))?;
+        let mut inode = Inode::from_slot(slot);
+        self.reset_free(&mut inode);
+        Ok(Handle::new(ino, inode, block, offset))
+    }
+
+    /// Makes of a free inode a new one that has nothing yet.
+    fn reset_free(&self, inode: &mut Inode) {
+        let geometry = &self.volume.geometry;
+        inode.reset(FileType::Regular, 0, inode.generation());
+        let mut flags = 0;
+        if geometry.features.incompat(Incompat::BIGTIME) {
+            flags |= flags2::BIGTIME;
+        }
+        if geometry.features.incompat(Incompat::NREXT64) {
+            flags |= flags2::NREXT64;
+        }
+        inode.set_flags2(flags);
+    }
+}
+
 impl HeldAg<'_, '_> {
     /// Takes an inode, of a new chunk if no chunk has a free one.
     fn take_inode(&mut self, near: AgIno, shape: &ChunkShape) -> Outcome<Option<AgIno>> {
+        if self.guard.group().reserved.count() > 0 {
+            return self.take_unkept(near, shape);
+        }
         let ag = self.number();
         if self.guard.ifree == 0 && !self.add_chunk(shape)? {
             return Ok(None);

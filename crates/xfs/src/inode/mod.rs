@@ -7,12 +7,15 @@ mod chunk;
 mod file_attributes;
 mod gone;
 pub(crate) mod inherit;
+mod keep;
 pub(crate) mod project;
 mod release;
+mod reserved;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use gone::{ChunkChanges, GoneChunks, InodeBlock};
+pub(crate) use reserved::ReservedInodes;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 

@@ -58,7 +58,7 @@ impl Op<'_> {
 impl HeldAg<'_, '_> {
     /// Makes an inode free in the trees. Returns whether its whole chunk is given back.
     fn free_inode(&mut self, handle: &Handle, ag_ino: AgIno) -> Outcome<bool> {
-        let frees_chunks = self.frees_chunks();
+        let (frees_chunks, ag) = (self.frees_chunks(), self.guard.group());
         let mut cursor = self.cursor::<InoTree>();
         let old = cursor.seek(ag_ino, Seek::AtMost)?;
         let bit = old.and_then(|old| old.bit(ag_ino));
@@ -71,7 +71,10 @@ impl HeldAg<'_, '_> {
             return Err(handle.corrupt("tree of inodes", "an inode is freed that is free").into());
         }
         let new = InodeChunk { freecount: old.freecount + 1, free: old.free | bit, ..old };
-        if u32::from(new.freecount) == new.inodes() && frees_chunks {
+        if u32::from(new.freecount) == new.inodes()
+            && frees_chunks
+            && !ag.reserved.has_some_of(old.start)
+        {
             self.remove_chunk(old)?;
             return Ok(true);
         }

@@ -1,13 +1,14 @@
 //! Entries of directories, as operations on names find and change them.
 
-use operation::Outcome;
 use operation::names::{Directories, Entry};
+use operation::{Outcome, waiting};
 use vfs::{FileType, Ino, Result};
 
 use crate::Xfs;
 use crate::dir::{self, Spot};
 use crate::inode::Handle;
 use crate::op::Op;
+use crate::waiting::NameKeys;
 
 /// What a name leads to, in a directory that is locked.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +39,12 @@ impl Directories for Xfs {
     }
 
     fn is_empty(&self, dir: &Handle) -> Result<bool> {
-        dir::is_empty(&mut &*self, dir)
+        Ok(!self.waiting.has_names(dir.ino()) && dir::is_empty(&mut &*self, dir)?)
     }
 
     fn add_entry(op: &mut Op<'_>, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
-        op.add_entry(dir, entry)
+        op.add_entry(dir, entry)?;
+        waiting::note_name(op.fs, dir, entry.name, || Ok(Some(NameKeys)))
     }
 
     fn replace_entry(

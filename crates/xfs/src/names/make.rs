@@ -5,7 +5,7 @@ use operation::names::MakeInodes;
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result};
 
 use crate::Xfs;
-use crate::format::inode::{Time, flags};
+use crate::format::inode::{Inode, Time, flags};
 use crate::inode::Handle;
 use crate::inode::inherit::inherit_flags;
 use crate::op::Op;
@@ -31,14 +31,7 @@ impl MakeInodes for Xfs {
     ) -> Outcome<Handle> {
         let mut child = op.allocate_inode(parent, file_type == FileType::Directory)?;
         let inode = &mut child.inode;
-        inode.set_mode(file_type, new.permissions);
-        inode.set_uid(new.uid);
-        inode.set_gid(new.gid);
-        inode.set_nlink(if file_type == FileType::Directory { 2 } else { 1 });
-        for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
-            inode.set_time(which, new.time);
-        }
-        op.fs.reserve_attr_fork(inode, file_type);
+        op.fs.set_new(inode, file_type, new);
         op.fs.inherit_project(parent, inode);
         inherit_flags(parent, inode);
         Ok(child)
@@ -71,5 +64,19 @@ impl MakeInodes for Xfs {
 
     fn stage_new(op: &mut Op<'_>, inode: Handle) {
         op.stage(inode);
+    }
+}
+
+impl Xfs {
+    /// Sets what the maker of a new inode asks for.
+    pub(crate) fn set_new(&self, inode: &mut Inode, file_type: FileType, new: &NewInode) {
+        inode.set_mode(file_type, new.permissions);
+        inode.set_uid(new.uid);
+        inode.set_gid(new.gid);
+        inode.set_nlink(if file_type == FileType::Directory { 2 } else { 1 });
+        for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
+            inode.set_time(which, new.time);
+        }
+        self.reserve_attr_fork(inode, file_type);
     }
 }

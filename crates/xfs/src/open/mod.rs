@@ -9,6 +9,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, OverlayDevice};
 use operation::locks::InodeLocks;
 use operation::profile::ListingProfile;
+use operation::waiting::Waiting;
 use transaction::{Engine, Log};
 use vfs::{Error, Result};
 
@@ -23,6 +24,7 @@ use crate::inode::GoneChunks;
 use crate::log::{self, Recovered, XfsLog, log_is_clean};
 use crate::orphan::Unlinked;
 use crate::volume::{Backing, Volume, read_superblock};
+use crate::waiting;
 use operation::Mode;
 use superblock_copy::Copy;
 
@@ -103,7 +105,10 @@ impl Xfs {
         }
         let fs = Self::open_recovered(device, options)?;
         vfs::path::check_root(&fs)?;
-        fs.without_leftovers()
+        let mut fs = fs.without_leftovers()?;
+        let waiting = options.waiting.filter(|_| waiting::is_possible(&fs.volume, fs.mode));
+        fs.waiting = Waiting::new(waiting, options.cache_bytes);
+        Ok(fs)
     }
 
     /// Opens an image to change it, and does what its log holds and announces.
@@ -167,6 +172,7 @@ impl Xfs {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
+        operation::waiting::settle_all(&self)?;
         operation::orphans::inactivate_all(&self)?;
         self.engine.checkpoint()?;
         self.flush_superblock()?;
@@ -246,6 +252,7 @@ impl Xfs {
             locks,
             unlinked,
             gone,
+            waiting: Waiting::new(None, cache_bytes),
             dirs,
             free_index,
             mode,

@@ -25,7 +25,7 @@ use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
 use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use xfs::mkfs::{self, Contents, FeatureChange, Options};
-use xfs::{InsertBuffering, Xfs};
+use xfs::{InsertBuffering, OpenOptions, WaitingPolicy, Xfs};
 use zerocopy::{FromBytes, IntoBytes};
 
 use oracle::crash::read_image;
@@ -107,6 +107,19 @@ impl Layout {
     /// Opens a device with a new file system of this kind, to fill it.
     pub fn open(&self, device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Xfs> {
         let fs = Xfs::open_in_progress(device, cache_bytes)?;
+        self.tune(&fs);
+        Ok(fs)
+    }
+
+    /// Opens an image of this kind to change it in place, with its log.
+    pub fn open_in_place(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        cache_bytes: usize,
+        waiting: Option<WaitingPolicy>,
+    ) -> vfs::Result<Xfs> {
+        let options = OpenOptions { cache_bytes, waiting, ..OpenOptions::default() };
+        let fs = Xfs::open_writable(device, &options)?;
         self.tune(&fs);
         Ok(fs)
     }

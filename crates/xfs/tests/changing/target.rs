@@ -6,7 +6,7 @@ use blockdev::{BlockDevice, MemoryDevice};
 use vfs::FileSystem;
 use workload::crash::{CarelessDevice, Mounted, Target};
 use workload::trial::{Alike, Trial};
-use xfs::{OpenOptions, Xfs};
+use xfs::{WaitingPolicy, Xfs};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
 
@@ -29,6 +29,8 @@ pub struct XfsTarget {
     pub cache_bytes: usize,
     /// Whether flushes are swallowed on the way to the device, as a planted mistake.
     pub swallows_flushes: bool,
+    /// When files that are made wait, where images are changed in place.
+    waiting: Option<WaitingPolicy>,
 }
 
 impl XfsTarget {
@@ -52,9 +54,15 @@ impl XfsTarget {
         Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
     }
 
+    /// The same images, where files that are made wait.
+    pub fn with_waiting(self, policy: WaitingPolicy) -> Self {
+        Self { waiting: Some(policy), ..self }
+    }
+
     /// Of images that somebody made like a layout.
     pub fn with_images(layout: Layout, way: Way, made: Vec<MemoryDevice>) -> Self {
-        Self { layout, way, made, cache_bytes: SMALL_CACHE_BYTES, swallows_flushes: false }
+        let (cache_bytes, swallows_flushes, waiting) = (SMALL_CACHE_BYTES, false, None);
+        Self { layout, way, made, cache_bytes, swallows_flushes, waiting }
     }
 
     /// What trials need to know of it.
@@ -76,22 +84,21 @@ impl XfsTarget {
     fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
         match self.way {
             Way::Unlogged => self.layout.open(device, self.cache_bytes),
-            Way::InPlace => {
-                let cache_bytes = self.cache_bytes;
-                let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-                let fs = Xfs::open_writable(device, &options)?;
-                self.layout.tune(&fs);
-                Ok(fs)
-            }
+            Way::InPlace => self.layout.open_in_place(device, self.cache_bytes, self.waiting),
         }
     }
 }
 
-struct Open(Xfs, Way);
+/// An open file system, and how it was opened.
+pub struct Open(pub Xfs, pub Way);
 
 impl Target for XfsTarget {
     fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.made[seed as usize % self.made.len()].fork())
+    }
+
+    fn files_may_wait(&self) -> bool {
+        self.waiting.is_some()
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {

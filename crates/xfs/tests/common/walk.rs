@@ -10,7 +10,8 @@ use xfs::{OpenOptions, Xfs};
 pub use workload::walk::Outcome;
 
 /// How an image is opened: with a cache that is smaller than the images.
-pub const OPTIONS: OpenOptions = OpenOptions { cache_bytes: 256 << 10, norecovery: true };
+pub const OPTIONS: OpenOptions =
+    OpenOptions { cache_bytes: 256 << 10, norecovery: true, waiting: None };
 
 /// Most inodes that are read one by one.
 const INODES_MAX: usize = 200;

@@ -19,23 +19,23 @@ const SHARDS: usize = 64;
 /// Directories that are remembered, at most, beside those in which files wait.
 const DIRECTORIES_MAX: usize = 64;
 
-type Shard = CachePadded<RwLock<Map<u64, Shared>>>;
+type Shard<H> = CachePadded<RwLock<Map<u64, Shared<H>>>>;
 
-pub(super) struct Directories {
-    shards: Box<[Shard]>,
+pub(super) struct Directories<H> {
+    shards: Box<[Shard<H>]>,
     /// How many there are. Changes seldom, and every operation reads it.
     count: AtomicUsize,
 }
 
-impl Default for Directories {
+impl<H> Default for Directories<H> {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
         Self { shards, count: AtomicUsize::new(0) }
     }
 }
 
-impl Directories {
-    fn shard(&self, dir: Ino) -> &Shard {
+impl<H> Directories<H> {
+    fn shard(&self, dir: Ino) -> &Shard<H> {
         &self.shards[(dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % SHARDS]
     }
 
@@ -47,19 +47,19 @@ impl Directories {
         !self.is_empty() && self.shard(dir).read().contains_key(&dir.0)
     }
 
-    pub(super) fn get(&self, dir: Ino) -> Option<Shared> {
+    pub(super) fn get(&self, dir: Ino) -> Option<Shared<H>> {
         if self.is_empty() { None } else { self.shard(dir).read().get(&dir.0).cloned() }
     }
 
     /// Calls `each` with every directory; a shard is locked meanwhile, shared.
-    pub(super) fn for_each(&self, mut each: impl FnMut(Ino, &Shared)) {
+    pub(super) fn for_each(&self, mut each: impl FnMut(Ino, &Shared<H>)) {
         for shard in &self.shards {
             shard.read().iter().for_each(|(&dir, directory)| each(Ino(dir), directory));
         }
     }
 
     /// Remembers a directory; another one that nothing waits in may be forgotten for it.
-    pub(super) fn remember(&self, dir: Ino, directory: Directory) -> Shared {
+    pub(super) fn remember(&self, dir: Ino, directory: Directory<H>) -> Shared<H> {
         if self.count.load(Ordering::Relaxed) >= DIRECTORIES_MAX {
             self.forget_one();
         }
@@ -71,7 +71,7 @@ impl Directories {
     }
 
     fn forget_one(&self) {
-        let is_idle = |shared: &Shared| {
+        let is_idle = |shared: &Shared<H>| {
             Arc::strong_count(shared) == 1
                 && shared.try_lock().is_some_and(|directory| directory.waiting == 0)
         };

@@ -36,7 +36,7 @@ struct Part {
     names: u64,
 }
 
-/// The names of a directory, of each of which 64 well-mixed bits are given.
+/// The names of a directory, of each of which 64 bits are given. The lower half of these must be mixed well.
 pub(super) struct Filter {
     parts: Vec<Part>,
 }
@@ -50,6 +50,11 @@ impl Part {
     fn block(&self, key: u64) -> usize {
         (((key >> 32) * self.blocks.len() as u64) >> 32) as usize
     }
+}
+
+/// The bits of a name, each half of them well mixed: hashes that directories have may not be.
+fn mixed(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn blocks_for(names: u64) -> u64 {
@@ -69,6 +74,7 @@ impl Filter {
 
     /// Adds a name.
     pub(super) fn add(&mut self, key: u64) {
+        let key = mixed(key);
         let is_full = self.parts.last().is_none_or(|part| part.names >= part.names_max);
         if is_full {
             let names_max = self.parts.last().map_or(NAMES_LEAST, |part| part.names_max * GROWTH);
@@ -84,6 +90,7 @@ impl Filter {
 
     /// Whether a name may be there. If not, it is certainly not.
     pub(super) fn may_have(&self, key: u64) -> bool {
+        let key = mixed(key);
         let bits = bits(key);
         self.parts.iter().rev().any(|part| {
             let block = &part.blocks[part.block(key)];

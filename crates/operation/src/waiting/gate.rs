@@ -28,7 +28,8 @@ pub(super) struct Gates {
 }
 
 /// As long as there is one, no name of a directory starts to wait.
-pub(crate) struct Quiet<'w> {
+#[must_use = "names wait again when it is dropped"]
+pub struct Quiet<'w> {
     gate: Option<&'w Gate>,
 }
 

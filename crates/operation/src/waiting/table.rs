@@ -1,6 +1,6 @@
 //! Names of one directory that wait.
 //!
-//! They are in parts by the upper bits of their hashes. A part is applied at a time, so its leaves are met together;
+//! They are in parts by ranges of their hashes. A part is applied at a time, so its leaves are met together;
 //! and it takes the numbers of its inodes from runs of its own, so blocks of the inode table are met together, too.
 //!
 //! A record stays at its place in its part until the whole part was applied; one that was applied is only marked.
@@ -11,11 +11,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use vfs::{Ino, NewInode, Timestamp};
 
 use super::filter::Filter;
+use super::format::BatchOrder;
 use super::places::Places;
-use crate::alloc::reserved::InodeRun;
-use crate::format::address::Group;
-use crate::format::dirent::record_size;
-use crate::format::hash::{NameHash, NameHasher};
+use super::ranges::{Ranges, Sample};
+use super::run::InodeRun;
 
 /// Hashes keys that are mixed already, or nearly so.
 #[derive(Default)]
@@ -43,31 +42,23 @@ impl Hasher for KeyHasher {
 
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// The hash of a name as one number, in the order of the index.
-pub(super) fn key(hash: NameHash) -> u64 {
-    (u64::from(hash.major) << 32) | u64::from(hash.minor)
-}
-
 /// A file that waits: all that makes it but its name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) key: u64,
-    pub(super) ino: Ino,
-    pub(super) generation: u32,
+pub struct Record {
+    /// The hash of its name.
+    pub key: u64,
+    /// The inode that is kept for it.
+    pub ino: Ino,
+    /// What was said to be its generation.
+    pub generation: u32,
     name_start: u32,
     name_len: u8,
     is_applied: bool,
-    pub(super) new: NewInode,
+    /// What its maker asked for.
+    pub new: NewInode,
 }
 
-impl Record {
-    /// What the index has of the hash of the name.
-    pub(super) fn major_hash(&self) -> u32 {
-        (self.key >> 32) as u32
-    }
-}
-
-/// Files whose hashes have the same upper bits.
+/// Files whose hashes are in a range.
 #[derive(Default)]
 pub(super) struct Part {
     records: Vec<Record>,
@@ -98,40 +89,42 @@ impl RunOwner {
 }
 
 /// The names of a directory that wait, and what is known of the others.
-pub(super) struct Directory {
+pub(super) struct Directory<H> {
     pub(super) generation: u32,
-    pub(super) hasher: NameHasher,
+    pub(super) hasher: H,
     pub(super) parts: Vec<Part>,
+    /// Those of the parts.
+    ranges: Ranges,
+    /// Of all names that were made lately.
+    sample: Sample,
     /// What all names of the directory, those that wait included, are in; `None` if it is not known. Then nothing
     /// waits.
     pub(super) filter: Option<Filter>,
     /// Names that wait.
     pub(super) waiting: usize,
-    /// Bytes of their entries.
-    pub(super) entry_bytes: usize,
+    /// Bytes that their names take.
+    pub(super) name_bytes: usize,
     /// The time that the last of them gives the directory; `None` if nothing waits.
     pub(super) time: Option<Timestamp>,
     /// Names that were made one by one since something else was done.
     pub(super) streak: usize,
-    /// Clusters of groups that are promised to what waits.
-    promises: Vec<(Group, u32)>,
+    /// Units of space of groups that are promised to what waits.
+    promises: Vec<(u32, u32)>,
     /// How many these are.
     promised: u64,
 }
 
-/// Clusters for blocks that do not follow from the number of names.
-const SPACE_LEAST: u64 = 16;
-
-impl Directory {
-    pub(super) fn new(generation: u32, hasher: NameHasher, parts: usize) -> Self {
-        let parts = (0..parts.next_power_of_two()).map(|_| Part::default()).collect();
+impl<H> Directory<H> {
+    pub(super) fn new(generation: u32, hasher: H) -> Self {
         Self {
             generation,
             hasher,
-            parts,
+            parts: vec![Part::default()],
+            ranges: Ranges::default(),
+            sample: Sample::default(),
             filter: None,
             waiting: 0,
-            entry_bytes: 0,
+            name_bytes: 0,
             time: None,
             streak: 0,
             promises: Vec::new(),
@@ -139,31 +132,45 @@ impl Directory {
         }
     }
 
-    /// Clusters, at most, that a directory of so many blocks may need for what waits and one more name.
-    ///
-    /// A leaf that is full is split for the first name in it. Both halves have room for a quarter of a block of
-    /// entries at the least, so that much must come before either is split again. Nodes of the index and of the map
-    /// of the directory have more than 32 entries for each that they are split for.
-    pub(super) fn space_needed(&self, blocks: u64, block_size: u64) -> u64 {
-        let first = blocks.min(self.waiting as u64 + 1);
-        let entry_bytes = (self.entry_bytes + record_size(vfs::NAME_LEN_MAX)) as u64;
-        let leaves = first + entry_bytes * 4 / block_size;
-        leaves + leaves / 32 + SPACE_LEAST
+    /// Has so many parts, if these are more than before and nothing waits.
+    pub(super) fn part(&mut self, parts: usize) {
+        if parts > self.parts.len() && self.waiting == 0 {
+            self.part_again(parts);
+        }
     }
 
-    /// Clusters that are promised to what waits.
+    #[cold]
+    fn part_again(&mut self, parts: usize) {
+        let ranges = Ranges::of(&self.sample, parts);
+        // Where hashes of many names agree, there cannot be as many.
+        let is_more = ranges.count() >= parts.min(self.parts.len() * 2);
+        if is_more && self.parts.iter().all(|part| part.run.is_none()) {
+            self.parts.resize_with(ranges.count(), Part::default);
+            self.ranges = ranges;
+        }
+    }
+
+    /// Notes a name that is in the directory from now on.
+    pub(super) fn note(&mut self, key: u64) {
+        self.sample.note(key);
+        if let Some(filter) = &mut self.filter {
+            filter.add(key);
+        }
+    }
+
+    /// Units of space that are promised to what waits.
     pub(super) fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Notes clusters that are promised to what waits.
-    pub(super) fn add_promise(&mut self, group: Group, clusters: u32) {
-        self.promised += u64::from(clusters);
-        self.promises.push((group, clusters));
+    /// Notes space of a group that is promised to what waits.
+    pub(super) fn add_promise(&mut self, group: u32, count: u32) {
+        self.promised += u64::from(count);
+        self.promises.push((group, count));
     }
 
     /// Forgets all promises: what they were.
-    pub(super) fn take_promises(&mut self) -> Vec<(Group, u32)> {
+    pub(super) fn take_promises(&mut self) -> Vec<(u32, u32)> {
         self.promised = 0;
         std::mem::take(&mut self.promises)
     }
@@ -173,15 +180,9 @@ impl Directory {
         self.filter.as_ref().is_some_and(|filter| !filter.may_have(key))
     }
 
-    /// Whether a name that is new has all that it needs to wait.
-    pub(super) fn is_provided(&self, key: u64, blocks: u64, block_size: u64) -> bool {
-        self.has_inode(self.part_of(key)) && self.space_needed(blocks, block_size) <= self.promised
-    }
-
     /// The part of a name.
     pub(super) fn part_of(&self, key: u64) -> usize {
-        let bits = self.parts.len().trailing_zeros();
-        if bits == 0 { 0 } else { (key >> (64 - bits)) as usize }
+        self.ranges.find(key)
     }
 
     /// The file of a name that waits, if there is one with this hash: and whether it has the name.
@@ -209,11 +210,10 @@ impl Directory {
         RunOwner { dir, part: part as u32, first, run }
     }
 
-    /// Adds a file that waits. `None` if its part has no inode for it.
+    /// Adds a file that waits, whose name takes so many bytes. `None` if its part has no inode for it.
     pub(super) fn add(
         &mut self,
-        key: u64,
-        name: &[u8],
+        (key, name, bytes): (u64, &[u8], usize),
         new: NewInode,
         generation: impl FnOnce(Ino) -> u32,
     ) -> Option<Ino> {
@@ -235,13 +235,11 @@ impl Directory {
         });
         part.waiting += 1;
         self.waiting += 1;
-        self.entry_bytes += record_size(name.len());
+        self.name_bytes += bytes;
         if new.parent_time.is_some() {
             self.time = new.parent_time;
         }
-        if let Some(filter) = &mut self.filter {
-            filter.add(key);
-        }
+        self.note(key);
         Some(ino)
     }
 
@@ -250,17 +248,23 @@ impl Directory {
         self.parts[part].records.get(at).filter(|record| !record.is_applied)
     }
 
-    /// The records of a part that wait, in the order of their hashes.
-    pub(super) fn in_order(&self, part: usize) -> Vec<(u64, u32)> {
-        let records = self.parts[part].records.iter().enumerate();
-        let waiting = records.filter(|(_, record)| !record.is_applied);
-        let mut order: Vec<_> = waiting.map(|(at, record)| (record.key, at as u32)).collect();
-        order.sort_unstable();
-        order
+    /// Where the records of a part are that wait.
+    pub(super) fn places(&self, part: usize, order: BatchOrder) -> Vec<u32> {
+        let records = &self.parts[part].records;
+        let waits = |&at: &u32| !records[at as usize].is_applied;
+        let mut places: Vec<u32> = (0..records.len() as u32).filter(waits).collect();
+        if order == BatchOrder::Hashes {
+            places.sort_unstable_by_key(|&at| records[at as usize].key);
+        }
+        places
     }
 
-    /// Notes that a file waits no more.
-    pub(super) fn note_applied(&mut self, part: usize, at: usize) {
+    /// Notes that a file waits no more; `bytes_of` says how many a name of a length takes.
+    pub(super) fn note_applied(
+        &mut self,
+        (part, at): (usize, usize),
+        bytes_of: impl FnOnce(usize) -> usize,
+    ) {
         let of = &mut self.parts[part];
         let Some(record) = of.records.get_mut(at).filter(|record| !record.is_applied) else {
             return;
@@ -268,7 +272,7 @@ impl Directory {
         record.is_applied = true;
         of.waiting -= 1;
         self.waiting -= 1;
-        self.entry_bytes -= record_size(record.name_len.into());
+        self.name_bytes -= bytes_of(record.name_len.into());
         if self.waiting == 0 {
             // The directory has it, and whatever changes the directory next may give it a later one.
             self.time = None;

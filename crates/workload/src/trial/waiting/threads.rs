@@ -1,18 +1,12 @@
 //! Threads that make files which wait, beside others that read, sync, remove and rename.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use blockdev::MemoryDevice;
-use ext4::{Ext4, WaitingPolicy};
-use oracle::{effort, require};
+use operation::waiting::WaitingPolicy;
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, RenameMode};
-use workload::trial::Watchdog;
 
-use super::{ROOMY, SOON, close};
-use crate::changing::{Layout, MIB, open_with};
-use crate::names::common::{NEW, entries, later};
+use super::{NEW, Opened, SOON, WaitingTrial, Watchdog, entries, later};
 
 const MAKERS: u32 = 3;
 /// When the test is held to hang.
@@ -44,17 +38,17 @@ fn fate(number: u32) -> Fate {
     }
 }
 
-struct Stress {
-    fs: Ext4,
+struct Stress<'s> {
+    fs: &'s dyn FileSystem,
     dir: Ino,
     /// Files of each maker that are there.
     made: [AtomicU32; MAKERS as usize],
     is_over: AtomicBool,
 }
 
-impl Stress {
+impl Stress<'_> {
     fn make(&self, maker: u32, files: u32) {
-        let (fs, dir) = (&self.fs, self.dir);
+        let (fs, dir) = (self.fs, self.dir);
         for number in 0..files {
             let name = name(maker, number);
             // As many seconds as there are files before: those of a directory never go back.
@@ -77,7 +71,7 @@ impl Stress {
 
     /// All that was made before is seen, and nothing twice.
     fn read(&self, seed: u64) {
-        let (fs, dir) = (&self.fs, self.dir);
+        let (fs, dir) = (self.fs, self.dir);
         let mut random = fastrand::Rng::with_seed(seed);
         for round in 0_u32.. {
             if self.is_over.load(Ordering::Relaxed) {
@@ -105,7 +99,7 @@ impl Stress {
     }
 
     fn look_at(&self, maker: u32, number: u32) {
-        let (fs, dir) = (&self.fs, self.dir);
+        let (fs, dir) = (self.fs, self.dir);
         let looked = fs.lookup(dir, &name(maker, number));
         let ino = match fate(number) {
             Fate::Removed => return assert!(matches!(looked, Err(Error::NotFound))),
@@ -120,11 +114,11 @@ impl Stress {
         let size = if fate(number) == Fate::Written { name(maker, number).len() } else { 0 };
         assert_eq!(found.size, size as u64);
         fs.open(ino).unwrap();
-        FileSystem::close(fs, ino).unwrap();
+        fs.close(ino).unwrap();
     }
 
     /// What was made before a sync began is there after a crash that follows it.
-    fn sync(&self, device: &MemoryDevice) {
+    fn sync(&self, crash: &(dyn Fn() -> Opened + Sync)) {
         for round in 0_u32.. {
             if self.is_over.load(Ordering::Relaxed) {
                 return;
@@ -135,15 +129,14 @@ impl Stress {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }
-            let crashed = Arc::new(device.fork());
-            let fs = open_with(crashed, 8 << 20, None).unwrap();
+            let crashed = crash();
             for (maker, made) in (0..).zip(made) {
                 for number in (0..made).filter(|&number| fate(number) != Fate::Removed) {
-                    let is_there = |name: Vec<u8>| fs.lookup(self.dir, &name).is_ok();
-                    let is_found = match fate(number) {
-                        Fate::Renamed => is_there(moved(maker, number)),
-                        _ => is_there(name(maker, number)),
+                    let name = match fate(number) {
+                        Fate::Renamed => moved(maker, number),
+                        _ => name(maker, number),
                     };
+                    let is_found = crashed.fs().lookup(self.dir, &name).is_ok();
                     assert!(is_found, "{number} of {maker}");
                 }
             }
@@ -151,45 +144,43 @@ impl Stress {
     }
 }
 
-fn run(layout: Layout, policy: WaitingPolicy, files: u32) {
-    let _watchdog = Watchdog::new(LIMIT, "threads that make files which wait".to_owned());
-    let device = Arc::new(layout.make());
-    let fs = open_with(device.clone(), 8 << 20, Some(policy)).unwrap();
-    let dir = fs.mkdir(fs.root(), b"d", &NEW).unwrap();
-    fs.sync().unwrap();
+/// Threads make `files` files each that wait, while others read, sync, remove and rename.
+///
+/// # Panics
+/// If something is lost, or is there that must not be.
+pub fn threads(trial: &WaitingTrial<'_>, files: u32) {
+    let policy = WaitingPolicy { files_max: 300, parts: 8, ..SOON };
+    run(trial, policy, files);
+    // Files begin to wait and cease to, again and again.
+    run(trial, WaitingPolicy { streak_per_block: 1, ..policy }, files);
+}
+
+fn run(trial: &WaitingTrial<'_>, policy: WaitingPolicy, files: u32) {
+    let _watchdog = Watchdog::new(LIMIT, format!("{}: threads that make files", trial.name));
+    let opened = trial.empty(policy);
+    let (fs, dir) = (opened.fs(), opened.dir);
+    let (open, device) = (trial.open, &*opened.device);
+    let crash = || {
+        let device = std::sync::Arc::new(device.fork());
+        let mounted = open(device.clone(), super::CACHE_BYTES, None).unwrap();
+        Opened { device, mounted, dir }
+    };
     let stress = Stress { fs, dir, made: Default::default(), is_over: AtomicBool::new(false) };
     std::thread::scope(|scope| {
-        let (stress, device) = (&stress, &*device);
+        let (stress, crash) = (&stress, &crash);
         let makers = (0..MAKERS).map(|maker| scope.spawn(move || stress.make(maker, files)));
         let makers: Vec<_> = makers.collect();
         for seed in 0..2 {
             scope.spawn(move || stress.read(seed));
         }
-        scope.spawn(move || stress.sync(device));
+        scope.spawn(move || stress.sync(crash));
         // Whether one failed or not, the others come to an end.
         let outcomes: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
         stress.is_over.store(true, Ordering::Relaxed);
         assert!(outcomes.iter().all(Result::is_ok));
     });
-    let fs = stress.fs;
-    assert_eq!(Some(fs.attributes(dir).unwrap().file_type), Some(FileType::Directory));
+    assert_eq!(fs.attributes(dir).unwrap().file_type, FileType::Directory);
     let kept = (0..files).filter(|&number| fate(number) != Fate::Removed).count();
-    assert_eq!(entries(&fs, dir).len(), kept * MAKERS as usize);
-    close(&device, fs);
-}
-
-#[test]
-fn files_wait_while_others_read_sync_remove_and_rename() {
-    require!(Tool("e2fsck"));
-    let files = effort(1_000, 3_000, 40_000);
-    let inodes = MAKERS * files + 1_000;
-    for layout in [
-        Layout { size: 256 * MIB, inodes, ..ROOMY },
-        Layout { size: 256 * MIB, inodes, ..Layout::SMALL_BLOCKS },
-    ] {
-        let policy = WaitingPolicy { files_max: 300, parts: 8, ..SOON };
-        run(layout, policy, files);
-        // Files begin to wait and cease to, again and again.
-        run(layout, WaitingPolicy { streak_per_block: 1, ..policy }, files);
-    }
+    assert_eq!(opened.entries().len(), kept * MAKERS as usize);
+    trial.close(opened);
 }

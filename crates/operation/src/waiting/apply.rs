@@ -1,0 +1,89 @@
+//! Applying files that wait: names into directories, inodes into their place.
+
+use std::sync::atomic::Ordering;
+
+use vfs::{Ino, Result};
+
+use super::batch::Batch;
+use super::{LetFilesWait, Shared};
+
+/// Files of one operation.
+const BATCH: usize = 64;
+
+/// The same with a small log, which counts on few blocks of each operation.
+const BATCH_SMALL: usize = 4;
+
+/// Blocks of a checkpoint from which on a log is not small.
+const LOG_BLOCKS_LARGE: usize = 4096;
+
+/// Applies everything that waits in a directory, which must be locked exclusively, and lets go of what was kept
+/// for it.
+pub(super) fn apply_directory<F: LetFilesWait>(
+    fs: &F,
+    dir: Ino,
+    directory: &Shared<F::Hasher>,
+) -> Result<()> {
+    let parts = directory.lock().parts.len();
+    (0..parts).try_for_each(|part| apply_part(fs, dir, directory, part))
+}
+
+/// Applies a part of a directory, which must be locked exclusively.
+pub(super) fn apply_part<F: LetFilesWait>(
+    fs: &F,
+    dir: Ino,
+    directory: &Shared<F::Hasher>,
+    part: usize,
+) -> Result<()> {
+    let places = directory.lock().places(part, F::ORDER);
+    apply(fs, dir, (directory, part), &places)
+}
+
+/// Lets go of what was kept for files of a part if none of them waits; and for the directory.
+pub(super) fn tidy<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>, part: usize) {
+    let mut directory = directory.lock();
+    if directory.parts[part].waiting() > 0 {
+        return;
+    }
+    let inodes = directory.parts[part].inodes();
+    fs.waiting().forget_runs(dir, part, inodes.map(F::run_id));
+    if let Some(left) = directory.clear(part) {
+        // Perhaps none of its inodes was given out.
+        fs.waiting().forget_runs(dir, part, std::iter::once(F::run_id(left.base())));
+        left.left().for_each(|ino| fs.let_go_of_inode(ino));
+    }
+    if directory.waiting == 0 {
+        let promises = directory.take_promises();
+        promises.iter().for_each(|&(group, count)| fs.release(group, count));
+    }
+}
+
+/// Applies files of a part of a directory, which must be locked exclusively.
+pub(super) fn apply<F: LetFilesWait>(
+    fs: &F,
+    dir: Ino,
+    (directory, part): (&Shared<F::Hasher>, usize),
+    places: &[u32],
+) -> Result<()> {
+    let waiting = fs.waiting();
+    let is_small = fs.engine().log_blocks_max() < LOG_BLOCKS_LARGE;
+    let mut batch = Batch::default();
+    for places in places.chunks(if is_small { BATCH_SMALL } else { BATCH }) {
+        batch.fill(directory, part, places);
+        if batch.records().is_empty() {
+            continue;
+        }
+        fs.apply_batch(dir, &batch)?;
+        let mut directory = directory.lock();
+        for &at in places {
+            directory.note_applied((part, at as usize), |len| fs.bytes_of_name(len));
+        }
+        if directory.waiting == 0 {
+            waiting.dirs_waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(directory);
+        waiting.gates.leave(dir, batch.records().len());
+        batch.records().iter().for_each(|record| fs.let_go_of_inode(record.ino));
+    }
+    tidy(fs, dir, directory, part);
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Files that one operation applies: copies, so that nothing is locked meanwhile.
+
+use vfs::{FileType, Timestamp};
+
+use super::Shared;
+use super::table::Record;
+use crate::names::Entry;
+
+/// Files of one directory that one operation applies, in the order of the hashes of their names.
+#[derive(Default)]
+pub struct Batch {
+    records: Vec<Record>,
+    names: Vec<u8>,
+    /// Where the name of each record ends.
+    ends: Vec<usize>,
+    /// Places of the records in the order of their inodes.
+    by_inode: Vec<usize>,
+    time: Option<Timestamp>,
+}
+
+impl Batch {
+    pub(super) fn fill<H>(&mut self, directory: &Shared<H>, part: usize, places: &[u32]) {
+        self.records.clear();
+        self.names.clear();
+        self.ends.clear();
+        let directory = directory.lock();
+        for &at in places {
+            let Some(record) = directory.record(part, at as usize) else { continue };
+            self.records.push(*record);
+            self.names.extend_from_slice(directory.parts[part].name(record));
+            self.ends.push(self.names.len());
+        }
+        self.time = directory.time;
+        self.by_inode.clear();
+        self.by_inode.extend(0..self.records.len());
+        self.by_inode.sort_unstable_by_key(|&at| self.records[at].ino);
+    }
+
+    /// The records, in the order of the hashes of their names.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The time that their directory has then; `None` leaves it as it is.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.time
+    }
+
+    /// The records in the order of their inodes, with the name of each.
+    pub fn by_inode(&self) -> impl Iterator<Item = (&Record, &[u8])> {
+        self.by_inode.iter().map(|&at| (&self.records[at], self.name(at)))
+    }
+
+    /// Entries of the directory with the hashes of their names, in the order of these.
+    pub fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
+        (0..).zip(&self.records).map(|(at, record)| {
+            let file_type = FileType::Regular;
+            (record.key, Entry { name: self.name(at), ino: record.ino, file_type })
+        })
+    }
+
+    fn name(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.names[start..self.ends[at]]
+    }
+}

@@ -1,0 +1,274 @@
+//! Letting files wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vfs::names::check_name;
+use vfs::{Error, Ino, NAME_LEN_MAX, NewInode, Result};
+
+use super::apply::{apply_part, tidy};
+use super::filter::Filter;
+use super::format::{HashNames as _, LetFilesWait};
+use super::table::Directory;
+use super::{Shared, WaitingPolicy};
+use crate::Outcome;
+use crate::inode::{InodeHandle as _, load_dir};
+
+/// Bytes of a block of a directory for each name, about, where names are not long.
+const ENTRY_BYTES: u64 = 64;
+
+/// Units of space that are promised at a time, at least.
+const PROMISE_LEAST: u64 = 256;
+
+/// Twice the names that a directory has if its blocks are as full as they mostly are.
+fn names_max<F: LetFilesWait>(fs: &F, blocks: u64) -> u64 {
+    blocks * (fs.engine().block_size() as u64 / ENTRY_BYTES) * 2
+}
+
+/// Space that a directory may need for what waits in it and one more name.
+fn space_needed<F: LetFilesWait>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
+    let bytes = directory.name_bytes + fs.bytes_of_name(NAME_LEN_MAX);
+    fs.space_for(blocks, directory.waiting + 1, bytes)
+}
+
+/// Makes a regular file that waits. `None` if it must be made at once.
+///
+/// # Errors
+/// As [`vfs::FileSystem::create`]: nothing was done then.
+pub fn create<F: LetFilesWait>(
+    fs: &F,
+    dir: Ino,
+    name: &[u8],
+    new: &NewInode,
+) -> Result<Option<Ino>> {
+    let waiting = fs.waiting();
+    let Some(policy) = waiting.policy else { return Ok(None) };
+    if !waiting.dirs.has(dir) || check_name(name).is_err() {
+        return Ok(None);
+    }
+    // What cannot become durable any more must not be promised.
+    fs.engine().check_alive()?;
+    if waiting.is_full.load(Ordering::Relaxed) {
+        if waiting.files() >= policy.files_max {
+            apply_some(fs)?;
+        }
+        waiting.note_full(policy);
+    }
+    let_wait(fs, policy, (dir, name), new)
+}
+
+/// Applies the part that has most, of the directory that has most.
+fn apply_some<F: LetFilesWait>(fs: &F) -> Result<()> {
+    let mut most: Option<(usize, Ino, Shared<F::Hasher>)> = None;
+    fs.waiting().dirs.for_each(|dir, directory| {
+        let waiting = directory.lock().waiting;
+        if most.as_ref().is_none_or(|(others, ..)| waiting > *others) {
+            most = Some((waiting, dir, Arc::clone(directory)));
+        }
+    });
+    let Some((_, dir, directory)) = most else { return Ok(()) };
+    let _lock = fs.locks().exclusive(&[dir]);
+    let part = directory.lock().largest();
+    apply_part(fs, dir, &directory, part)
+}
+
+fn let_wait<F: LetFilesWait>(
+    fs: &F,
+    policy: WaitingPolicy,
+    (dir, name): (Ino, &[u8]),
+    new: &NewInode,
+) -> Result<Option<Ino>> {
+    let waiting = fs.waiting();
+    let entering = waiting.gates.enter(dir);
+    let _lock = fs.locks().exclusive(&[dir]);
+    let Some(shared) = waiting.dirs.get(dir).filter(|_| entering.is_allowed()) else {
+        return Ok(None);
+    };
+    let parent = load_dir(fs, dir)?;
+    let blocks = fs.blocks_of(&parent);
+    let mut directory = shared.lock();
+    let key = directory.hasher.key(name);
+    let is_new = directory.is_new(key);
+    match if is_new { None } else { directory.find(key, name) } {
+        Some((_, true)) => return Err(Error::Exists),
+        Some((_, false)) => return Ok(None),
+        None if !is_suited(fs, policy, (&parent, blocks), &directory) => return Ok(None),
+        None => {}
+    }
+    directory.part(policy.parts_of(blocks));
+    let has_inode = directory.has_inode(directory.part_of(key));
+    if !is_new || !has_inode || space_needed(fs, &directory, blocks) > directory.promised() {
+        // Nobody else changes the directory meanwhile, and blocks are not waited for with it locked.
+        drop(directory);
+        if !prepare(fs, (&parent, blocks), &shared, (key, name))? {
+            return Ok(None);
+        }
+        directory = shared.lock();
+        if directory.filter.is_none() {
+            return Ok(None);
+        }
+    }
+    let name = (key, name, fs.bytes_of_name(name.len()));
+    let made = directory.add(name, *new, |ino| fs.generation_to_be(ino));
+    if made.is_some() {
+        entering.keep();
+        if directory.waiting == 1 {
+            waiting.dirs_waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        waiting.count(policy, directory.waiting);
+    }
+    Ok(made)
+}
+
+/// Looks whether a name is taken, and provides what it needs to wait. False if there is too little.
+fn prepare<F: LetFilesWait>(
+    fs: &F,
+    (parent, blocks): (&F::Inode, u64),
+    shared: &Shared<F::Hasher>,
+    (key, name): (u64, &[u8]),
+) -> Result<bool> {
+    if has_name(fs, (parent, blocks), shared, (key, name))? {
+        return Err(Error::Exists);
+    }
+    let inode = provide_inode(fs, parent, shared, key);
+    let provided =
+        inode.and_then(|is_there| Ok(is_there && provide_space(fs, (parent, blocks), shared)?));
+    if !matches!(provided, Ok(true)) {
+        let part = shared.lock().part_of(key);
+        tidy(fs, parent.ino(), shared, part);
+        // It will not be different soon.
+        shared.lock().streak = 0;
+    }
+    provided
+}
+
+/// Whether files of a directory may wait, as it is now.
+fn is_suited<F: LetFilesWait>(
+    fs: &F,
+    policy: WaitingPolicy,
+    (parent, blocks): (&F::Inode, u64),
+    directory: &Directory<F::Hasher>,
+) -> bool {
+    let streak = policy.streak_per_block as u64 * blocks;
+    let filter_bytes_max = fs.waiting().filter_bytes_max;
+    parent.generation() == directory.generation
+        && blocks >= policy.blocks_min
+        && directory.streak as u64 >= streak
+        && fs.suits(parent, blocks, space_needed(fs, directory, blocks))
+        && directory.filter_bytes() <= filter_bytes_max
+        && Filter::bytes_for(names_max(fs, blocks)) <= filter_bytes_max
+}
+
+/// Whether a name is in a directory, where it does not wait.
+fn has_name<F: LetFilesWait>(
+    fs: &F,
+    (parent, blocks): (&F::Inode, u64),
+    shared: &Shared<F::Hasher>,
+    (key, name): (u64, &[u8]),
+) -> Result<bool> {
+    let is_known = shared.lock().filter.as_ref().map(|filter| filter.may_have(key));
+    let may_have = match is_known {
+        Some(may_have) => may_have,
+        None => {
+            let filter = filter_of(fs, (parent, blocks), shared)?;
+            let may_have = filter.may_have(key);
+            shared.lock().filter = Some(filter);
+            may_have
+        }
+    };
+    Ok(may_have && fs.find_entry(parent, name)?.is_some())
+}
+
+/// Reads all names of a directory. Nothing waits in it yet.
+fn filter_of<F: LetFilesWait>(
+    fs: &F,
+    (parent, blocks): (&F::Inode, u64),
+    shared: &Shared<F::Hasher>,
+) -> Result<Filter> {
+    let hasher = shared.lock().hasher;
+    fs.waiting().forget_filters();
+    let mut filter = Filter::new(names_max(fs, blocks));
+    fs.for_each_key(parent, hasher, &mut |key| filter.add(key))?;
+    Ok(filter)
+}
+
+/// Keeps inodes for the part of a name, if it has none. False if there are none.
+fn provide_inode<F: LetFilesWait>(
+    fs: &F,
+    parent: &F::Inode,
+    shared: &Shared<F::Hasher>,
+    key: u64,
+) -> Result<bool> {
+    let part = shared.lock().part_of(key);
+    if shared.lock().has_inode(part) {
+        return Ok(true);
+    }
+    let Some(run) = fs.reserve_inodes(parent)? else { return Ok(false) };
+    let owner = shared.lock().give(parent.ino(), part, run);
+    fs.waiting().runs.lock().entry(F::run_id(run.base())).or_default().push(owner);
+    Ok(true)
+}
+
+/// Promises the space that one more name may need, if it is not. False if there is too little.
+fn provide_space<F: LetFilesWait>(
+    fs: &F,
+    (parent, blocks): (&F::Inode, u64),
+    shared: &Shared<F::Hasher>,
+) -> Result<bool> {
+    let directory = shared.lock();
+    let (needed, promised) = (space_needed(fs, &directory, blocks), directory.promised());
+    drop(directory);
+    if needed <= promised {
+        return Ok(true);
+    }
+    let wanted = (needed - promised).max(PROMISE_LEAST) + needed / 4;
+    let mut promises = Vec::new();
+    let outcome = fs.promise(parent, wanted, &mut |group, count| promises.push((group, count)));
+    let mut directory = shared.lock();
+    promises.into_iter().for_each(|(group, count)| directory.add_promise(group, count));
+    outcome?;
+    Ok(directory.promised() >= needed)
+}
+
+/// Notes a name that is entered into a directory, which is locked: it may be, or become, one in which files wait.
+/// `hasher` says how its names are hashed; `None` if files never wait there.
+///
+/// # Errors
+/// What `hasher` fails with.
+pub fn note_name<F: LetFilesWait>(
+    fs: &F,
+    dir: &F::Inode,
+    name: &[u8],
+    hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
+) -> Outcome<()> {
+    let waiting = fs.waiting();
+    match waiting.policy {
+        Some(policy) if fs.blocks_of(dir) >= policy.blocks_min => {
+            note_in_large(fs, dir, name, hasher)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn note_in_large<F: LetFilesWait>(
+    fs: &F,
+    dir: &F::Inode,
+    name: &[u8],
+    hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
+) -> Outcome<()> {
+    let dirs = &fs.waiting().dirs;
+    let known = dirs.get(dir.ino());
+    let known = known.filter(|shared| shared.lock().generation == dir.generation());
+    let shared = match known {
+        Some(shared) => shared,
+        None => {
+            let Some(hasher) = hasher()? else { return Ok(()) };
+            dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
+        }
+    };
+    let mut directory = shared.lock();
+    directory.streak += 1;
+    let key = directory.hasher.key(name);
+    directory.note(key);
+    Ok(())
+}

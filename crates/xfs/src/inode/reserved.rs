@@ -1,0 +1,84 @@
+//! Inodes that are kept in memory for files that wait: free on disk, and nobody else's. Chunks that have such inodes are
+//! not given back.
+//!
+//! Who holds a group and finds an inode free in its trees and not among these may take it. An inode is let go of only
+//! after it was taken by a committed operation, or if it is not needed.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use transaction::locks::Mutex;
+use transaction::locks::atomic::AtomicU32;
+
+use crate::format::address::AgIno;
+use crate::format::geometry::INODES_PER_CHUNK;
+
+/// Inodes of a group that are kept.
+#[derive(Default)]
+pub(crate) struct ReservedInodes {
+    count: AtomicU32,
+    /// Where the search for the next ones goes on.
+    next: AtomicU32,
+    /// Masks by the first inodes of chunks, which are multiples of their size.
+    chunks: Mutex<HashMap<u32, u64>>,
+}
+
+impl ReservedInodes {
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Where to search for the next ones.
+    pub(super) fn next(&self) -> AgIno {
+        AgIno(self.next.load(Ordering::Relaxed))
+    }
+
+    /// Those of a chunk.
+    pub(super) fn of(&self, chunk: AgIno) -> u64 {
+        self.chunks.lock().get(&chunk.0).copied().unwrap_or_default()
+    }
+
+    /// Whether there are some of a chunk.
+    pub(super) fn has_some_of(&self, chunk: AgIno) -> bool {
+        self.count() > 0 && self.of(chunk) != 0
+    }
+
+    /// Keeps inodes of a chunk. The group must be held.
+    pub(crate) fn keep(&self, chunk: AgIno, mask: u64) {
+        *self.chunks.lock().entry(chunk.0).or_default() |= mask;
+        self.count.fetch_add(mask.count_ones(), Ordering::Relaxed);
+        self.next.store(chunk.0.saturating_add(INODES_PER_CHUNK), Ordering::Relaxed);
+    }
+
+    /// Lets go of one.
+    pub(crate) fn let_go(&self, ino: AgIno) {
+        let (start, bit) = (ino.0 & !(INODES_PER_CHUNK - 1), 1 << (ino.0 % INODES_PER_CHUNK));
+        let mut chunks = self.chunks.lock();
+        let Some(mask) = chunks.get_mut(&start).filter(|mask| **mask & bit != 0) else { return };
+        *mask &= !bit;
+        if *mask == 0 {
+            chunks.remove(&start);
+        }
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inodes_are_kept_until_they_are_let_go_of() {
+        let kept = ReservedInodes::default();
+        kept.keep(AgIno(128), 0b101);
+        kept.keep(AgIno(128), 1 << 63);
+        assert_eq!((kept.count(), kept.next()), (3, AgIno(192)));
+        for ino in [128, 129, 191, 191] {
+            kept.let_go(AgIno(ino));
+        }
+        assert_eq!((kept.count(), kept.of(AgIno(128)), kept.of(AgIno(64))), (1, 0b100, 0));
+        kept.let_go(AgIno(130));
+        assert_eq!((kept.count(), kept.of(AgIno(128))), (0, 0));
+    }
+}

@@ -1,0 +1,245 @@
+//! Files that wait ([`operation::waiting`]), in XFS: with the runs of inodes of chunks, which are on disk already, so
+//! that all inodes of a chunk are made together.
+
+use operation::inode::{InodeHandle as _, load_dir};
+use operation::reserve::Claim;
+use operation::waiting::{Batch, BatchOrder, HashNames, InodeRun, LetFilesWait, Record, Waiting};
+use operation::{Mode, Outcome, RunOperations};
+use std::ops::ControlFlow;
+use vfs::{Attributes, Error, FileType, Ino, Result};
+
+use crate::Xfs;
+use crate::dir;
+use crate::format::address::AgNumber;
+use crate::format::dir::Layout;
+use crate::format::features::RoCompat;
+use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::hash::name_hash;
+use crate::format::inode::flags2;
+use crate::inode::{self, Handle};
+use crate::op::Op;
+use crate::volume::Volume;
+
+/// Flags of a directory whose files are as plain as can be.
+const PLAIN: u64 = flags2::BIGTIME | flags2::NREXT64;
+
+/// Blocks that do not follow from the number of names.
+const SPACE_LEAST: u64 = 16;
+
+/// Bytes of a name that certainly fits into its inode as a parent pointer.
+const NAME_INLINE_MAX: usize = 64;
+
+/// Bytes of a hash and its address in a leaf.
+const LEAF_ENTRY: u64 = 8;
+
+/// The largest directory, in bytes, as a shift: of its data blocks.
+const DATA_SPACE_LOG: u8 = 35;
+
+/// Whether files may ever wait in a file system.
+pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
+    let geometry = &volume.geometry;
+    mode == Mode::Writable
+        && geometry.features.crc()
+        && geometry.features.ro_compat(RoCompat::FINOBT)
+        && !geometry.features.ascii_ci()
+        && geometry.dir_block_blocks() == 1
+        && 1 << geometry.inodes_per_block_log() <= INODES_PER_CHUNK
+}
+
+/// Hashes of names as leaves have them. Their lower halves are of all bytes of a name, too, but mixed.
+#[derive(Clone, Copy, Debug)]
+pub struct NameKeys;
+
+impl HashNames for NameKeys {
+    fn key(&self, name: &[u8]) -> u64 {
+        (u64::from(name_hash(name)) << 32) | u64::from(mixed(name))
+    }
+}
+
+fn mixed(name: &[u8]) -> u32 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, rest) = name.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let mix = |hash: u64, word: &[u8; 8]| {
+        (hash.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR)
+    };
+    let hash = mix(words.iter().fold(name.len() as u64, mix), &last);
+    ((hash ^ hash >> 32).wrapping_mul(FACTOR) >> 32) as u32
+}
+
+impl LetFilesWait for Xfs {
+    const ORDER: BatchOrder = BatchOrder::Made;
+
+    type Hasher = NameKeys;
+
+    fn waiting(&self) -> &Waiting<NameKeys> {
+        &self.waiting
+    }
+
+    /// The number of the chunk.
+    fn run_id(ino: Ino) -> u64 {
+        ino.0 / u64::from(INODES_PER_CHUNK)
+    }
+
+    /// The free inode has it.
+    fn generation_to_be(&self, _: Ino) -> u32 {
+        0
+    }
+
+    fn blocks_of(&self, dir: &Handle) -> u64 {
+        dir.inode.size() >> self.volume.geometry.block_log
+    }
+
+    fn suits(&self, dir: &Handle, blocks: u64, more: u64) -> bool {
+        let blocks_max = 1 << (DATA_SPACE_LOG - self.volume.geometry.block_log);
+        dir.inode.flags() == 0
+            && dir.inode.flags2() & !PLAIN == 0
+            && (blocks + more) * 2 < blocks_max
+    }
+
+    fn for_each_key(
+        &self,
+        dir: &Handle,
+        hasher: NameKeys,
+        each: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        dir::for_each_entry(&mut &*self, dir, &mut |entry| {
+            each(hasher.key(entry.name));
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// An entry, and a block of attributes if the parent pointer may need one.
+    fn bytes_of_name(&self, len: usize) -> usize {
+        let geometry = &self.volume.geometry;
+        let attributes = if len > NAME_INLINE_MAX { geometry.block_size() } else { 0 };
+        Layout::new(geometry).entry_size(len) + attributes
+    }
+
+    /// Data blocks that have a quarter of themselves left over, and leaves. There are no more leaves that are full than
+    /// half as many as data blocks, since an entry takes twice what its hash does, at least. Each is split for the first
+    /// name in it. Both halves have room for a quarter of a block at the least, so that much must come before either is
+    /// split again. Other blocks lead to more than 32 of these.
+    fn space_for(&self, blocks: u64, names: usize, bytes: usize) -> u64 {
+        let (names, size) = (names as u64, self.volume.block_size() as u64);
+        let first = (blocks / 2 + 1).min(names);
+        let leaves = first + names * LEAF_ENTRY * 4 / size;
+        let all = leaves + bytes as u64 * 4 / 3 / size;
+        all + all / 32 + SPACE_LEAST
+    }
+
+    fn reserve_inodes(&self, dir: &Handle) -> Result<Option<InodeRun>> {
+        let ags = &self.volume.ags;
+        let found = self.atomically_then(
+            |op| op.find_free_inodes(dir),
+            |found| {
+                ags.group(found.ag).reserved.keep(found.chunk, found.mask);
+                Ok(())
+            },
+        );
+        match found {
+            Ok(found) => {
+                let base = self.volume.geometry.ino(found.ag, found.chunk);
+                Ok(Some(InodeRun::new(base, found.mask)))
+            }
+            Err(Error::NoInodes | Error::NoSpace) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn let_go_of_inode(&self, ino: Ino) {
+        if let Some((ag, ino)) = self.volume.geometry.split_ino(ino) {
+            self.volume.ags.group(ag).reserved.let_go(ino);
+        }
+    }
+
+    fn promise(&self, dir: &Handle, mut wanted: u64, each: &mut dyn FnMut(u32, u32)) -> Result<()> {
+        let geometry = &self.volume.geometry;
+        let (home, _) = geometry.split_ino(dir.ino()).unwrap_or_default();
+        for at in 0..geometry.ag_count {
+            let ag = AgNumber((home.0 + at) % geometry.ag_count);
+            if wanted == 0 {
+                break;
+            }
+            if self.volume.ags.usable(ag, Claim::Ordinary) < 2 {
+                continue;
+            }
+            let taken = self.observe(|op| op.promise(ag, wanted))?;
+            wanted -= u64::from(taken);
+            each(ag.0, taken);
+        }
+        Ok(())
+    }
+
+    fn release(&self, group: u32, count: u32) {
+        self.volume.ags.group(AgNumber(group)).release(count);
+    }
+
+    fn apply_batch(&self, dir: Ino, batch: &Batch) -> Result<()> {
+        let before = load_dir(self, dir)?;
+        let inodes: Vec<Ino> = batch.by_inode().map(|(record, _)| record.ino).collect();
+        self.atomically_freeing(|op| {
+            let mut parent = before.clone();
+            batch.entries().try_for_each(|(_, entry)| op.add_entry(&mut parent, entry))?;
+            op.take_kept(&inodes)?;
+            for (record, name) in batch.by_inode() {
+                op.make_kept(&before, record, name)?;
+            }
+            parent.touch(batch.time());
+            op.stage(parent);
+            Ok(())
+        })
+    }
+
+    fn attributes_of(&self, file: &Record) -> Result<Attributes> {
+        let mut handle = self.handle_to_be(file.ino)?;
+        self.set_new(&mut handle.inode, FileType::Regular, &file.new);
+        inode::attributes(self, &handle)
+    }
+}
+
+impl Xfs {
+    /// Files that were made and wait in memory to be entered into their directories, as
+    /// [`OpenOptions::waiting`](crate::OpenOptions) allows.
+    pub fn files_waiting(&self) -> usize {
+        self.waiting.files()
+    }
+}
+
+impl Op<'_> {
+    /// Makes a file of an inode that was kept and is taken.
+    fn make_kept(&mut self, dir: &Handle, file: &Record, name: &[u8]) -> Outcome<()> {
+        let (ag, ag_ino) = self.fs.volume.geometry.split_ino(file.ino).ok_or(Error::NotFound)?;
+        let mut handle = self.new_handle(ag, ag_ino)?;
+        self.fs.set_new(&mut handle.inode, FileType::Regular, &file.new);
+        self.add_parent(&mut handle, (dir, name).into())?;
+        self.stage(handle);
+        Ok(())
+    }
+
+    /// Promises up to `wanted` blocks of a group: at most half of what is free. How many.
+    fn promise(&mut self, ag: AgNumber, wanted: u64) -> Outcome<u32> {
+        let held = self.ag(ag)?;
+        let count = u64::from(held.usable(Claim::Ordinary) / 2).min(wanted) as u32;
+        held.guard.group().promise(count);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_hashes_and_differ_where_these_agree() {
+        let names: Vec<Vec<u8>> = (0..100_000).map(|n| format!("file-{n}").into_bytes()).collect();
+        let keys: HashSet<u64> = names.iter().map(|name| NameKeys.key(name)).collect();
+        assert_eq!(keys.len(), names.len());
+        assert!(names.iter().all(|name| NameKeys.key(name) >> 32 == u64::from(name_hash(name))));
+        let lower: HashSet<u32> = keys.iter().map(|&key| key as u32).collect();
+        assert!(lower.len() > 99_990, "{}", lower.len());
+    }
+}

@@ -1,0 +1,135 @@
+//! Files that wait in memory before they are entered into their directory.
+
+mod random;
+
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, MemoryDevice};
+use oracle::{effort, require};
+use workload::trial::waiting::{self, MayWait, WaitingTrial};
+
+use crate::changing::target::{Open, Way};
+use crate::changing::{Layout, MIB, assert_clean};
+
+/// Shapes in which files may wait.
+const SHAPES: [Layout; 4] = [
+    Layout::DEFAULT,
+    Layout::LARGE_INODES,
+    Layout::MANY_GROUPS,
+    Layout { features: "-parent,-exchange,-rmapbt,-sparse,-nrext64,-bigtime", ..Layout::DEFAULT },
+];
+
+impl MayWait for Open {
+    fn files_waiting(&self) -> usize {
+        self.0.files_waiting()
+    }
+}
+
+fn run(layout: Layout, trial: impl FnOnce(&WaitingTrial<'_>)) {
+    run_checked(layout, &|device| assert_clean(device), trial);
+}
+
+/// On images with a log that others do not open.
+fn run_with_tiny_log(trial: impl FnOnce(&WaitingTrial<'_>)) {
+    run_checked(Layout::TINY_LOG, &|_| (), trial);
+}
+
+fn run_checked(
+    layout: Layout,
+    check: &dyn Fn(&MemoryDevice),
+    trial: impl FnOnce(&WaitingTrial<'_>),
+) {
+    let (name, make) = (format!("{layout:?}"), || layout.make());
+    let open = |device: Arc<dyn BlockDevice>, cache_bytes, policy| {
+        let fs = layout.open_in_place(device, cache_bytes, policy)?;
+        Ok(Box::new(Open(fs, Way::InPlace)) as Box<dyn MayWait>)
+    };
+    trial(&WaitingTrial { name: &name, make: &make, open: &open, check });
+}
+
+fn run_all(trial: impl Fn(&WaitingTrial<'_>)) {
+    SHAPES.into_iter().for_each(|layout| run(layout, &trial));
+}
+
+#[test]
+fn files_that_wait_are_seen() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::seen);
+}
+
+#[test]
+fn counts_and_times_are_those_with_files_that_wait() {
+    require!(Tool("xfs_repair"));
+    run_all(|trial| waiting::counts(trial, false));
+}
+
+#[test]
+fn what_is_done_to_one_file_applies_that_one() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::one_file);
+}
+
+#[test]
+fn what_was_made_durable_is_there_after_a_crash() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::syncs);
+    run_all(waiting::datasyncs);
+    run_all(waiting::times_of_datasyncs);
+}
+
+#[test]
+fn few_wait_at_a_time() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::few_at_a_time);
+}
+
+#[test]
+fn times_of_a_directory_are_those_of_what_was_done_last() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::times);
+    run_all(waiting::moves);
+}
+
+#[test]
+fn a_directory_with_files_that_wait_is_not_empty() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::not_empty);
+}
+
+/// Nobody else gets an inode that is kept, and all can be used.
+#[test]
+fn every_inode_can_be_had_once() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::inodes_once);
+}
+
+#[test]
+fn files_come_in_any_order_after_a_crash_and_each_wholly() {
+    require!(Tool("xfs_repair"));
+    run_with_tiny_log(waiting::crashes);
+}
+
+#[test]
+fn a_full_image_refuses_files_and_loses_none() {
+    require!(Tool("xfs_repair"));
+    for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
+        run(layout, |trial| waiting::full_image(trial, layout.block_size as usize, 150));
+    }
+}
+
+/// Nothing is promised that cannot become durable, and what was is told of.
+#[test]
+fn a_checkpoint_that_fails_ends_waiting() {
+    require!(Tool("xfs_repair"));
+    run_with_tiny_log(waiting::failing_checkpoints);
+}
+
+#[test]
+fn files_wait_while_others_read_sync_remove_and_rename() {
+    require!(Tool("xfs_repair"));
+    let files = effort(1_000, 3_000, 40_000);
+    for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
+        let layout = Layout { size: 256 * MIB, ..layout };
+        run(layout, |trial| waiting::threads(trial, files));
+    }
+}
