@@ -1,9 +1,13 @@
 //! Files that wait ([`operation::waiting`]), in XFS: with the runs of inodes of chunks, which are on disk already, so
 //! that all inodes of a chunk are made together.
 
+mod keys;
+
 use operation::inode::{InodeHandle as _, load_dir};
 use operation::reserve::Claim;
-use operation::waiting::{Batch, BatchOrder, HashNames, InodeRun, LetFilesWait, Record, Waiting};
+use operation::waiting::{
+    Batch, BatchOrder, HashNames as _, InodeRun, LetFilesWait, Record, Waiting,
+};
 use operation::{Mode, Outcome, RunOperations};
 use std::ops::ControlFlow;
 use vfs::{Attributes, Error, FileType, Ino, Result};
@@ -14,11 +18,11 @@ use crate::format::address::AgNumber;
 use crate::format::dir::Layout;
 use crate::format::features::RoCompat;
 use crate::format::geometry::INODES_PER_CHUNK;
-use crate::format::hash::name_hash;
 use crate::format::inode::flags2;
 use crate::inode::{self, Handle};
 use crate::op::Op;
 use crate::volume::Volume;
+pub(crate) use keys::NameKeys;
 
 /// Flags of a directory whose files are as plain as can be.
 const PLAIN: u64 = flags2::BIGTIME | flags2::NREXT64;
@@ -44,28 +48,6 @@ pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
         && !geometry.features.ascii_ci()
         && geometry.dir_block_blocks() == 1
         && 1 << geometry.inodes_per_block_log() <= INODES_PER_CHUNK
-}
-
-/// Hashes of names as leaves have them. Their lower halves are of all bytes of a name, too, but mixed.
-#[derive(Clone, Copy, Debug)]
-pub struct NameKeys;
-
-impl HashNames for NameKeys {
-    fn key(&self, name: &[u8]) -> u64 {
-        (u64::from(name_hash(name)) << 32) | u64::from(mixed(name))
-    }
-}
-
-fn mixed(name: &[u8]) -> u32 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let (words, rest) = name.as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let mix = |hash: u64, word: &[u8; 8]| {
-        (hash.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR)
-    };
-    let hash = mix(words.iter().fold(name.len() as u64, mix), &last);
-    ((hash ^ hash >> 32).wrapping_mul(FACTOR) >> 32) as u32
 }
 
 impl LetFilesWait for Xfs {
@@ -224,22 +206,5 @@ impl Op<'_> {
         let count = u64::from(held.usable(Claim::Ordinary) / 2).min(wanted) as u32;
         held.guard.group().promise(count);
         Ok(count)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn keys_are_in_the_order_of_hashes_and_differ_where_these_agree() {
-        let names: Vec<Vec<u8>> = (0..100_000).map(|n| format!("file-{n}").into_bytes()).collect();
-        let keys: HashSet<u64> = names.iter().map(|name| NameKeys.key(name)).collect();
-        assert_eq!(keys.len(), names.len());
-        assert!(names.iter().all(|name| NameKeys.key(name) >> 32 == u64::from(name_hash(name))));
-        let lower: HashSet<u32> = keys.iter().map(|&key| key as u32).collect();
-        assert!(lower.len() > 99_990, "{}", lower.len());
     }
 }

@@ -2,7 +2,7 @@
 
 use vfs::{Attributes, Ino, Result};
 
-use super::{Batch, InodeRun, Record, Waiting};
+use super::{Batch, BatchOrder, InodeRun, Record, Waiting};
 use crate::names::Directories;
 use crate::orphans::InactivateInodes;
 
@@ -11,15 +11,6 @@ pub trait HashNames: Copy {
     /// The hash of a name: ascending in the order of the directory's index, and with a lower half that is mixed
     /// well.
     fn key(&self, name: &[u8]) -> u64;
-}
-
-/// The order in which files of a part of a directory are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchOrder {
-    /// That of the hashes of their names: each leaf of the part is met by one operation or two.
-    Hashes,
-    /// That in which they were made, which is that of their inodes, too: so each block of inodes is.
-    Made,
 }
 
 /// A format in whose directories files may wait.

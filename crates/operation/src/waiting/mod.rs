@@ -38,14 +38,14 @@ use vfs::Ino;
 pub use batch::Batch;
 pub use create::{create, note_name};
 use directories::Directories;
-pub use format::{BatchOrder, HashNames, LetFilesWait};
+pub use format::{HashNames, LetFilesWait};
 use gate::Gates;
 pub use gate::Quiet;
 pub use run::{InodeRun, RUN_SPAN_MAX};
 pub use settle::{
     attributes, open, quiet, quiet_named, settle, settle_all, settle_all_of, with_all,
 };
-pub use table::Record;
+pub use table::{BatchOrder, Record};
 use table::{Directory, Map, RunOwner};
 
 /// When files wait.

@@ -11,7 +11,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use vfs::{Ino, NewInode, Timestamp};
 
 use super::filter::Filter;
-use super::format::BatchOrder;
 use super::places::Places;
 use super::ranges::{Ranges, Sample};
 use super::run::InodeRun;
@@ -56,6 +55,15 @@ pub struct Record {
     is_applied: bool,
     /// What its maker asked for.
     pub new: NewInode,
+}
+
+/// The order in which files of a part of a directory are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchOrder {
+    /// That of the hashes of their names: each leaf of the part is met by one operation or two.
+    Hashes,
+    /// That in which they were made, which is that of their inodes, too: so each block of inodes is.
+    Made,
 }
 
 /// Files whose hashes are in a range.
