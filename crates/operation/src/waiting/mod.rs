@@ -9,7 +9,7 @@
 //!   need is promised.
 //! - A file starts to wait, and is applied, only with its directory locked exclusively. An operation of applying is
 //!   whole: the name, the inode and its bit become durable at once.
-//! - Whoever changes a directory in any other way, or lists it, keeps it quiet ([`gate`]): then nothing waits in it.
+//! - Whoever changes a directory in any other way, or lists it, keeps it quiet (`gate`): then nothing waits in it.
 //!   Whoever does more to a file than look at its attributes has it applied first.
 //! - A file is forgotten here only after it was applied: whoever does not find it here finds it on disk.
 
