@@ -12,7 +12,7 @@ use super::busy::BusyBlocks;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::btree::Shape;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
-use crate::inode::ReservedInodes;
+use crate::inode::{KnownChunks, ReservedInodes};
 
 /// How much is kept for operations that free: as much as kernels keep, of each group (5 %, at most 8192
 /// blocks; the default of `XFS_IOC_SET_RESBLKS`).
@@ -88,6 +88,8 @@ pub(crate) struct AgState {
     pub(crate) newino: u32,
     /// `agi_dirino`; kept as it is.
     pub(crate) dirino: u32,
+    /// Where records of the trees of inodes are. No header says that.
+    pub(crate) known_chunks: KnownChunks,
 }
 
 impl AgState {
@@ -190,7 +192,9 @@ impl Group for Ag {
     }
 
     fn is_changed(before: &AgState, after: &AgState) -> bool {
-        before != after
+        // What is known beside the headers does not go into them.
+        let known_chunks = after.known_chunks;
+        AgState { known_chunks, ..*before } != *after
     }
 }
 

@@ -12,6 +12,7 @@ use crate::btree::records::{BnoTree, CntTree, FinoTree, InoTree, RefcountTree, R
 use crate::btree::{Anchor, Cursor, Supply, Tree, TreeOwner, TreeRoot};
 use crate::format::address::AgBlock;
 use crate::format::geometry::Geometry;
+use crate::inode::ChunkTree;
 
 /// A tree of an allocation group.
 pub(crate) trait GroupTree: Tree {
@@ -140,6 +141,11 @@ impl<'a, T: GroupTree> Supply<'a, T> for HeldAg<'_, 'a> {
 
     fn free_block(&mut self, block: u64) -> Outcome<()> {
         let block = AgBlock(block as u32);
+        match T::AG_TREE {
+            AgTree::Ino => self.guard.known_chunks.forget(ChunkTree::All),
+            AgTree::Fino => self.guard.known_chunks.forget(ChunkTree::Free),
+            _ => {}
+        }
         match owner_of(T::AG_TREE) {
             None => self.push_agfl(block),
             Some(owner) => self.free_in(block, 1, owner),

@@ -2,7 +2,7 @@
 //! parent that has room, or else to a new block.
 
 use operation::Outcome;
-use transaction::Corruption;
+use transaction::{BufferId, Corruption, Txn};
 
 use super::{Cursor, Frame, Node, PathState, Supply, Tree};
 use crate::format::btree::{LEVELS_MAX, NO_SIBLING, RECORD_SIZE_MAX, Side};
@@ -233,6 +233,22 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
     pub(super) fn set_root_level(&mut self, root: Node, level: usize) {
         let range = self.root.level_range();
         self.edit(root, range).copy_from_slice(&(level as u16).to_be_bytes());
+    }
+}
+
+/// Replaces the record that a leaf has at byte `at` by one with the same key, of a tree whose records do not
+/// overlap: nothing else changes then.
+pub(crate) fn replace_record<T: Tree>(
+    txn: &mut Txn<'_>,
+    (leaf, at): (BufferId, usize),
+    record: &T::Record,
+) {
+    const { assert!(!T::OVERLAPS, "nodes would have to know the highest key") };
+    let mut new = [0; RECORD_SIZE_MAX];
+    T::put_record(record, &mut new);
+    let old = &txn.data(leaf)[at..at + T::SHAPE.record_size];
+    if let Some((first, last)) = difference(old, &new) {
+        txn.edit(leaf, at + first..at + last + 1).copy_from_slice(&new[first..=last]);
     }
 }
 

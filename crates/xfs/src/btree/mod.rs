@@ -24,6 +24,7 @@ use std::marker::PhantomData;
 
 use transaction::BufferId;
 
+pub(crate) use self::insert::replace_record;
 pub(crate) use self::supply::{Anchor, Supply, TreeOwner, TreeRoot};
 use crate::format::btree::{Area, LEVELS_MAX, RECORD_SIZE_MAX, Shape};
 use crate::kind::Kind;
@@ -84,6 +85,13 @@ pub(crate) enum Seek {
     AtLeast,
     /// The record with exactly the key given.
     Exactly,
+}
+
+/// Where a record is: its leaf, as pointers name it, and its place there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordPlace {
+    pub(crate) leaf: u64,
+    pub(crate) position: usize,
 }
 
 /// A position in a tree. The transaction holds all blocks on the way there.

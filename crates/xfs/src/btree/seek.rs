@@ -2,7 +2,7 @@
 
 use operation::Outcome;
 
-use super::{Anchor, Cursor, Frame, Node, PathState, Seek, Tree};
+use super::{Anchor, Cursor, Frame, Node, PathState, RecordPlace, Seek, Tree};
 use crate::format::btree::{NO_SIBLING, Side};
 
 /// The first of `0..count` that is not `before`, which must hold up to some place and not from there
@@ -90,6 +90,12 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         let previous = self.previous();
         (self.path, self.state) = (path, state);
         previous
+    }
+
+    /// Where the record is that the cursor is at. The leaf must be a block.
+    pub(crate) fn place(&self) -> Option<RecordPlace> {
+        let Frame { node, position } = self.path[0];
+        (self.state == PathState::At).then_some(RecordPlace { leaf: node.block, position })
     }
 
     /// Makes the path lead to where a record with a key is or would be.

@@ -139,11 +139,7 @@ impl HeldAg<'_, '_> {
             let damage = Corruption::new("AGI", "it counts free inodes that no chunk has");
             return Err(damage.in_group(ag.0.into()).mismatch(0, found).into());
         };
-        let mut cursor = self.cursor::<InoTree>();
-        if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-            return Err(chunk::damage(ag, old, "the trees of inodes disagree").into());
-        }
-        cursor.update(new)?;
+        self.replace_chunk::<InoTree>(old, new)?;
         self.guard.ifree -= 1;
         Ok(Some(ino))
     }
@@ -151,6 +147,15 @@ impl HeldAg<'_, '_> {
     /// Takes an inode of the chunk nearest to `near`, and changes the tree of free inodes.
     fn take_from_fino(&mut self, near: AgIno) -> Outcome<Option<TakenInode>> {
         let ag = self.number();
+        if self.guard.known_chunks.has_nearest(near)
+            && let Some(known) = self.known_chunk::<FinoTree>()?
+        {
+            let taken = chunk::take_first(ag, known.chunk)?;
+            if taken.new.freecount > 0 {
+                self.change_known::<FinoTree>(&known, taken.new);
+                return Ok(Some(taken));
+            }
+        }
         let mut cursor = self.cursor::<FinoTree>();
         let above = cursor.seek(near, Seek::AtLeast)?;
         let below = match above {
@@ -171,8 +176,12 @@ impl HeldAg<'_, '_> {
         let taken = chunk::take_first(ag, old)?;
         if taken.new.freecount == 0 {
             cursor.remove()?;
+            self.guard.known_chunks.forget_nearest();
         } else {
             cursor.update(taken.new)?;
+            let place = cursor.place();
+            self.note_chunk::<FinoTree>(old, place);
+            self.guard.known_chunks.note_nearest(near);
         }
         Ok(Some(taken))
     }

@@ -272,15 +272,35 @@ impl HeldAg<'_, '_> {
         old: Option<InodeChunk>,
         chunk: InodeChunk,
     ) -> Outcome<()> {
+        if let Some(old) = old {
+            return self.replace_chunk::<T>(old, chunk);
+        }
+        let mut cursor = self.cursor::<T>();
+        cursor.insert(chunk)?;
+        let place = cursor.place();
+        self.note_chunk::<T>(chunk, place);
+        self.guard.known_chunks.forget_nearest();
+        Ok(())
+    }
+
+    /// Replaces a chunk in a tree, which must have it, by one with the same start.
+    pub(super) fn replace_chunk<T: GroupTree<Record = InodeChunk, Key = AgIno>>(
+        &mut self,
+        old: InodeChunk,
+        new: InodeChunk,
+    ) -> Outcome<()> {
+        if self.update_known::<T>(old, new)? {
+            return Ok(());
+        }
         let ag = self.number();
         let mut cursor = self.cursor::<T>();
-        if old.is_none() {
-            return cursor.insert(chunk);
+        if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
+            return Err(damage(ag, old, "the trees of inodes disagree").into());
         }
-        if cursor.seek(chunk.start, Seek::Exactly)? != old {
-            return Err(damage(ag, chunk, "the trees of inodes disagree").into());
-        }
-        cursor.update(chunk)
+        cursor.update(new)?;
+        let place = cursor.place();
+        self.note_chunk::<T>(new, place);
+        Ok(())
     }
 }
 

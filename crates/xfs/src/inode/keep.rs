@@ -131,21 +131,17 @@ impl HeldAg<'_, '_> {
             return Err(chunk::damage(ag, old, problem).into());
         };
         let new = InodeChunk { freecount: left as u8, free: old.free & !mask, ..old };
-        let disagree = || chunk::damage(ag, old, "the trees of inodes disagree");
-        let mut cursor = self.cursor::<FinoTree>();
-        if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-            return Err(disagree().into());
-        }
         if left == 0 {
+            let mut cursor = self.cursor::<FinoTree>();
+            if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
+                return Err(chunk::damage(ag, old, "the trees of inodes disagree").into());
+            }
             cursor.remove()?;
+            self.guard.known_chunks.forget_nearest();
         } else {
-            cursor.update(new)?;
+            self.replace_chunk::<FinoTree>(old, new)?;
         }
-        let mut cursor = self.cursor::<InoTree>();
-        if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-            return Err(disagree().into());
-        }
-        cursor.update(new)?;
+        self.replace_chunk::<InoTree>(old, new)?;
         self.guard.ifree = self.guard.ifree.saturating_sub(taken);
         Ok(())
     }

@@ -8,6 +8,10 @@ mod file_attributes;
 mod gone;
 pub(crate) mod inherit;
 mod keep;
+mod known;
+mod known_chunks;
+#[cfg(test)]
+mod known_tests;
 pub(crate) mod project;
 mod release;
 mod reserved;
@@ -15,6 +19,7 @@ mod reserved;
 mod tests;
 
 pub(crate) use gone::{ChunkChanges, GoneChunks, InodeBlock};
+pub(crate) use known_chunks::{ChunkTree, KnownChunks};
 pub(crate) use reserved::ReservedInodes;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};

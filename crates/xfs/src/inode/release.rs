@@ -59,8 +59,7 @@ impl HeldAg<'_, '_> {
     /// Makes an inode free in the trees. Returns whether its whole chunk is given back.
     fn free_inode(&mut self, handle: &Handle, ag_ino: AgIno) -> Outcome<bool> {
         let (frees_chunks, ag) = (self.frees_chunks(), self.guard.group());
-        let mut cursor = self.cursor::<InoTree>();
-        let old = cursor.seek(ag_ino, Seek::AtMost)?;
+        let old = self.chunk_with(ag_ino)?;
         let bit = old.and_then(|old| old.bit(ag_ino));
         let (Some(old), Some(bit)) = (old, bit) else {
             return Err(handle
@@ -78,7 +77,7 @@ impl HeldAg<'_, '_> {
             self.remove_chunk(old)?;
             return Ok(true);
         }
-        cursor.update(new)?;
+        self.replace_chunk::<InoTree>(old, new)?;
         self.put_free_chunk(Some(old).filter(|old| old.freecount > 0), new)?;
         self.guard.ifree += 1;
         Ok(false)
@@ -102,6 +101,7 @@ impl HeldAg<'_, '_> {
                 return Err(damage(ag, old, "the trees of inodes disagree").into());
             }
             cursor.remove()?;
+            self.guard.known_chunks.forget_nearest();
         }
         self.count_gone(old)?;
         for (first, inodes) in old.pieces() {
