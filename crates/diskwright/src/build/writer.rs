@@ -70,10 +70,14 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 
     /// Makes one entry. The contents of a streamed file are read from `source`.
-    pub(super) fn add(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
+    pub(super) fn add(
+        &mut self,
+        mut entry: Entry,
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
         self.made.entries += 1;
-        let path = entry.path.clone();
-        self.apply(entry, source).map_err(|e| match e {
+        let path = std::mem::take(&mut entry.path);
+        self.apply(&path, entry, source).map_err(|e| match e {
             BuildError::Repeated => self.taken(&path).at(&path),
             e => e.at(&path),
         })
@@ -96,15 +100,20 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    fn apply(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
-        let Entry { path, kind, metadata, xattrs, inode } = entry;
+    fn apply(
+        &mut self,
+        path: &[u8],
+        entry: Entry,
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
+        let Entry { path: _, kind, metadata, xattrs, inode } = entry;
         let inode = inode.as_deref();
         let times = self.times(&metadata, inode);
         let new = self.new_inode(&metadata, times.mtime);
         if path.is_empty() {
             return self.set_root(&xattrs, &new, times, inode);
         }
-        let (dir, name) = self.parent_of(&path)?;
+        let (dir, name) = self.parent_of(path)?;
         let is_directory = matches!(kind, EntryKind::Directory);
         let fs = self.fs;
         let special = |file| once(fs.mknod(dir, name, file, &new));

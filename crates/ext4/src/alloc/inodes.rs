@@ -94,7 +94,10 @@ impl Ext4 {
     pub(crate) fn next_generation(&self, ino: Ino) -> u32 {
         let group = self.volume.geometry.place_of(ino).map_or(Group(0), |(group, _)| group);
         let uses = self.generations.wrapping_add(self.volume.groups.count_use(group));
-        crc32c(crc32c(uses, &ino.0.to_le_bytes()), &self.volume.sb.raw.hash_seed)
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&ino.0.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.volume.sb.raw.hash_seed);
+        crc32c(uses, &bytes)
     }
 
     /// A new inode whose slot is at `place`. All of its fields are zero but the generation.

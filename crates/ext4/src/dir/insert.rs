@@ -93,7 +93,7 @@ impl Op<'_> {
         let note = self.txn.note(id).filter(|_| is_plain);
         let noted = note.and_then(|note| dirent::search_noted(note, block, name));
         // One that takes the name for another, or one that was removed, is made anew.
-        let is_wrong = |note| noted.is_none() && dirent::may_have(note, name);
+        let is_wrong = |note| noted.is_none() && dirent::may_have(note, block, name);
         let renew = is_plain && note.is_none_or(is_wrong);
         let found = noted.unwrap_or_else(|| dirent::search(block, name));
         let room = match found {

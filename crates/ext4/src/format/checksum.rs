@@ -21,8 +21,8 @@ pub fn file_system_seed(uuid: &[u8; 16]) -> u32 {
 #[must_use]
 pub fn inode_seed(file_system_seed: u32, ino: Ino, generation: u32) -> u32 {
     // Inode numbers take 32 bits on disk.
-    let seed = crc32c(file_system_seed, &(ino.0 as u32).to_le_bytes());
-    crc32c(seed, &generation.to_le_bytes())
+    let bytes = u64::from(generation) << 32 | u64::from(ino.0 as u32);
+    crc32c(file_system_seed, &bytes.to_le_bytes())
 }
 
 /// CRC-16 by byte: polynomial 0x8005, reflected.
