@@ -52,7 +52,7 @@ impl Default for OpenOptions {
             cache_bytes: CACHE_BYTES_DEFAULT,
             norecovery: false,
             orphans,
-            waiting: Some(WaitingPolicy::LARGE),
+            waiting: Some(WaitingPolicy::LARGE_IN_PARTS),
             time: None,
         }
     }

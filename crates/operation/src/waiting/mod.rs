@@ -73,6 +73,11 @@ impl WaitingPolicy {
         blocks_per_part: 256,
     };
 
+    /// The same where a part is applied in the order of hashes. How many parts there are is settled before the first file
+    /// waits, and while files wait it stays so. A large part would meet more blocks of inodes, in no order, than a
+    /// checkpoint holds.
+    pub const LARGE_IN_PARTS: Self = Self { blocks_per_part: 4, ..Self::LARGE };
+
     /// Parts of a directory of so many blocks.
     fn parts_of(&self, blocks: u64) -> usize {
         let parts = usize::try_from(blocks / self.blocks_per_part.max(1)).unwrap_or(usize::MAX);
