@@ -302,6 +302,21 @@ impl HeldAg<'_, '_> {
         self.note_chunk::<T>(new, place);
         Ok(())
     }
+
+    /// Takes a chunk out of a tree, which must have it.
+    pub(super) fn take_chunk_out<T: GroupTree<Record = InodeChunk, Key = AgIno>>(
+        &mut self,
+        old: InodeChunk,
+    ) -> Outcome<()> {
+        let ag = self.number();
+        let mut cursor = self.cursor::<T>();
+        if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
+            return Err(damage(ag, old, "the trees of inodes disagree").into());
+        }
+        cursor.remove()?;
+        self.guard.known_chunks.forget_nearest();
+        Ok(())
+    }
 }
 
 #[cfg(test)]

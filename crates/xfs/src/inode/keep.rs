@@ -132,12 +132,7 @@ impl HeldAg<'_, '_> {
         };
         let new = InodeChunk { freecount: left as u8, free: old.free & !mask, ..old };
         if left == 0 {
-            let mut cursor = self.cursor::<FinoTree>();
-            if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-                return Err(chunk::damage(ag, old, "the trees of inodes disagree").into());
-            }
-            cursor.remove()?;
-            self.guard.known_chunks.forget_nearest();
+            self.take_chunk_out::<FinoTree>(old)?;
         } else {
             self.replace_chunk::<FinoTree>(old, new)?;
         }

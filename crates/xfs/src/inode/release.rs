@@ -92,16 +92,9 @@ impl HeldAg<'_, '_> {
     fn remove_chunk(&mut self, old: InodeChunk) -> Outcome<()> {
         let geometry = self.volume.geometry;
         let ag = self.number();
-        let mut cursor = self.cursor::<InoTree>();
-        cursor.seek(old.start, Seek::Exactly)?;
-        cursor.remove()?;
+        self.take_chunk_out::<InoTree>(old)?;
         if self.has_tree(AgTree::Fino) && old.freecount > 0 {
-            let mut cursor = self.cursor::<FinoTree>();
-            if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-                return Err(damage(ag, old, "the trees of inodes disagree").into());
-            }
-            cursor.remove()?;
-            self.guard.known_chunks.forget_nearest();
+            self.take_chunk_out::<FinoTree>(old)?;
         }
         self.count_gone(old)?;
         for (first, inodes) in old.pieces() {
