@@ -26,6 +26,7 @@ mod quotas;
 mod random;
 mod repair;
 mod resize;
+mod small_cache;
 mod waiting;
 mod xattr;
 mod xattr_damage;

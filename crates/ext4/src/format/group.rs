@@ -312,8 +312,8 @@ fn bitmap_checksum(bitmap: &[u8], bits: u32, sb: &Superblock) -> u32 {
     checksum::crc32c(sb.checksum_seed, &bitmap[..len])
 }
 
-/// Checks the computed checksum of a bitmap against the one its descriptor stores: as many bits
-/// as the descriptor has room for.
+/// Checks the computed checksum of a bitmap against the one of its descriptor: as many bits as a descriptor has room
+/// for on disk. One that was not written yet may have more.
 pub(crate) fn check_bitmap(
     structure: &'static str,
     computed: u32,
@@ -321,8 +321,9 @@ pub(crate) fn check_bitmap(
     sb: &Superblock,
 ) -> Result<(), Corruption> {
     let mask = if sb.desc_size >= 64 { u32::MAX } else { 0xffff };
-    if !sb.features.metadata_csum() || computed & mask == stored {
+    let (computed, stored) = (computed & mask, stored & mask);
+    if !sb.features.metadata_csum() || computed == stored {
         return Ok(());
     }
-    Err(Corruption::checksum(structure, computed & mask, stored))
+    Err(Corruption::checksum(structure, computed, stored))
 }
