@@ -84,6 +84,12 @@ fn a_directory_with_files_that_wait_is_not_empty() {
     run(ROOMY, waiting::not_empty);
 }
 
+#[test]
+fn what_a_directory_got_while_it_was_small_is_known() {
+    require!(Tool("e2fsck"));
+    run(ROOMY, waiting::shrunk);
+}
+
 /// Nobody else gets an inode that is kept, and all can be used.
 #[test]
 fn every_inode_can_be_had_once() {
@@ -118,10 +124,11 @@ fn files_wait_while_others_read_sync_remove_and_rename() {
     require!(Tool("e2fsck"));
     let files = effort(1_000, 3_000, 40_000);
     let inodes = 3 * files + 1_000;
-    for layout in [
-        Layout { size: 256 * MIB, inodes, ..ROOMY },
-        Layout { size: 256 * MIB, inodes, ..Layout::SMALL_BLOCKS },
-    ] {
+    // A group has no more inodes than a block has bits.
+    let size = effort(256, 256, 1024) * MIB;
+    for layout in
+        [Layout { size, inodes, ..ROOMY }, Layout { size, inodes, ..Layout::SMALL_BLOCKS }]
+    {
         run(layout, |trial| waiting::threads(trial, files));
     }
 }

@@ -105,6 +105,10 @@ fn let_wait<F: LetFilesWait>(
         }
         directory = shared.lock();
         if directory.filter.is_none() {
+            // Forgotten meanwhile, for other directories' sake. What was provided is nobody's then.
+            let part = directory.part_of(key);
+            drop(directory);
+            tidy(fs, dir, &shared, part);
             return Ok(None);
         }
     }
@@ -242,28 +246,16 @@ pub fn note_name<F: LetFilesWait>(
     hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
 ) -> Outcome<()> {
     let waiting = fs.waiting();
-    match waiting.policy {
-        Some(policy) if fs.blocks_of(dir) >= policy.blocks_min => {
-            note_in_large(fs, dir, name, hasher)
-        }
-        _ => Ok(()),
-    }
-}
-
-fn note_in_large<F: LetFilesWait>(
-    fs: &F,
-    dir: &F::Inode,
-    name: &[u8],
-    hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
-) -> Outcome<()> {
-    let dirs = &fs.waiting().dirs;
-    let known = dirs.get(dir.ino());
+    let Some(policy) = waiting.policy else { return Ok(()) };
+    let known = waiting.dirs.get(dir.ino());
     let known = known.filter(|shared| shared.lock().generation == dir.generation());
     let shared = match known {
+        // However small it is: it may have been larger, and become so again. Its filter must know all names then.
         Some(shared) => shared,
+        None if fs.blocks_of(dir) < policy.blocks_min => return Ok(()),
         None => {
             let Some(hasher) = hasher()? else { return Ok(()) };
-            dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
+            waiting.dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
         }
     };
     let mut directory = shared.lock();

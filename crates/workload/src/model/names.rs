@@ -43,10 +43,11 @@ impl State {
         name: &[u8],
         time: Option<Timestamp>,
     ) -> Result<()> {
-        if self.inode(ino)?.is_directory() {
+        let is_directory = self.inode(ino)?.is_directory();
+        self.check_new(dir, name)?;
+        if is_directory {
             return Err(Error::IsADirectory);
         }
-        self.check_new(dir, name)?;
         self.directory_mut(dir)?.insert(name, ino);
         let attributes = &mut self.inode_mut(ino)?.attributes;
         attributes.links += 1;

@@ -96,6 +96,12 @@ fn a_directory_with_files_that_wait_is_not_empty() {
     run_all(waiting::not_empty);
 }
 
+#[test]
+fn what_a_directory_got_while_it_was_small_is_known() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::shrunk);
+}
+
 /// Nobody else gets an inode that is kept, and all can be used.
 #[test]
 fn every_inode_can_be_had_once() {

@@ -16,6 +16,10 @@ use crate::changing::{Layout, MIB, XfsTarget};
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
+/// So few names that a directory becomes large enough for files to wait, and too small, again and again.
+const CHANGING_SIZE: Mix =
+    Mix { data: 3, sync: 1, names: 90, names_per_directory: 60, depth_max: 0, ..Mix::ALL };
+
 fn in_place(layout: Layout) -> XfsTarget {
     XfsTarget::in_place(layout).with_waiting(SOON)
 }
@@ -26,6 +30,7 @@ fn large_directories_do_as_the_model_does() {
     for seed in 0..effort(1, 4, 50) {
         for layout in SHAPES {
             one_thread(&in_place(layout).trial(), LARGE_DIRECTORIES, 500 + seed, 2_000);
+            one_thread(&in_place(layout).trial(), CHANGING_SIZE, 600 + seed, 2_000);
         }
     }
 }

@@ -13,7 +13,9 @@ use vfs::{FileSystem, Ino};
 
 pub use durable::{crashes, datasyncs, syncs, times_of_datasyncs};
 pub use failing::{failing_checkpoints, full_image};
-pub use seen::{counts, few_at_a_time, inodes_once, moves, not_empty, one_file, seen, times};
+pub use seen::{
+    counts, few_at_a_time, inodes_once, moves, not_empty, one_file, seen, shrunk, times,
+};
 pub use threads::threads;
 
 use super::{NEW, Watchdog, entries, later};

@@ -150,6 +150,26 @@ pub fn not_empty(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
+/// Names that a directory got when it was too small for files to wait are known when it is large again.
+///
+/// # Panics
+/// If one can be made twice.
+pub fn shrunk(trial: &WaitingTrial<'_>) {
+    let opened = trial.filled();
+    let (fs, dir) = (opened.fs(), opened.dir);
+    for shift in [1_000, 2_000] {
+        (0..300).for_each(|number| fs.unlink(dir, &name(number), None).unwrap());
+        (shift..shift + 4).for_each(|number| opened.create(number));
+        (0..300).for_each(|number| opened.create(number));
+        for number in shift..shift + 4 {
+            let again = fs.create(dir, &name(number), &NEW);
+            assert!(matches!(again, Err(Error::Exists)), "{}: {number}: {again:?}", trial.name);
+        }
+    }
+    assert_eq!(opened.entries().len(), 308);
+    trial.close(opened);
+}
+
 /// Nobody else gets an inode that is kept, and all can be used: until there is none left.
 ///
 /// # Panics
