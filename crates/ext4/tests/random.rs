@@ -20,7 +20,7 @@ const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
 fn run(layout: Layout, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
-    one_thread(&Ext4Target::new(layout).trial(), mix, seed, steps)
+    one_thread(&Ext4Target::new(layout).trial(), layout.mix(mix), seed, steps)
 }
 
 fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<MemoryDevice> {

@@ -16,6 +16,7 @@ use ext4::{Ext4, OpenOptions, WaitingPolicy};
 use oracle::Mke2fs;
 use oracle::crash::read_image;
 use vfs::Timestamp;
+use workload::operation::Mix;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -53,6 +54,12 @@ impl Layout {
     pub const CLUSTERS: Self =
         Self { size: 64 * MIB, cluster_size: Some(16 << 10), ..Self::DEFAULT };
     pub const NO_JOURNAL: Self = Self { features: "^has_journal,^orphan_file", ..Self::DEFAULT };
+
+    /// Operations of which each may succeed: all attributes of a file fit into a block.
+    pub fn mix(&self, mix: Mix) -> Mix {
+        let xattr_len_max = if self.block_size < 2048 { 170 } else { mix.xattr_len_max };
+        Mix { xattr_len_max, ..mix }
+    }
 
     /// A device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {

@@ -32,7 +32,7 @@ fn large_directories_do_as_the_model_does() {
                 ..LARGE_DIRECTORIES
             };
             let target = waiting(Layout { inodes: 2_048, ..layout });
-            one_thread(&target.trial(), mix, 500 + seed, 2_000);
+            one_thread(&target.trial(), layout.mix(mix), 500 + seed, 2_000);
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Mix {
     pub depth_max: usize,
     /// Whether free space is given back to the device now and then.
     pub trims: bool,
+    /// Longest value of an extended attribute, in bytes. A file can have five of them.
+    pub xattr_len_max: usize,
 }
 
 impl Mix {
@@ -46,6 +48,7 @@ impl Mix {
         preallocates: true,
         depth_max: 3,
         trims: false,
+        xattr_len_max: 400,
     };
 
     /// Without contents of files.
@@ -262,7 +265,8 @@ impl Draw<'_> {
                 Operation::SetAttributes { target, owner, times }
             }
             3..8 => {
-                let len = if self.one_in(4) { 400 } else { self.rng.usize(..60) };
+                let len =
+                    if self.one_in(4) { self.mix.xattr_len_max } else { self.rng.usize(..60) };
                 Operation::SetXattr { target, name, len }
             }
             _ => Operation::RemoveXattr { target, name },
