@@ -5,11 +5,8 @@ use std::sync::Arc;
 use oracle::require;
 use vfs::FileSystem as _;
 
-use crate::changing::{Layout, MIB, assert_clean, open};
+use crate::changing::{Layout, MIB, SMALL_CACHE_BYTES, assert_clean, open};
 use crate::names::common::NEW;
-
-/// Bytes of the cache, of images with blocks of 1024 bytes.
-const CACHE_BYTES: usize = 256 << 10;
 
 /// Contents that a cache of that size does not hold.
 const FILE_BYTES: usize = 400 << 10;
@@ -21,7 +18,7 @@ fn bitmaps_are_read_again_whatever_their_descriptors_hold() {
     for features in ["", "^64bit", "^metadata_csum,^64bit", Layout::BLOCK_MAPS.features] {
         let layout = Layout { size: 64 * MIB, features, ..Layout::SMALL_BLOCKS };
         let device = Arc::new(layout.make());
-        let fs = open(device.clone(), CACHE_BYTES).unwrap();
+        let fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
         let data = vec![7; FILE_BYTES];
         for round in 0..3 {
             for number in 0..100 {
