@@ -108,7 +108,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// `now`, `@` and seconds since 1970, or a date in UTC as `YYYYMMDD`, with `HH`, `HHMM` or `HHMMSS` after it. What is
+/// `now`, `@` and seconds since 1970, hexadecimal seconds after `0x`, or a date in UTC as `YYYYMMDD`, with `HH`, `HHMM` or `HHMMSS` after it. What is
 /// too short for a date is seconds, too, and so are zeros alone, which genimage writes for none.
 pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text:?} is no time: write now, @SECONDS or YYYYMMDDHHMMSS");
@@ -119,6 +119,9 @@ pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     if let Some(seconds) = text.strip_prefix('@') {
         let seconds = number(seconds).and_then(|n| i64::try_from(n).ok());
         return seconds.ok_or_else(wrong);
+    }
+    if text.starts_with("0x") {
+        return number(text).and_then(|n| i64::try_from(n).ok()).ok_or_else(wrong);
     }
     if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() {
         return Err(wrong());
@@ -149,6 +152,7 @@ mod tests {
         assert_eq!(parse_time("20200913122640"), Ok(1_600_000_000));
         assert_eq!(parse_time("20200913"), Ok(1_599_955_200));
         assert_eq!(parse_time("00000000"), Ok(0));
+        assert_eq!(parse_time("0x65000000"), Ok(0x6500_0000));
         for wrong in ["", "@", "yesterday", "20201399", "-5"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }

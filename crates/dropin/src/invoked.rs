@@ -11,11 +11,46 @@ pub(crate) struct Invoked {
 }
 
 impl Invoked {
-    /// Says which version it is, and returns the status to end with.
+    /// Prints the version in the form of the original, because callers parse it, and returns the exit status. The
+    /// number is the release of the original whose behaviour this program follows.
     pub(crate) fn version(&self) -> u8 {
-        say(format_args!("{} by Diskwright {}", self.name, env!("CARGO_PKG_VERSION")));
+        let ours = concat!("Diskwright ", env!("CARGO_PKG_VERSION"));
+        match self.original() {
+            // e2fsprogs prints it on standard error.
+            Some(Original::E2fsprogs(name)) => {
+                let _ = writeln!(io::stderr(), "{name} {E2FSPROGS} ({ours})");
+            }
+            Some(Original::Xfsprogs(name)) => {
+                say(format_args!("{name} version {XFSPROGS} ({ours})"));
+            }
+            None => say(format_args!("{} by {ours}", self.name)),
+        }
         0
     }
+
+    /// Returns the suite of the original, and the name that it calls itself by.
+    fn original(&self) -> Option<Original> {
+        Some(match self.name {
+            "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => Original::E2fsprogs("mke2fs"),
+            "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4" => Original::E2fsprogs("e2fsck"),
+            "resize2fs" | "dumpe2fs" | "tune2fs" | "debugfs" => Original::E2fsprogs(self.name),
+            "mkfs.xfs" | "xfs_repair" | "xfs_growfs" | "xfs_info" | "xfs_admin" => {
+                Original::Xfsprogs(self.name)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Release of e2fsprogs whose options and output the programs follow.
+const E2FSPROGS: &str = "1.47.4";
+/// Release of xfsprogs whose options and output the programs follow.
+const XFSPROGS: &str = "6.18.0";
+
+/// A program that one of ours stands for.
+enum Original {
+    E2fsprogs(&'static str),
+    Xfsprogs(&'static str),
 }
 
 /// Says something on standard output. A reader that has gone away is no failure of the program.

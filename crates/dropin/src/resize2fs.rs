@@ -22,8 +22,8 @@ struct Wish {
     only_least: bool,
 }
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
-    let wish = read(arguments)?;
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let Some(wish) = read(arguments)? else { return Ok(invoked.version()) };
     let file = File::look(&wish.image, STATUSES)?;
     let before = before(&wish.image)?;
     if wish.only_least {
@@ -96,21 +96,21 @@ fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, F
     } else {
         let stop = diskwright::stop_on_signals().map_err(failed)?;
         let mut goes_on = |_, _| !stop.load(std::sync::atomic::Ordering::Relaxed);
-        let report = shrink(&wish.image, &open, least, &mut goes_on).map_err(failed)?;
-        // The file is the caller's to cut.
-        file.keep_length(STATUSES)?;
-        report
+        // A regular file is cut to the new size, as by the original: callers ship it without another step.
+        shrink(&wish.image, &open, least, &mut goes_on).map_err(failed)?
     };
     Ok((!report.is_nothing()).then_some(report))
 }
 
-fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+/// Returns `None` if only the version is asked for.
+fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut words = Words::new(arguments, STATUSES);
     let mut wish = Wish::default();
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(operand) => operands.push(operand),
+            Word::Option('V') => return Ok(None),
             Word::Option('M') => wish.is_least = true,
             Word::Option('P') => wish.only_least = true,
             // Nothing is cached, and nothing is shown while it goes on; what is wrong is refused, whoever forces it.
@@ -138,7 +138,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             return Err(STATUSES.usage(format_args!("nothing follows the size: {extra}")));
         }
     }
-    Ok(wish)
+    Ok(Some(wish))
 }
 
 fn new_size(text: &OsString) -> Result<Size, Failure> {

@@ -6,6 +6,8 @@ use std::path::Path;
 use diskwright::OpenImage;
 use diskwright::build::FeatureChange;
 use diskwright::tune::change_superblock;
+use ext4::format::checksum::file_system_seed;
+use ext4::format::features::Incompat;
 use ext4::format::superblock::RawSuperblock;
 
 use crate::dumpe2fs;
@@ -22,6 +24,8 @@ type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
 
 #[derive(Default)]
 struct Wish {
+    /// Changes of features, which come before all others: a new UUID may need one of them.
+    features: Vec<Change>,
     changes: Vec<Change>,
     shows: bool,
 }
@@ -54,11 +58,15 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let image = words.named(image)?;
-    if !wish.changes.is_empty() {
-        apply(&image, &wish.changes)?;
+    let changes = wish.features.into_iter().chain(wish.changes).collect::<Vec<_>>();
+    if changes.is_empty() && !wish.shows {
+        return Err(STATUSES.usage("name a change, or -l to show the superblock"));
+    }
+    if !changes.is_empty() {
+        apply(&image, &changes)?;
     }
     if wish.shows {
-        dumpe2fs::show(&dumpe2fs::superblock(&image)?.raw);
+        dumpe2fs::show(&dumpe2fs::superblock(&image)?);
     }
     Ok(0)
 }
@@ -229,7 +237,8 @@ fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
 }
 
 /// Features that nothing on disk has to be changed for, when they come.
-const COMING: [&str; 8] = [
+const COMING: [&str; 9] = [
+    "metadata_csum_seed",
     "dir_index",
     "large_dir",
     "dir_nlink",
@@ -248,7 +257,7 @@ fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
     };
     let is_on = change.is_on;
     let may = is_on && COMING.contains(&&*name);
-    wish.try_add(move |raw| {
+    wish.features.push(Box::new(move |raw| {
         let mut features = raw.features();
         let had = features;
         features.set(feature, is_on);
@@ -259,9 +268,15 @@ fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
             return Err("-O: only features that change nothing on disk come, and none goes: diskwright convert makes \
                         the file system anew with others");
         }
+        if features.incompat(Incompat::CSUM_SEED) && !had.incompat(Incompat::CSUM_SEED) {
+            if !features.metadata_csum() {
+                return Err("-O metadata_csum_seed: needs metadata_csum");
+            }
+            raw.checksum_seed = file_system_seed(&raw.uuid).into();
+        }
         raw.set_features(&features);
         Ok(())
-    });
+    }));
     Ok(())
 }
 
@@ -272,10 +287,10 @@ fn set_uuid(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
     };
     wish.try_add(move |raw| {
         let features = raw.features();
-        let has_seed = features.incompat(ext4::format::features::Incompat::CSUM_SEED);
-        if features.metadata_csum() && !has_seed {
-            return Err("-U: all checksums follow from the UUID without metadata_csum_seed: diskwright convert --uuid \
-                        makes the file system anew");
+        let uses_seed = features.metadata_csum() || features.incompat(Incompat::EA_INODE);
+        if uses_seed && !features.incompat(Incompat::CSUM_SEED) {
+            return Err("-U: all checksums depend on the UUID; add -O metadata_csum_seed, which keeps them valid (Linux \
+                        4.4, e2fsprogs 1.43)");
         }
         raw.uuid = uuid;
         Ok(())

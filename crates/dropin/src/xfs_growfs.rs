@@ -51,7 +51,10 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 }
 
 /// Shows the geometry of an image.
-pub(crate) fn info(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn info(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    if matches!(&*arguments, [only] if only == "-V") {
+        return Ok(invoked.version());
+    }
     let [image] = &*arguments else { return Err(STATUSES.usage("name an image")) };
     let image = Path::new(image);
     tell(image, &look(image)?);

@@ -1,10 +1,12 @@
 //! Changing what a superblock says of a file system that nobody has open: its names, times, limits and hints.
 
 use blockdev::BlockDevice;
-use vfs::{Error, Result};
+use vfs::{Corruption, Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::format::address::{Block, Group};
 use crate::format::features::Incompat;
+use crate::format::group::GroupDescriptor;
 use crate::format::superblock::{
     self, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
@@ -35,8 +37,12 @@ pub fn change_superblock(
     let mut new = old.raw.clone();
     change(&mut new)?;
     new.seal();
-    check(old, &new, device.len())?;
+    let parsed = check(old, &new, device.len())?;
+    let tables = resealed_tables(device, &params, &parsed)?;
     device.write_at(SUPERBLOCK_OFFSET, new.as_bytes()).map_err(Error::Device)?;
+    for (offset, table) in &tables {
+        device.write_at(*offset, table).map_err(Error::Device)?;
+    }
     device.flush().map_err(Error::Device)?;
     for group in params.geometry.groups().skip(1) {
         let Some(block) = params.geometry.superblock_of(group) else { continue };
@@ -61,18 +67,73 @@ pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
     Ok(read_superblock(device)?.features.incompat(Incompat::RECOVER))
 }
 
+/// Returns the blocks of group descriptors whose checksums cover the UUID (`uninit_bg`), sealed for the new one, each with
+/// its byte on the device. Empty if the UUID stays, or if descriptors have no such checksum. Sound copies are included.
+///
+/// # Errors
+/// `Corrupt` for a primary descriptor that is damaged.
+fn resealed_tables(
+    device: &dyn BlockDevice,
+    params: &Params,
+    new: &Superblock,
+) -> Result<Vec<(u64, Vec<u8>)>> {
+    let (old, geometry) = (&params.sb, &params.geometry);
+    let covers_uuid = old.features.group_csum() && !old.features.metadata_csum();
+    if !covers_uuid || old.raw.uuid == new.raw.uuid {
+        return Ok(Vec::new());
+    }
+    let mut tables = Vec::new();
+    for holder in geometry.groups() {
+        let (indexes, start) = geometry.gdt_copy_in(holder);
+        for (index, block) in indexes.zip(start.0..) {
+            let is_primary = geometry.gdt_block(index).0 == block;
+            let offset = geometry.byte_of(Block(block));
+            let mut table = vec![0; geometry.block_size() as usize];
+            device.read_at(offset, &mut table).map_err(Error::Device)?;
+            match reseal(&mut table, index, params, new) {
+                Ok(()) => tables.push((offset, table)),
+                Err(damage) if is_primary => return Err(damage.into()),
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(tables)
+}
+
+/// Brings the checksums of one block of the descriptor table up to date with a new superblock.
+fn reseal(
+    table: &mut [u8],
+    index: u32,
+    params: &Params,
+    new: &Superblock,
+) -> std::result::Result<(), Corruption> {
+    let per_block = params.geometry.desc_per_block();
+    let size = usize::from(params.sb.desc_size);
+    let last = params.sb.groups_count.min((index + 1) * per_block);
+    for (slot, group) in (index * per_block..last).enumerate() {
+        let bytes = &mut table[slot * size..(slot + 1) * size];
+        let descriptor = GroupDescriptor::parse(bytes, &params.sb, Group(group))?;
+        descriptor.write(bytes, new, Group(group));
+    }
+    Ok(())
+}
+
 /// Refuses what is not the same file system any more.
-fn check(old: &Superblock, new: &RawSuperblock, device_len: u64) -> Result<()> {
+fn check(old: &Superblock, new: &RawSuperblock, device_len: u64) -> Result<Superblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     bytes.copy_from_slice(new.as_bytes());
     let new = Superblock::parse(&bytes, device_len)?;
     let layout = |sb: &Superblock| {
         let sizes = (sb.block_size_log, sb.cluster_blocks_log, sb.inode_size, sb.desc_size);
         let counts = (sb.blocks_count, sb.inodes_count, sb.blocks_per_group, sb.inodes_per_group);
-        (sizes, counts, sb.first_data_block, sb.checksum_seed)
+        (sizes, counts, sb.first_data_block)
     };
-    if layout(old) == layout(&new) {
-        return Ok(());
+    // Values in inodes have a hash with the seed, with metadata checksums or without.
+    let uses_seed =
+        |sb: &Superblock| sb.features.metadata_csum() || sb.features.incompat(Incompat::EA_INODE);
+    let same_seed = !uses_seed(old) || old.checksum_seed == new.checksum_seed;
+    if layout(old) == layout(&new) && same_seed {
+        return Ok(new);
     }
     Err(Error::Invalid(
         "sizes and counts of a file system, and the seed of its checksums, stay as they are",
@@ -114,6 +175,32 @@ mod tests {
             copies += 1;
         }
         assert!(copies > 0);
+    }
+
+    #[test]
+    fn a_new_uuid_reseals_descriptors_whose_checksums_cover_it() {
+        let device = MemoryDevice::new(300 << 20);
+        let mut options = Options { block_size: Some(1024), ..Options::new(300 << 20) };
+        for (name, is_on) in
+            [("metadata_csum", false), ("metadata_csum_seed", false), ("uninit_bg", true)]
+        {
+            options.features.push(mkfs::FeatureChange { name: name.into(), is_on });
+        }
+        let layout = mkfs::plan(&options).unwrap();
+        mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+        change_superblock(&device, &mut |raw| {
+            raw.uuid = [7; 16];
+            Ok(())
+        })
+        .unwrap();
+        let params = Params::of(read_superblock(&device).unwrap());
+        assert_eq!(params.sb.raw.uuid, [7; 16]);
+        for group in params.geometry.groups() {
+            let (block, offset) = params.geometry.descriptor_position(group);
+            let mut bytes = vec![0; usize::from(params.sb.desc_size)];
+            device.read_at(params.geometry.byte_of(block) + offset as u64, &mut bytes).unwrap();
+            GroupDescriptor::parse(&bytes, &params.sb, group).unwrap();
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 mod android;
 mod callers;
+mod debugfs;
+mod dumpe2fs;
 mod ext;
 mod fakeroot;
 mod mount;

@@ -293,10 +293,10 @@ const NOT_TUNE2FS: [&str; 12] = [
     "-Q usrquota",
     "-z undo",
 ];
-const DUMPE2FS: [&str; 3] = ["-h -x", "-h -f", "-V"];
+const DUMPE2FS: [&str; 5] = ["-h -x", "-h -f", "-x", "-f", "-V"];
 const NOT_DUMPE2FS: [&str; 6] = ["-b", "-g", "-i", "-m", "-o superblock=1", "-o blocksize=1024"];
 const XFS_GROWFS: [&str; 4] = ["-d", "-D 112640", "-n", "-V"];
-const DEBUGFS: [&str; 6] = ["-c", "-D", "-f requests", "-R ls", "-V", "-w"];
+const DEBUGFS: [&str; 7] = ["--strict", "-c", "-D", "-f requests", "-R ls", "-V", "-w"];
 const NOT_DEBUGFS: [&str; 6] = ["-b 1024", "-d device", "-i", "-n", "-s 8193", "-z undo"];
 const BLKID: [&str; 30] = [
     "-c /dev/null",

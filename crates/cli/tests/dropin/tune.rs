@@ -1,13 +1,11 @@
-//! `tune2fs`, `e2label` and `debugfs`.
+//! `tune2fs` and `e2label`.
 
 use std::fs;
-use std::io::Write;
-use std::process::{Command, Stdio};
 
 use super::{contents, done, home, run};
 
 /// A line of `dumpe2fs -h`.
-fn shown(dir: &std::path::Path, name: &str) -> String {
+pub(super) fn shown(dir: &std::path::Path, name: &str) -> String {
     let text = done(dir, "tune2fs -l image");
     let line = text.lines().find(|line| line.starts_with(&format!("{name}:")));
     line.unwrap_or_else(|| panic!("no {name} in {text}"))
@@ -114,6 +112,7 @@ fn what_tune2fs_cannot_do_changes_nothing() {
         "tune2fs -O quota image",
         "tune2fs -O sparkles image",
         "tune2fs -U random image",
+        "tune2fs -O metadata_csum_seed,^extent -U random image",
         "tune2fs -j image",
         "tune2fs -J size=4 image",
         "tune2fs -I 512 image",
@@ -137,104 +136,32 @@ fn what_tune2fs_cannot_do_changes_nothing() {
     }
 }
 
-/// Carries out requests, one a line.
-fn debugfs(dir: &std::path::Path, requests: &str) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-    command.current_dir(dir).args(["as", "debugfs", "-w", "-f", "-", "image"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(requests.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
+/// Without metadata checksums a new UUID changes the superblock and the checksums of group descriptors only; with them, it
+/// needs the feature that keeps their seed.
 #[test]
-fn requests_change_an_image() {
+fn every_kind_of_file_system_gets_another_uuid() {
     let home = home();
     let dir = home.path();
-    done(dir, "mkfs.ext4 -q -d tree image 64M");
-    fs::write(dir.join("new file"), "new\n").unwrap();
-    let (status, out, messages) = debugfs(
-        dir,
-        "# a comment\nmkdir /dev\nmknod /dev/null c 1 3\nmknod /dev/pipe p\ncd etc\nwrite \"new file\" new\n\
-         sif new mode 0100600\nsif /etc/new uid 12\nsif new mtime @1600000000\nsymlink there new\n\
-         ln new other\nea_set new user.name value\nea_list new\nrm hostname\nrmdir empty\n\
-         set_super_value mkfs_time 20200913122640\nssv journal_uuid null\n\
-         cat new\nls -p /dev\nquit\nrm new\n",
-    );
-    assert_eq!((status, &*messages), (0, ""), "{out}");
-    assert!(out.contains("user.name (5) = \"value\"\n"), "{out}");
-    assert!(out.contains("new\n") && out.contains("/020644/0/0/null/0/"), "{out}");
-    let image = diskwright::fs::Image::open(dir.join("image")).unwrap();
-    let new = image.metadata("/etc/there").unwrap();
-    assert_eq!(
-        (new.mode(), new.uid(), new.nlink(), new.mtime().sec),
-        (0o100_600, 12, 2, 1_600_000_000)
-    );
-    assert!(!image.exists("/etc/hostname").unwrap() && !image.exists("/etc/empty").unwrap());
-    drop(image);
-    assert_eq!(shown(dir, "Filesystem created"), "Sun Sep 13 12:26:40 2020");
-    done(dir, "debugfs -R quit image");
-    oracle::require!(Tool("e2fsck"), Tool("debugfs"));
-    oracle::e2fsck(dir.join("image"));
-    assert!(oracle::debugfs(&dir.join("image"), "cat /etc/new").starts_with("new\n"));
-}
-
-#[test]
-fn requests_that_fail_are_told_by_the_status() {
-    let home = home();
-    let dir = home.path();
-    done(dir, "mkfs.ext4 -q -d tree image 64M");
-    let read_only = |request: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-        command.current_dir(dir).args(["as", "debugfs", "-R", request, "image"]);
-        command.output().unwrap()
-    };
-    for request in [
-        "cat nothing",
-        "mkdir /x",
-        "cat <13>",
-        "sparkle",
-        "ls -z",
-        "cat",
-        "dump etc/hostname",
-        "cd link",
+    for (make, options) in [
+        ("mkfs.ext2 -q -d tree image 64M", "-U random"),
+        ("mkfs.ext3 -q -d tree image 64M", "-U random"),
+        ("mke2fs -q -t ext4 -O ^metadata_csum,^metadata_csum_seed -d tree image 64M", "-U random"),
+        (
+            "mke2fs -q -t ext4 -O ^metadata_csum,^metadata_csum_seed,uninit_bg image 64M",
+            "-U random",
+        ),
+        ("mke2fs -q -t ext4 -O metadata_csum_seed -d tree image 64M", "-U random"),
+        ("mke2fs -q -t ext4 -O ^metadata_csum_seed image 64M", "-U random -O metadata_csum_seed"),
+        ("mke2fs -q -t ext4 -O ^metadata_csum_seed image 64M", "-O metadata_csum_seed -U random"),
     ] {
-        let output = read_only(request);
-        assert_eq!(output.status.code(), Some(1), "{request}: {output:?}");
-        assert!(!output.stderr.is_empty(), "{request}");
+        let _ = fs::remove_file(dir.join("image"));
+        done(dir, make);
+        let before = shown(dir, "Filesystem UUID");
+        done(dir, &format!("tune2fs {options} image"));
+        assert_ne!(shown(dir, "Filesystem UUID"), before, "{make}");
+        done(dir, "e2fsck -fn image");
+        if oracle::missing(oracle::Need::Tool("e2fsck")).is_none() {
+            oracle::e2fsck(dir.join("image"));
+        }
     }
-    assert_eq!(read_only("cat /etc/hostname").stdout, b"box\n");
-    assert!(read_only("rdump etc out").status.success());
-    assert!(read_only("rdump etc / out").status.success());
-    assert_eq!(fs::read(dir.join("out/etc/file-7")).unwrap(), b"7");
-    assert_eq!(fs::read_link(dir.join("out/link")).unwrap().to_str(), Some("etc/hostname"));
-    // What is behind a request that fails is carried out.
-    let (status, _, messages) =
-        debugfs(dir, "rm nothing\nmkdir /made\nssv hash_seed null\nssv errors 70000\n");
-    assert_eq!(status, 1, "{messages}");
-    assert_eq!(messages.lines().count(), 3, "{messages}");
-    assert!(diskwright::fs::Image::open(dir.join("image")).unwrap().exists("/made").unwrap());
-}
-
-#[test]
-fn the_current_time_is_what_genimage_says() {
-    let home = home();
-    let dir = home.path();
-    done(dir, "mkfs.ext4 -q image 16M");
-    fs::write(
-        dir.join("requests"),
-        "set_current_time 20260102030405\nset_super_value mkfs_time 20260102030405\nset_super_value mtime 00000000\n",
-    )
-    .unwrap();
-    done(dir, "debugfs -w -f requests image");
-    let shown = done(dir, "dumpe2fs -h image");
-    for line in
-        ["Last mount time:          n/a", "Last write time:          Fri Jan  2 03:04:05 2026"]
-    {
-        assert!(shown.contains(line), "{line}: {shown}");
-    }
-    oracle::require!(Tool("e2fsck"));
-    oracle::e2fsck(dir.join("image"));
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use vfs::StatFs;
+use vfs::path::first_paths;
+use vfs::{Ino, StatFs};
 
 use super::shared::Shared;
 use crate::{Error, Result};
@@ -68,6 +69,15 @@ impl Image {
     /// If the image is damaged.
     pub fn statfs(&self) -> Result<StatFs> {
         self.shared.whole(|fs| fs.statfs().map_err(root_error))
+    }
+
+    /// Returns a path of an inode, or `None` if no readable directory has a name for it. Without parent pointers all
+    /// directories may be searched.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the image is closed.
+    pub fn path_of(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
+        self.shared.whole(|fs| Ok(first_paths(fs, &[ino]).0.pop().flatten()))
     }
 
     /// The label, as bytes.

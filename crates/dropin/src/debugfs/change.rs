@@ -8,9 +8,11 @@ use diskwright::tune::change_superblock;
 use vfs::Timestamp;
 
 use super::Session;
+use super::phrases::failed;
 use super::request::Request;
 use crate::failure::{Failure, STATUSES};
 use crate::fields;
+use crate::invoked::say;
 
 /// The requests.
 const NAMES: [&str; 15] = [
@@ -42,7 +44,7 @@ impl Session {
             return Ok(false);
         }
         if !self.is_writable {
-            return Err(STATUSES.failed(format_args!("{} needs -w", request.name)));
+            return Err(STATUSES.failed("Filesystem opened read/only (-w opens it for writing)"));
         }
         let words = |e: String| STATUSES.failed(e);
         match &*request.name {
@@ -56,7 +58,7 @@ impl Session {
             }
             "mkdir" => {
                 let [path] = request.exactly().map_err(words)?;
-                self.with(path, |image, path| image.create_dir(path))?;
+                self.make_directory(path)?;
             }
             "rm" | "unlink" => {
                 let [path] = request.exactly().map_err(words)?;
@@ -99,10 +101,20 @@ impl Session {
         change: impl FnOnce(&Image, &[u8]) -> diskwright::Result<()>,
     ) -> Result<(), Failure> {
         let path = self.path_of(path)?;
-        change(self.image()?, &path).map_err(|e| STATUSES.of(&e))
+        change(self.image()?, &path).map_err(failed)
     }
 
-    /// `write HOSTFILE FILE`: a new file, with the permissions of the host's.
+    fn make_directory(&mut self, path: &str) -> Result<(), Failure> {
+        let path = self.path_of(path)?;
+        self.image()?.create_dir(&*path).map_err(|error| match error {
+            diskwright::Error::File { source: vfs::Error::Exists, .. } => {
+                STATUSES.failed("Ext2 directory already exists")
+            }
+            error => failed(error),
+        })
+    }
+
+    /// `write HOSTFILE FILE`: a new file, with the permissions of the host's. No file stays if its contents do not fit.
     fn write(&mut self, from: &str, to: &str) -> Result<(), Failure> {
         let at = |e: std::io::Error| STATUSES.failed(format_args!("{from}: {e}"));
         let contents = fs::read(from).map_err(at)?;
@@ -110,11 +122,23 @@ impl Session {
         let path = self.path_of(to)?;
         let image = self.image()?;
         if image.symlink_metadata(&*path).is_ok() {
-            return Err(STATUSES.failed(format_args!("{to} exists")));
+            return Err(STATUSES.failed("Ext2 file already exists"));
         }
         let made =
             image.write(&*path, contents).and_then(|()| image.set_permissions(&*path, permissions));
-        made.map_err(|e| STATUSES.of(&e))
+        if let Err(error) = made {
+            // The write did not create it where the directory is missing or full.
+            let _ = image.remove_file(&*path);
+            return Err(failed(error));
+        }
+        self.tell_inode(&path)
+    }
+
+    /// Prints the inode number of a new file, as the original does.
+    fn tell_inode(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let made = self.image()?.symlink_metadata(path).map_err(failed)?;
+        say(format_args!("Allocated inode: {}", made.ino().0));
+        Ok(())
     }
 
     /// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`.
@@ -140,7 +164,9 @@ impl Session {
             }
             _ => return Err(STATUSES.failed("mknod has NAME p, or NAME c|b MAJOR MINOR after it")),
         };
-        self.with(path, |image, path| image.create_special(path, special, 0o644))
+        self.with(path, |image, path| image.create_special(path, special, 0o644))?;
+        let path = self.path_of(path)?;
+        self.tell_inode(&path)
     }
 
     /// `ea_set [-f HOSTFILE] FILE NAME [VALUE]`.
@@ -161,12 +187,12 @@ impl Session {
     }
 
     fn set_field(&mut self, path: &str, field: &str, value: &str) -> Result<(), Failure> {
-        let failed = |why: String| STATUSES.failed(why);
+        let wrong = |why: String| STATUSES.failed(why);
         let number = || {
             let number = fields::number(value).and_then(|n| u32::try_from(n).ok());
             number.ok_or_else(|| STATUSES.failed(format_args!("{field} cannot be {value:?}")))
         };
-        let time = || Ok(Timestamp { sec: fields::parse_time(value).map_err(failed)?, nsec: 0 });
+        let time = || Ok(Timestamp { sec: fields::parse_time(value).map_err(wrong)?, nsec: 0 });
         match field {
             "mode" | "i_mode" => {
                 let mode = number()?;
@@ -202,7 +228,7 @@ impl Session {
 
     fn stat_mode(&mut self, path: &str) -> Result<u32, Failure> {
         let path = self.path_of(path)?;
-        let found = self.image()?.symlink_metadata(&*path).map_err(|e| STATUSES.of(&e))?;
+        let found = self.image()?.symlink_metadata(&*path).map_err(failed)?;
         Ok(found.mode())
     }
 
@@ -218,7 +244,7 @@ impl Session {
         });
         match (changed, problem) {
             (_, Some(why)) => Err(STATUSES.failed(why)),
-            (changed, None) => changed.map_err(|e| STATUSES.of(&e)),
+            (changed, None) => changed.map_err(failed),
         }
     }
 
@@ -229,7 +255,7 @@ impl Session {
             fields::set_time(&mut raw.wtime, &mut raw.wtime_hi, now);
             Ok(())
         });
-        changed.map_err(|e| STATUSES.of(&e))
+        changed.map_err(failed)
     }
 }
 

@@ -8,6 +8,7 @@ use diskwright::fs::{FileType, Image, Metadata};
 use vfs::Timestamp;
 
 use super::Session;
+use super::phrases::failed;
 use super::request::Request;
 use crate::dumpe2fs;
 use crate::failure::{Failure, STATUSES};
@@ -40,7 +41,11 @@ impl Session {
                 self.change_directory(path)?;
             }
             "pwd" => say(format_args!("[pwd]   INODE:      2  PATH: /{}", self.shown_directory())),
-            "show_super_stats" | "stats" => dumpe2fs::show(&dumpe2fs::superblock(&self.path)?.raw),
+            "show_super_stats" | "stats" => dumpe2fs::show(&dumpe2fs::superblock(&self.path)?),
+            "features" | "feature" => {
+                let features = dumpe2fs::superblock(&self.path)?.features;
+                say(format_args!("Filesystem features: {}", features.names().join(" ")));
+            }
             "testi" | "exists" => {
                 let [path] = request.exactly().map_err(words)?;
                 self.metadata(path)?;
@@ -57,10 +62,10 @@ impl Session {
 
     fn change_directory(&mut self, path: &str) -> Result<(), Failure> {
         let path = self.path_of(path)?;
-        let path = self.image()?.canonicalize(&*path).map_err(|e| STATUSES.of(&e))?;
-        let metadata = self.image()?.metadata(&*path).map_err(|e| STATUSES.of(&e))?;
+        let path = self.image()?.canonicalize(&*path).map_err(failed)?;
+        let metadata = self.image()?.metadata(&*path).map_err(failed)?;
         if !metadata.is_dir() {
-            return Err(STATUSES.failed("it is no directory"));
+            return Err(STATUSES.failed("Ext2 inode is not a directory"));
         }
         self.directory = path;
         Ok(())
@@ -68,12 +73,12 @@ impl Session {
 
     fn metadata(&mut self, path: &str) -> Result<Metadata, Failure> {
         let path = self.path_of(path)?;
-        self.image()?.symlink_metadata(&*path).map_err(|e| STATUSES.of(&e))
+        self.image()?.symlink_metadata(&*path).map_err(failed)
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, Failure> {
         let path = self.path_of(path)?;
-        self.image()?.read(&*path).map_err(|e| STATUSES.of(&e))
+        self.image()?.read(&*path).map_err(failed)
     }
 
     fn list(&mut self, request: &Request) -> Result<(), Failure> {
@@ -88,15 +93,19 @@ impl Session {
         }
         let path = self.path_of(paths.first().map_or("", |path| path))?;
         let image = self.image()?;
-        let failed = |e| STATUSES.failed(e);
         let root = image.metadata(&*path).map_err(failed)?;
         if !root.is_dir() {
-            return Err(STATUSES.failed("it is no directory"));
+            return Err(STATUSES.failed("Ext2 inode is not a directory"));
         }
         line(style, b".", &root);
+        let parent = image.metadata([&*path, b"/.."].concat().as_slice()).map_err(failed)?;
+        line(style, b"..", &parent);
         for entry in image.read_dir(&*path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             line(style, entry.file_name(), &entry.metadata().map_err(failed)?);
+        }
+        if style != ' ' {
+            say(format_args!(""));
         }
         Ok(())
     }
@@ -124,7 +133,7 @@ impl Session {
         }
         if found.is_symlink() {
             let path = self.path_of(path)?;
-            let target = self.image()?.read_link(&*path).map_err(|e| STATUSES.of(&e))?;
+            let target = self.image()?.read_link(&*path).map_err(failed)?;
             say(format_args!("Fast link dest: \"{}\"", diskwright::text::escaped(&target)));
         }
         Ok(())
@@ -171,7 +180,6 @@ impl Session {
 
     fn list_xattrs(&mut self, path: &str) -> Result<(), Failure> {
         let path = self.path_of(path)?;
-        let failed = |e| STATUSES.failed(e);
         let image = self.image()?;
         for name in image.list_xattrs(&*path).map_err(failed)? {
             let value = image.get_xattr(&*path, &name).map_err(failed)?.unwrap_or_default();
@@ -201,7 +209,7 @@ impl Session {
             return Err(STATUSES.failed("ea_get has a file and the name of an attribute after it"));
         };
         let path = self.path_of(path)?;
-        let value = self.image()?.get_xattr(&*path, name).map_err(|e| STATUSES.of(&e))?;
+        let value = self.image()?.get_xattr(&*path, name).map_err(failed)?;
         let value =
             value.ok_or_else(|| STATUSES.failed(format_args!("there is no attribute {name}")))?;
         match (to, is_bare) {
@@ -227,7 +235,6 @@ fn host_name(name: &[u8]) -> Result<&str, Failure> {
 }
 
 fn dump_tree(image: &Image, path: &[u8], to: &Path) -> Result<(), Failure> {
-    let failed = |e: diskwright::Error| STATUSES.of(&e);
     let at = |path: &Path, e: io::Error| STATUSES.failed(format_args!("{}: {e}", path.display()));
     // What is below a directory comes after it.
     let mut below = vec![(path.to_vec(), to.to_owned())];
@@ -271,24 +278,37 @@ fn keep_permissions(_: &Path, _: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// A line of a listing.
+/// Prints a line of a listing.
 fn line(style: char, name: &[u8], metadata: &Metadata) {
-    let name = diskwright::text::escaped(name);
     let (ino, mode) = (metadata.ino().0, metadata.mode());
     let (uid, gid, len) = (metadata.uid(), metadata.gid(), metadata.len());
     match style {
         'p' => {
-            // Only files have a size there.
+            // Only files have a size there. Control characters would end the line for who reads it.
             let len = if metadata.is_dir() { String::new() } else { len.to_string() };
+            let name = diskwright::text::escaped(name);
             say(format_args!("/{ino}/{mode:06o}/{uid}/{gid}/{name}/{len}/"));
         }
         'l' => say(format_args!(
-            "{ino:7}  {mode:6o} ({}) {uid:6} {gid:6} {len:7} {} {name}",
+            "{ino:7}  {mode:6o} ({}) {uid:6} {gid:6} {len:7} {} {}",
             type_number(metadata.file_type()),
-            diskwright::text::minute(metadata.mtime())
+            dumpe2fs::local(metadata.mtime().sec, "%e-%b-%Y %H:%M"),
+            printable(name)
         )),
-        _ => say(format_args!("{ino:7}  {name}")),
+        _ => say(format_args!("{ino:7}  {}", printable(name))),
     }
+}
+
+/// Returns a name with each byte outside of printable ASCII as `\xNN`.
+fn printable(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for &byte in name {
+        match byte {
+            b' '..=b'~' => text.push(byte.into()),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text
 }
 
 /// `file_type` of a directory's entries.

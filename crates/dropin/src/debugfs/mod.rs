@@ -1,20 +1,33 @@
 //! `debugfs`: the requests that scripts make.
+//!
+//! A request that fails prints the phrase that the original prints, and the status stays 0: scripts create directories that
+//! may exist, and remove files that may not. `--strict`, or `DISKWRIGHT_DEBUGFS_STRICT=1` in the environment, makes the
+//! status report failures.
 
 mod change;
 mod look;
+mod phrases;
 mod request;
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use diskwright::fs::Image;
+use vfs::Ino;
 
 use crate::failure::{Ended, Failure, STATUSES};
-use crate::invoked::Invoked;
+use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
+use phrases::{NOT_FOUND, failed};
 use request::Request;
+
+/// Environment variable that does what `--strict` does.
+const STRICT: &str = "DISKWRIGHT_DEBUGFS_STRICT";
+/// Letter that stands for the long option `--strict`.
+const STRICT_LETTER: char = '!';
 
 /// Requests one after the other, on one image.
 struct Session {
@@ -32,6 +45,7 @@ struct Session {
 struct Wish {
     image: Option<PathBuf>,
     is_writable: bool,
+    is_strict: bool,
     request: Option<String>,
     file: Option<PathBuf>,
 }
@@ -43,7 +57,12 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let path = wish.image.ok_or_else(|| STATUSES.usage("name an image"))?;
     let is_writable = wish.is_writable;
     let mut session = Session { path, is_writable, image: None, directory: Vec::new(), now: None };
-    session.image()?;
+    let mut status = 0;
+    if let Err(failure) = session.image() {
+        report("debugfs", &failure);
+        status = failure.status;
+    }
+    let is_echoed = wish.request.is_none() && wish.file.is_some();
     let lines: Box<dyn Iterator<Item = io::Result<String>>> = match (wish.request, wish.file) {
         (Some(request), _) => Box::new(std::iter::once(Ok(request))),
         (None, Some(file)) if file.as_os_str() != "-" => {
@@ -53,34 +72,55 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
         (None, _) => Box::new(io::stdin().lock().lines()),
     };
-    let mut status = 0;
+    let mut is_unknown = false;
     for line in lines {
         let line = line.map_err(|e| STATUSES.failed(e))?;
+        if is_echoed {
+            say(format_args!("debugfs: {line}"));
+        }
         match session.carry_out(&line) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(failure) => {
-                // What follows is carried out all the same, and the status tells.
-                let _ = io::Write::write_all(
-                    &mut io::stderr(),
-                    format!("debugfs: {}\n", failure.message).as_bytes(),
-                );
+            Ok(Next::Request) => {}
+            Ok(Next::End) => break,
+            Ok(Next::Unknown(name)) => {
+                report("debugfs", &STATUSES.failed(format_args!("Command not found {name}")));
+                is_unknown = true;
+            }
+            Err((name, failure)) => {
+                report(&name, &failure);
                 status = failure.status;
             }
         }
     }
+    // Lost changes are no failed request: they count in any case.
     session.close()?;
     session.stamp()?;
-    Ok(status)
+    Ok(if wish.is_strict || is_unknown { status.max(u8::from(is_unknown)) } else { 0 })
+}
+
+/// Prints a failure. A reader that has gone away does not matter.
+fn report(name: &str, failure: &Failure) {
+    let _ = writeln!(io::stderr(), "{name}: {}", failure.message);
+}
+
+/// What follows a request.
+enum Next {
+    /// The next one.
+    Request,
+    /// The end: no more requests are read.
+    End,
+    /// The next one, although no request has this name.
+    Unknown(String),
 }
 
 /// `None` if only the version is asked for.
 fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
-    let mut wish = Wish::default();
+    let mut words = Words::new(arguments, STATUSES).with_long(&[("strict", STRICT_LETTER)]);
+    let mut wish =
+        Wish { is_strict: env::var(STRICT).is_ok_and(|value| value == "1"), ..Wish::default() };
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(path) => words.only(&mut wish.image, path)?,
+            Word::Option(STRICT_LETTER) => wish.is_strict = true,
             Word::Option('w') => wish.is_writable = true,
             Word::Option('R') => wish.request = Some(words.text()?),
             Word::Option('f') => wish.file = Some(words.path()?),
@@ -113,37 +153,40 @@ impl Session {
                 true => Image::open_writable(&self.path),
                 false => Image::open(&self.path),
             };
-            self.image = Some(opened.map_err(|e| STATUSES.of(&e))?);
+            self.image = Some(opened.map_err(failed)?);
         }
         self.image.as_ref().ok_or_else(|| STATUSES.failed("no image is open"))
     }
 
     /// Closes it, so that all changes are in their places.
     fn close(&mut self) -> Result<(), Failure> {
-        self.image.take().map_or(Ok(()), Image::close).map_err(|e| STATUSES.of(&e))
+        self.image.take().map_or(Ok(()), Image::close).map_err(failed)
     }
 
-    /// Whether to go on.
-    fn carry_out(&mut self, line: &str) -> Result<bool, Failure> {
-        let Some(request) = Request::parse(line).map_err(|why| STATUSES.failed(why))? else {
-            return Ok(true);
-        };
+    /// Carries out a line. A failure comes with the name of the request.
+    fn carry_out(&mut self, line: &str) -> Result<Next, (String, Failure)> {
+        let parsed =
+            Request::parse(line).map_err(|why| ("debugfs".to_owned(), STATUSES.failed(why)));
+        let Some(request) = parsed? else { return Ok(Next::Request) };
         if matches!(&*request.name, "quit" | "q" | "exit") {
-            return Ok(false);
+            return Ok(Next::End);
         }
-        if !self.look(&request)? && !self.change(&request)? {
-            return Err(STATUSES.refused(&request.name, "debugfs itself may know it"));
+        let known = self.look(&request).and_then(|known| Ok(known || self.change(&request)?));
+        match known {
+            Ok(true) => Ok(Next::Request),
+            Ok(false) => Ok(Next::Unknown(request.name)),
+            Err(failure) => Err((request.name, failure)),
         }
-        Ok(true)
     }
 
-    /// A path of the image as it is written in a request: `<2>` is the root.
-    fn path_of(&self, word: &str) -> Result<Vec<u8>, Failure> {
-        if word == "<2>" {
-            return Ok(b"/".to_vec());
-        }
-        if word.starts_with('<') {
-            return Err(STATUSES.refused(word, "name the file by its path"));
+    /// Returns the path that a word of a request means: `<INODE>` is any file by its number.
+    fn path_of(&mut self, word: &str) -> Result<Vec<u8>, Failure> {
+        let inode = word.strip_prefix('<').and_then(|word| word.strip_suffix('>'));
+        if let Some(inode) = inode.and_then(|inode| inode.parse().ok()) {
+            let path = self.image()?.path_of(Ino(inode)).map_err(failed)?;
+            return path.ok_or_else(|| {
+                STATUSES.failed(format_args!("{NOT_FOUND}: no directory has a name for {word}"))
+            });
         }
         Ok(match word.strip_prefix('/') {
             Some(_) => word.as_bytes().to_vec(),

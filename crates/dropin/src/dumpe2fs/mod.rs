@@ -1,0 +1,78 @@
+//! `dumpe2fs`: the superblock, the journal's superblock, and the block groups.
+
+mod groups;
+mod header;
+mod journal;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, FileDevice};
+use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::{Invoked, say_all};
+use crate::words::{Word, Words};
+
+pub(crate) use header::{DATA_MODES, MOUNT_OPTIONS, local, text};
+
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let mut words = Words::new(arguments, STATUSES);
+    let mut image: Option<PathBuf> = None;
+    let mut only_header = false;
+    let mut is_hex = false;
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) => words.only(&mut image, path)?,
+            Word::Option('h') => only_header = true,
+            Word::Option('x') => is_hex = true,
+            // Unknown features are shown without it, too.
+            Word::Option('f') => {}
+            Word::Option('V') => return Ok(invoked.version()),
+            Word::Option('o') => {
+                return Err(words.refused("the primary superblock is shown; e2fsck finds copies"));
+            }
+            Word::Option('b' | 'g' | 'i' | 'm') => {
+                return Err(words.refused("diskwright dump shows single structures"));
+            }
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    let image = words.named(image)?;
+    let (device, superblock) = open(&image)?;
+    let mut out = header::lines(&superblock.raw);
+    out += &journal::lines(&device, &superblock);
+    out.push('\n');
+    if !only_header {
+        out.push('\n');
+        say_all(&out);
+        out = groups::lines(&device, &superblock, is_hex).map_err(|e| at(&image, &e))?;
+    }
+    say_all(&out);
+    Ok(0)
+}
+
+/// Shows what `tune2fs -l` shows.
+pub(crate) fn show(superblock: &Superblock) {
+    say_all(&(header::lines(&superblock.raw) + "\n"));
+}
+
+/// Reads the primary superblock of an image and verifies it.
+pub(crate) fn superblock(image: &Path) -> Result<Superblock, Failure> {
+    open(image).map(|(_, superblock)| superblock)
+}
+
+fn open(image: &Path) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
+    let device = File::open(image).and_then(FileDevice::new).map_err(|e| at(image, &e))?;
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|e| at(image, &e))?;
+    let superblock = Superblock::parse(&bytes, device.len()).map_err(|e| at(image, &e))?;
+    Ok((Arc::new(device), superblock))
+}
+
+fn at(image: &Path, error: &dyn Display) -> Failure {
+    STATUSES.failed(format_args!("{}: {error}", image.display()))
+}
