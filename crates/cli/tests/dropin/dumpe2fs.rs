@@ -18,7 +18,7 @@ const THEIRS: [&str; 11] = [
     "-t ext4 -O ^has_journal,inline_data,ea_inode,encrypt,verity,stable_inodes,^64bit",
     "-t ext4 -O quota,project,casefold,metadata_csum_seed,sparse_super2 -E encoding=utf8",
     "-t ext4 -I 128 -E hash_seed=86ca73ff-7379-40bd-a098-fcb03a6e719d",
-    "-t ext4 -U clear -M /srv -e panic -E mount_opts=noatime",
+    "-t ext4 -U clear -M /srv -e panic",
     "-r 0",
 ];
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::{done, file, home, run};
+use super::{Ended, done, file, home, run};
 
 /// Options that work, with values.
 const MKE2FS: [&str; 42] = [
@@ -360,7 +360,12 @@ fn each_option_works_or_is_refused_by_its_name() {
     let home = home();
     let dir = home.path();
     for option in MKE2FS {
-        let said = done(dir, &format!("mke2fs -t ext4 {option} image 32M"));
+        let Ended { status, out, messages } =
+            run(dir, &format!("mke2fs -t ext4 {option} image 32M"));
+        assert_eq!(status, 0, "{option}: {messages}");
+        // The version goes to standard error, in a form that callers parse.
+        let said = if option == "-V" { messages } else { out };
+        assert!(option != "-V" || said.starts_with("mke2fs 1.47.4 "), "{said}");
         assert_eq!(option == "-q", said.is_empty(), "{option}: {said}");
         assert!(!said.contains(" 0 "), "{option}: {said}");
         let _ = fs::remove_file(dir.join("image"));

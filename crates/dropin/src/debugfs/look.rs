@@ -290,8 +290,10 @@ fn line(style: char, name: &[u8], metadata: &Metadata) {
             say(format_args!("/{ino}/{mode:06o}/{uid}/{gid}/{name}/{len}/"));
         }
         'l' => say(format_args!(
-            "{ino:7}  {mode:6o} ({}) {uid:6} {gid:6} {len:7} {} {}",
+            "{ino:7}  {mode:6o} ({}) {uid:6} {gid:6} {} {} {}",
             type_number(metadata.file_type()),
+            // The original's column has seven digits and widens by two for more than six.
+            if len < 1_000_000 { format!("{len:7}") } else { format!("  {len}") },
             dumpe2fs::local(metadata.mtime().sec, "%e-%b-%Y %H:%M"),
             printable(name)
         )),

@@ -104,7 +104,9 @@ impl Groups<'_> {
         if let Some(checksum) = checksum {
             let _ = write!(out, " csum 0x{checksum:04x}");
         }
-        let flags = FLAGS.iter().filter(|(flag, _)| descriptor.flags.contains(*flag));
+        // Without checksums the flags mean nothing.
+        let flags = FLAGS.iter().filter(|_| checksum.is_some());
+        let flags = flags.filter(|(flag, _)| descriptor.flags.contains(*flag));
         let flags = flags.map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         if !flags.is_empty() {
             let _ = write!(out, " [{flags}]");

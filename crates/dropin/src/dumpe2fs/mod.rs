@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 
 /// Shows what `tune2fs -l` shows.
 pub(crate) fn show(superblock: &Superblock) {
-    say_all(&(header::lines(&superblock.raw) + "\n"));
+    say_all(&header::lines(&superblock.raw));
 }
 
 /// Reads the primary superblock of an image and verifies it.
