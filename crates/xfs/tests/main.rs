@@ -27,6 +27,7 @@ mod kernel_intents;
 mod leaf_buffers;
 mod log_end;
 mod log_recovery;
+mod log_states;
 mod log_writing;
 mod making;
 mod mkfs;

@@ -109,10 +109,24 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
-    /// Writes everything so far. The device must be flushed before [`Writer::commit`].
+    /// Writes everything so far, and zeros where the commit block goes. The device must be flushed before
+    /// [`Writer::commit`].
+    ///
+    /// A device may write a part of the commit block, in sectors of 512 bytes. Only the first has other bytes than
+    /// zeros, so that with the zeros the commit block is there or it is not. Otherwise its checksum would cover old
+    /// bytes of the log, and kernels refuse a journal with a wrong one.
     pub(super) fn finish_blocks(&mut self) -> Result<()> {
         self.close_descriptor();
-        self.write()
+        if self.room == 0 {
+            return self.write();
+        }
+        self.make_room(1)?;
+        let size = self.sb.layout.block_size;
+        let commit = self.sb.after(self.next, (self.buffer.len() / size) as u32);
+        self.buffer.resize(self.buffer.len() + size, 0);
+        self.write()?;
+        self.next = commit;
+        Ok(())
     }
 
     /// Writes the commit block. Returns the journal block behind it and the room that is left.

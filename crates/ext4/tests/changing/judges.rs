@@ -73,7 +73,7 @@ impl Judge for CheckRecovers {
 }
 
 /// Runs `e2fsck -fy`, which may do nothing but what a crash explains.
-fn repair(image: &Path) -> Result<(), String> {
+pub fn repair(image: &Path) -> Result<(), String> {
     let output = oracle::command("e2fsck")
         .arg("-fy")
         .arg(image)

@@ -3,5 +3,6 @@
 
 mod damage;
 mod ours;
+mod states;
 pub(crate) mod support;
 mod theirs;

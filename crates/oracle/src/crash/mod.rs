@@ -2,6 +2,7 @@
 //! recovered, and the kernel's recovery beside ours. And for tests with runs of their own: [`cut_off`].
 
 mod cut_off;
+mod log_states;
 
 use std::fs::File;
 use std::io;
@@ -20,6 +21,7 @@ use crate::sparse::for_each_piece;
 use crate::{Format, Ignore, KernelMount, MountOptions, differences, show_image};
 
 pub use cut_off::{cut_off, cut_off_beside, cut_off_but_for, flushes};
+pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
 
 /// What is left out of a file if all of it is zero, in bytes.
 const PAGE_BYTES: usize = 4096;

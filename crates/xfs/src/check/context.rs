@@ -11,6 +11,7 @@ use transaction::Corruption;
 use super::codes;
 use crate::format::address::{AgNumber, Block};
 use crate::format::geometry::Geometry;
+use crate::format::log::Lsn;
 use crate::format::superblock::Superblock;
 
 /// The image, and who is told of it.
@@ -27,6 +28,8 @@ pub(super) struct Context<'a> {
     has_gaps: AtomicBool,
     /// The latest place in the log that any structure says it was written at.
     lsn_max: AtomicU64,
+    /// The same, without places that no log reaches.
+    lsn_plausible_max: AtomicU64,
     has_names_gaps: AtomicBool,
 }
 
@@ -52,6 +55,7 @@ impl<'a> Context<'a> {
             has_gaps,
             has_names_gaps,
             lsn_max,
+            lsn_plausible_max: AtomicU64::default(),
         }
     }
 
@@ -65,6 +69,9 @@ impl<'a> Context<'a> {
         if lsn != u64::MAX {
             self.lsn_max.fetch_max(lsn, Ordering::Relaxed);
         }
+        if Lsn::from_raw(lsn).is_plausible() {
+            self.lsn_plausible_max.fetch_max(lsn, Ordering::Relaxed);
+        }
         if let Some(head) = self.head.filter(|head| lsn > *head)
             && lsn != u64::MAX
         {
@@ -76,6 +83,11 @@ impl<'a> Context<'a> {
     /// The latest place that structures which were looked at say.
     pub(super) fn lsn_max(&self) -> u64 {
         self.lsn_max.load(Ordering::Relaxed)
+    }
+
+    /// The latest place among those that a log can reach.
+    pub(super) fn lsn_plausible_max(&self) -> Lsn {
+        Lsn::from_raw(self.lsn_plausible_max.load(Ordering::Relaxed))
     }
 
     /// Tells of what a verifier said.

@@ -24,6 +24,7 @@ use crate::btree::Tree;
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::dir::Layout;
 use crate::format::geometry::Geometry;
+use crate::format::log::Lsn;
 use crate::format::superblock::Superblock;
 use crate::volume::read_superblock;
 
@@ -200,12 +201,22 @@ impl Survey {
 
     /// The latest place in the log that any structure says it was written at.
     pub(crate) fn lsn_max(&self) -> u64 {
+        self.all_lsns().lsn_max()
+    }
+
+    /// The latest place in the log of all structures, without places that no log reaches.
+    pub(crate) fn lsn_plausible_max(&self) -> Lsn {
+        self.all_lsns().lsn_plausible_max()
+    }
+
+    /// Visits all structures that say when they were written.
+    fn all_lsns(&self) -> Context<'_> {
         let ctx = self.quiet();
         super::superblock::check(&ctx);
         let owners = Owners::new(&self.geometry);
         if let Some((chunks, _)) = groups::check(&ctx, &owners) {
             self.inodes(&ctx, &owners, &chunks);
         }
-        ctx.lsn_max()
+        ctx
     }
 }

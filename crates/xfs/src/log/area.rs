@@ -5,7 +5,7 @@ use vfs::{Corruption, Result};
 
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
-use crate::format::log::BLOCK_SIZE;
+use crate::format::log::{BLOCK_SIZE, Lsn};
 use crate::format::superblock::Superblock;
 
 /// The ring of a log: its place on the device.
@@ -38,6 +38,15 @@ impl Area {
         let blocks = u32::try_from((len << raw.blocklog) / BLOCK_SIZE as u64).ok();
         let start = geometry.byte_of(geometry.device_block(first));
         blocks.filter(|blocks| *blocks >= 2).map(|blocks| Self { start, blocks })
+    }
+
+    /// Returns the number of blocks from one place to a later one, at most a round away.
+    pub(super) const fn distance(&self, from: Lsn, to: Lsn) -> u32 {
+        if from.cycle == to.cycle {
+            to.block - from.block
+        } else {
+            self.blocks - from.block + to.block
+        }
     }
 
     /// Writes whole blocks from `block` on, around the end of the ring where need be.

@@ -10,6 +10,7 @@ mod items;
 mod read;
 mod recover;
 mod replay;
+mod shorten;
 mod stale;
 #[cfg(test)]
 mod tests;

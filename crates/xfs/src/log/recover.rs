@@ -6,9 +6,10 @@ use vfs::{Corruption, Error, Result};
 use super::bounds::Bounds;
 use super::end::{Ring, log_end};
 use super::replay::Replay;
-use super::stale;
+use super::{shorten, stale};
 use crate::format::features::LogIncompat;
 use crate::format::log::Lsn;
+use crate::format::log::build::RECORD_BLOCKS_MAX;
 use crate::format::log::intent::Intent;
 use crate::format::superblock::Superblock;
 
@@ -96,6 +97,11 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     };
     let replayed_from = Some(bounds.tail);
     let position = Position { head, previous, tail, replayed_from, record_size, is_clean: false };
+    let position = if last.blocks() > RECORD_BLOCKS_MAX {
+        shorten::end(device, sb, position).map_err(Error::Device)?
+    } else {
+        position
+    };
     Ok(Recovered { report, intents, position })
 }
 

@@ -21,9 +21,12 @@ use vfs::{Error, Result};
 
 use super::Position;
 use super::area::Area;
+use super::end::IN_FLIGHT_BLOCKS;
 use super::items::Items;
 use crate::format::geometry::Geometry;
-use crate::format::log::build::{RECORD_SIZE_MAX, RecordBuilder, RecordPlace, next_cycle};
+use crate::format::log::build::{
+    RECORD_BLOCKS_MAX, RECORD_SIZE_MAX, RecordBuilder, RecordPlace, next_cycle,
+};
 use crate::format::log::operation::{OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED};
 use crate::format::log::transaction::HEADER_MAGIC;
 use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, RawOpHeader, UNMOUNT_MAGIC};
@@ -40,9 +43,11 @@ const SHORT_SHARE: u32 = 7;
 const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 14);
 /// A record takes at most one part in so many of the log.
 const RECORD_SHARE: usize = 32;
-/// Records that may be on their way to the device at once: one fewer than the buffers of a kernel
-/// (`XLOG_MAX_ICLOGS`), which looks no further back for records that are not whole.
+/// Maximum of records that are written and not yet durable: one fewer than the buffers of a kernel
+/// (`XLOG_MAX_ICLOGS`). Kernels search the first hole in [`IN_FLIGHT_BLOCKS`] before the last block of the
+/// newest cycle. The header of the record before the hole must be in that window, too.
 const IN_FLIGHT_MAX: u32 = 7;
+const _: () = assert!((IN_FLIGHT_MAX + 1) * RECORD_BLOCKS_MAX <= IN_FLIGHT_BLOCKS);
 
 /// Type of transactions (`XFS_TRANS_CHECKPOINT`).
 const TRANSACTION_TYPE: u32 = 40;
@@ -203,17 +208,8 @@ impl XfsLog {
 }
 
 impl State {
-    /// Blocks between a place and the head.
-    fn distance(&self, area: &Area, from: Lsn) -> u32 {
-        if from.cycle == self.head.cycle {
-            self.head.block - from.block
-        } else {
-            area.blocks - from.block + self.head.block
-        }
-    }
-
     fn used(&self, area: &Area) -> u32 {
-        self.live.front().map_or(0, |live| self.distance(area, live.start))
+        self.live.front().map_or(0, |live| area.distance(live.start, self.head))
     }
 
     fn flush(&mut self, shape: &Shape) -> std::io::Result<()> {
@@ -266,7 +262,7 @@ impl State {
     /// Whether a record fits before what must stay. One block stays free: a log that is full would look
     /// like an empty one.
     fn has_room(&self, area: &Area, blocks: u32) -> bool {
-        self.distance(area, self.durable_tail) + blocks < area.blocks
+        area.distance(self.durable_tail, self.head) + blocks < area.blocks
     }
 
     /// Writes a checkpoint, durably.
@@ -378,8 +374,8 @@ impl Log for XfsLog {
     }
 }
 
-/// A place so many blocks further on.
-fn advanced(area: &Area, from: Lsn, blocks: u32) -> Lsn {
+/// Returns the place `blocks` blocks after `from`.
+pub(super) fn advanced(area: &Area, from: Lsn, blocks: u32) -> Lsn {
     let block = from.block + blocks;
     if block < area.blocks {
         Lsn { block, ..from }
@@ -388,8 +384,8 @@ fn advanced(area: &Area, from: Lsn, blocks: u32) -> Lsn {
     }
 }
 
-/// What a transaction begins with (`xfs_trans_header`). Nobody relies on the number of its items.
-fn transaction_header(tid: u32) -> [u8; 16] {
+/// The start of a transaction (`xfs_trans_header`). No reader relies on the number of its items.
+pub(super) fn transaction_header(tid: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (at, word) in [HEADER_MAGIC, TRANSACTION_TYPE, tid, 0].into_iter().enumerate() {
         bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());

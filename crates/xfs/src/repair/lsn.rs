@@ -19,10 +19,9 @@ use crate::format::bytes::put64;
 use crate::format::checksum;
 use crate::format::geometry::Geometry;
 use crate::format::inode;
+use crate::format::log::Lsn;
 use crate::format::superblock::RawSuperblock;
 
-/// A cycle that no log ever reaches: at a round of 1 GiB a second, it would take 34 years.
-const CYCLE_ABSURD: u64 = 1 << 30;
 /// Most structures of one step.
 const STEP_MAX: usize = 64;
 /// Byte of `di_lsn`.
@@ -48,7 +47,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         return Ok(());
     }
     if restart::restart(&job.staging).is_err() {
-        // No cycle is left, or the device fails.
+        // The device fails, or the log has no room.
         job.staging.abandon();
         return Ok(());
     }
@@ -59,7 +58,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 fn is_absurd(finding: &Finding) -> bool {
     let cycle = finding.found.as_deref().and_then(|found| found.split(':').next()?.parse().ok());
-    cycle.is_some_and(|cycle: u64| cycle >= CYCLE_ABSURD)
+    cycle.is_some_and(|cycle: u32| !Lsn { cycle, block: 0 }.is_plausible())
 }
 
 /// A structure with a checksum.

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use blockdev::MemoryDevice;
+use blockdev::{BlockDevice, MemoryDevice};
 
 macro_rules! golden {
     ($($name:literal),* $(,)?) => {
@@ -27,6 +27,24 @@ pub fn unpack(packed: &[u8]) -> Vec<u8> {
     let twice = flate2::read::GzDecoder::new(once).read_to_end(&mut bytes);
     twice.expect("gzip of this repository");
     bytes
+}
+
+/// Unpacks a large image that is zero for the most part.
+pub fn unpack_device(packed: &[u8]) -> MemoryDevice {
+    const PIECE_BYTES: usize = 1 << 20;
+    let unpacked = || flate2::read::GzDecoder::new(flate2::read::GzDecoder::new(packed));
+    let len =
+        std::io::copy(&mut unpacked(), &mut std::io::sink()).expect("gzip of this repository");
+    let device = MemoryDevice::new(len);
+    let (mut source, mut piece) = (unpacked(), vec![0; PIECE_BYTES]);
+    for at in (0..len).step_by(PIECE_BYTES) {
+        let now = &mut piece[..PIECE_BYTES.min((len - at) as usize)];
+        source.read_exact(now).expect("gzip of this repository");
+        if now.iter().any(|byte| *byte != 0) {
+            device.write_at(at, now).expect("memory does not fail");
+        }
+    }
+    device
 }
 
 /// A device that holds these bytes.

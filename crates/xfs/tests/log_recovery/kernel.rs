@@ -2,10 +2,15 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use oracle::{Ignore, Tree, require, scratch};
 use rustix::fs::{FallocateFlags, fallocate};
+use vfs::FileSystem;
+use xfs::{OpenOptions, Xfs};
 
+use crate::changing::assert_clean;
+use crate::common::image::unpack_device;
 use crate::log_recovery::support::{
     Load, MIB, Stop, assert_replayed_alike, by_us, copy, dirty, sync, tree,
 };
@@ -111,4 +116,21 @@ fn leave_single_blocks(root: &Path) {
     for at in (0..8 * MIB).step_by(2048) {
         fallocate(&big, punch, at, 1024).unwrap();
     }
+}
+
+/// Linux 7.2 wrote this log with quotas of users, groups and projects.
+#[test]
+fn quota_items_of_a_kernels_log_are_replayed() {
+    require!(Tool("xfs_repair"));
+    let device = Arc::new(unpack_device(include_bytes!("../golden/quota-log.img.gz.gz")));
+    let reader = Xfs::open(device.clone(), &OpenOptions::default()).unwrap();
+    for name in ["f4", "f9", "g1", "g3", "d"] {
+        reader.lookup(reader.root(), name.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    drop(reader);
+    let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+    assert!(fs.recovered().items_replayed > 20, "{:?}", fs.recovered());
+    fs.close().unwrap();
+    // xfs_repair compares the quotas with the usage of all owners.
+    assert_clean(&device);
 }

@@ -84,7 +84,7 @@ fn quota(id: u32) -> (Vec<u8>, Vec<u8>) {
     let mut format = [0x3d, 0x12, 2, 0].to_vec();
     format.extend(id.to_le_bytes());
     format.extend(free().to_le_bytes());
-    format.extend(8_u32.to_le_bytes());
+    format.extend(1_u32.to_le_bytes());
     format.extend((id * DQUOT_BLOCK_SIZE as u32).to_le_bytes());
     let mut dquot = vec![id as u8; DQUOT_SIZE];
     dquot[..4].copy_from_slice(&[0x44, 0x51, 1, 1]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::repair::{PAGE_BYTES, Staging, make_plan, write_through_log};
 use blockdev::{BlockDevice, MemoryDevice};
 use oracle::crash::write_image;
-use vfs::{FileSystem, NewInode};
+use vfs::{FileSystem, Ino, NewInode};
 use xfs::format::address::{AgBlock, AgNumber, FsBlock};
 use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
@@ -230,4 +230,36 @@ fn a_kernel_replays_steps() {
     let mounted = oracle::KernelMount::new(&path, &oracle::MountOptions::read_write("xfs"));
     mounted.unmount();
     oracle::xfs_repair(&path);
+}
+
+/// A damaged structure has noise for the place in the log at which it was written.
+#[test]
+fn a_new_log_begins_at_a_cycle_that_logs_reach() {
+    oracle::require!(Tool("xfs_repair"));
+    const DI_LSN: usize = 112;
+    let base = dirty();
+    let log = log_bytes(&base);
+    let mut sector = vec![0; 4096];
+    base.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, base.len()).unwrap();
+    let geometry = Geometry::new(&sb);
+    let (ag, root) = geometry.split_ino(Ino(sb.raw.rootino.get())).unwrap();
+    let (block, at) = geometry.inode_place(root);
+    let root = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
+    for (cycle, is_sealed) in [(0xc3a5_5a3c, true), (0xc3a5_5a3c, false), (u32::MAX - 1, true)] {
+        let damaged = base.fork();
+        damaged.write_at(log.start, &[0xa5; 200 * 512]).unwrap();
+        let mut slot = vec![0; geometry.inode_size()];
+        damaged.read_at(root, &mut slot).unwrap();
+        slot[DI_LSN..DI_LSN + 4].copy_from_slice(&u32::to_be_bytes(cycle));
+        if is_sealed {
+            checksum::seal(&mut slot, xfs::format::inode::CRC_OFFSET);
+        }
+        damaged.write_at(root, &slot).unwrap();
+        let outcome = repaired(damaged).unwrap();
+        assert!(outcome.left.is_empty() && outcome.is_complete, "{cycle:#x}: {:?}", outcome.left);
+        judge(&outcome.device).unwrap_or_else(|what| panic!("{cycle:#x}: {what}"));
+        let last = xfs::log_end(&outcome.device, &sb).unwrap().unwrap().last.unwrap();
+        assert!(last.lsn.cycle < 100, "{cycle:#x}: the log begins at {:?}", last.lsn);
+    }
 }

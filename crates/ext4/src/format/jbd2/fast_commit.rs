@@ -147,9 +147,13 @@ pub struct FastCommitScan {
     inode_size: usize,
     has_head: bool,
     crc: u32,
+    /// True after a valid tail. The fast commit that it ends may be empty.
+    has_complete: bool,
     complete: Vec<FastCommitTag>,
     /// Since the last tail.
     open: Vec<FastCommitTag>,
+    /// True if a head of this transaction has unknown features.
+    has_unknown_features: bool,
 }
 
 impl FastCommitScan {
@@ -162,20 +166,23 @@ impl FastCommitScan {
             inode_size: inode_size.into(),
             has_head: false,
             crc: 0,
+            has_complete: false,
             complete: Vec::new(),
             open: Vec::new(),
+            has_unknown_features: false,
         }
     }
 
     /// Reads the next block of the area.
     ///
     /// # Errors
-    /// If the first fast commit of this transaction is damaged: a tail with a wrong checksum, a tag
-    /// that cannot be. After a complete one, such damage is where an interrupted one was.
+    /// If the first fast commit of this transaction is damaged: a tail with a wrong checksum, an invalid
+    /// tag. After a valid tail, such blocks are stale or an interrupted fast commit, and the scan ends
+    /// there. Kernels use the same rule. Unknown features in a head of this transaction are always an error.
     pub fn block(&mut self, block: &[u8]) -> Result<Scanned, Corruption> {
         let outcome = self.tags(block);
         match outcome {
-            Err(_) if !self.complete.is_empty() => Ok(Scanned::End),
+            Err(_) if self.has_complete && !self.has_unknown_features => Ok(Scanned::End),
             outcome => outcome,
         }
     }
@@ -206,6 +213,7 @@ impl FastCommitScan {
                     return Ok(Scanned::End);
                 }
                 if head.features != 0 {
+                    self.has_unknown_features = true;
                     return Err(damage("unknown features").mismatch(0, head.features));
                 }
                 self.has_head = true;
@@ -232,6 +240,7 @@ impl FastCommitScan {
             return Err(Corruption::checksum(STRUCTURE, crc, tail.crc.get()));
         }
         self.crc = 0;
+        self.has_complete = true;
         self.complete.append(&mut self.open);
         Ok(Scanned::More)
     }

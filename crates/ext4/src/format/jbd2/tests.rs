@@ -195,6 +195,46 @@ mod fast_commits {
         assert_eq!(scan(&[damaged]).unwrap_err().structure(), "fast commit");
     }
 
+    /// Blocks that older transactions left after a valid tail, as a Linux 6.18 mount was seen to accept them.
+    #[test]
+    fn stale_blocks_after_an_empty_fast_commit_end_the_scan() {
+        let empty = area(5, true, &[]);
+        let mut wrong_checksum = area(5, false, &[CREATE]);
+        wrong_checksum[20] ^= 1;
+        let stale = [
+            area(4, false, &[CREATE]),
+            area(4, true, &[CREATE]),
+            wrong_checksum,
+            vec![0; 1024],
+            vec![0xa5; 1024],
+            area(5, false, &[(6, &[0; 12])]),
+            area(5, false, &[(11, &[0; 4])]),
+            [&[6, 0, 0xd0, 7][..], &[0; 1020]].concat(),
+        ];
+        for (number, block) in stale.into_iter().enumerate() {
+            let first_only = scan(&[empty.clone(), block.clone(), area(5, false, &[CREATE])]);
+            assert_eq!(first_only.unwrap(), [], "case {number}");
+            let after_two = [empty.clone(), area(5, false, &[DELETE]), block];
+            assert_eq!(scan(&after_two).unwrap().len(), 1, "case {number}");
+        }
+    }
+
+    /// A Linux 6.18 mount was seen to refuse these: nothing was complete, or features are unknown.
+    #[test]
+    fn stale_blocks_in_the_first_fast_commit_are_damage() {
+        let mut begun = area(5, true, &[]);
+        // A padding tag instead of the tail.
+        begun[12] = 7;
+        for next in [area(4, false, &[CREATE]), vec![0; 1024], vec![0xa5; 1024]] {
+            assert!(scan(&[begun.clone(), next]).is_err());
+        }
+        assert_eq!(scan(&[begun, area(4, true, &[])]).unwrap(), []);
+        let mut features = area(5, true, &[CREATE]);
+        features[4] = 4;
+        assert!(scan(&[features.clone()]).is_err());
+        assert!(scan(&[area(5, true, &[]), features]).is_err());
+    }
+
     #[test]
     fn impossible_tags_are_damage() {
         let long_name = [&[2, 0, 0, 0, 12, 0, 0, 0][..], &[b'x'; 256]].concat();

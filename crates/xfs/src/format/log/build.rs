@@ -8,8 +8,13 @@ use super::{
     RawOpHeader, RawRecordHeader, seal_record,
 };
 
-/// `h_size` of the records that are written: the most that kernels take (`XLOG_MAX_RECORD_BSIZE`).
+/// `h_size` of the records that are written: the maximum of kernels (`XLOG_MAX_RECORD_BSIZE`).
+///
+/// A record with its headers is never longer. Kernels search the header of the last record in the same number of
+/// bytes before the head (`XLOG_REC_SHIFT`), and refuse the log if there is none.
 pub const RECORD_SIZE_MAX: usize = 256 << 10;
+/// Blocks of a record of [`RECORD_SIZE_MAX`], headers included.
+pub const RECORD_BLOCKS_MAX: u32 = (RECORD_SIZE_MAX / BLOCK_SIZE) as u32;
 
 /// What a record's header says beside what follows from its contents.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +46,15 @@ pub struct RecordBuilder {
 impl RecordBuilder {
     /// Records of a log whose buffers have `size` bytes (`h_size`), a multiple of 32 KiB up to
     /// [`RECORD_SIZE_MAX`], and whose records are multiples of `unit` bytes (`sb_logsunit`; up to 512 means
-    /// 512). `limit` bounds what one takes with its headers, as far as an operation of `least` bytes still
-    /// has room.
+    /// 512). A record takes at most `size` and `limit` bytes, headers included. `limit` is raised where an
+    /// operation of `least` bytes would have no room.
     pub fn new(size: usize, unit: u32, limit: usize, least: usize) -> Self {
         let unit = (unit as usize).next_multiple_of(BLOCK_SIZE).max(BLOCK_SIZE);
         let headers = size.div_ceil(BUFFER_SIZE) * BLOCK_SIZE;
         let least = (headers + least + 2 * size_of::<RawOpHeader>()).next_multiple_of(unit);
-        let most = (headers + size) / unit * unit;
+        let most = size / unit * unit;
         let total = (limit / unit * unit).clamp(least.min(most), most);
-        let capacity = total.saturating_sub(headers).min(size);
+        let capacity = total.saturating_sub(headers);
         Self { bytes: vec![0; headers], operations: 0, headers, size, unit, capacity }
     }
 

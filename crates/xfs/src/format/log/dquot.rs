@@ -25,10 +25,10 @@ pub struct DquotItem<'t> {
     pub id: u32,
     /// First block of its buffer, of 512 bytes.
     pub daddr: u64,
-    /// Blocks of the buffer.
+    /// Length of the buffer, in blocks of the file system (`qlf_len`).
     pub blocks: u32,
-    /// Its first byte in the buffer.
-    pub offset: usize,
+    /// Byte of the quota in the buffer (`qlf_boffset`).
+    pub offset: u32,
     /// The quota, in disk order.
     pub dquot: &'t [u8],
 }
@@ -45,7 +45,7 @@ impl<'t> DquotItem<'t> {
         };
         let field = |at| le32(format, at).unwrap_or(0);
         let daddr = le64(format, 8).unwrap_or(0);
-        Ok(Self { id: field(4), daddr, blocks: field(16), offset: field(20) as usize, dquot })
+        Ok(Self { id: field(4), daddr, blocks: field(16), offset: field(20), dquot })
     }
 
     /// The kind of quota: 1 users, 2 projects, 4 groups.

@@ -41,7 +41,15 @@ pub struct Lsn {
     pub block: u32,
 }
 
+/// The first cycle that no log reaches: at a round of 1 GiB a second, it would take 34 years.
+const CYCLE_ABSURD: u32 = 1 << 30;
+
 impl Lsn {
+    /// Returns true if a log can have reached this place.
+    pub const fn is_plausible(self) -> bool {
+        self.cycle < CYCLE_ABSURD
+    }
+
     /// As it is on disk.
     pub const fn to_raw(self) -> u64 {
         (self.cycle as u64) << 32 | self.block as u64

@@ -18,10 +18,12 @@ impl Replay<'_> {
     /// Brings a quota to its block, unless what is there is newer.
     pub(super) fn dquot(&mut self, lsn: Lsn, item: &DquotItem<'_>) -> Result<()> {
         let fault = |problem: &str| Corruption::new("log quota item", problem);
-        let len = u64::from(item.blocks) << DADDR_BYTES_LOG;
+        let len = u64::from(item.blocks) << self.geometry.block_log;
         let start = self.check_place(item.daddr, len)?;
-        if (item.offset + DQUOT_BLOCK_SIZE) as u64 > len {
-            return Err(fault("past the end of its buffer").mismatch(len, item.offset).into());
+        let end = u64::from(item.offset) + DQUOT_BLOCK_SIZE as u64;
+        if end > len {
+            let damage = fault("past the end of its buffer");
+            return Err(damage.mismatch(format_args!("at most {len}"), end).into());
         }
         let magic = u16::from_be_bytes([item.dquot[0], item.dquot[1]]);
         if magic != MAGIC {
@@ -29,12 +31,13 @@ impl Replay<'_> {
             let damage = fault("wrong magic number");
             return Err(damage.mismatch(expected, format_args!("{magic:#06x}")).into());
         }
-        if self.cancels.has(item.daddr, item.blocks) || self.quota_off.iter().any(|q| q.ends(item))
-        {
+        let blocks = u32::try_from(len >> DADDR_BYTES_LOG);
+        let is_cancelled = blocks.is_ok_and(|blocks| self.cancels.has(item.daddr, blocks));
+        if is_cancelled || self.quota_off.iter().any(|q| q.ends(item)) {
             self.report.items_skipped += 1;
             return Ok(());
         }
-        let offset = start + item.offset as u64;
+        let offset = start + u64::from(item.offset);
         let mut bytes = self.changes.read(offset, DQUOT_BLOCK_SIZE)?;
         let at = be64(&bytes, LSN_OFFSET);
         if at != 0 && at != u64::MAX && Lsn::from_raw(at) >= lsn {
