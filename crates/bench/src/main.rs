@@ -5,6 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[macro_use]
+extern crate oracle;
+
 mod build;
 mod churn;
 mod contestant;

@@ -1,5 +1,8 @@
 //! What the library and the program promise: judged by e2fsck, xfs_repair, the kernel, and programs at work.
 
+#[macro_use]
+extern crate oracle;
+
 mod advice;
 #[cfg(feature = "anywhere")]
 mod anywhere;

@@ -67,10 +67,27 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
         unless_for_us(locked, &file, id).map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
+            if file.metadata().map_err(failed)?.file_type().is_block_device() {
+                forget_earlier_error(&file).map_err(|e| Error::host("write", path, e))?;
+            }
             return Ok(file);
         }
     }
     Err(Refused::always_replaced().at("open", path))
+}
+
+/// Takes the error of an earlier writer from a file to which this program has written nothing yet. The kernel keeps an
+/// error of its write-back until the file is next synced, and reports it then, whichever program wrote. Pages that it
+/// failed to write may stay in its cache as if the device had them: they are dropped.
+///
+/// # Errors
+/// If the device still fails.
+pub(crate) fn forget_earlier_error(file: &File) -> io::Result<()> {
+    if file.sync_data().is_ok() {
+        return Ok(());
+    }
+    host::drop_cache(file)?;
+    file.sync_data()
 }
 
 /// Takes a lock of a block device for ours that whoever started this process holds.

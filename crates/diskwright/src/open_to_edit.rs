@@ -42,9 +42,22 @@ impl Image {
         if let Some(device) = anywhere::open_to_write(path)? {
             return OpenToEdit::on(path, device, options);
         }
-        let device = FileDevice::new(lock::open_to_write(path)?);
-        let device = device.map_err(|e| Error::host("read", path, e))?;
-        OpenToEdit::on(path, Arc::new(device), options)
+        let file = lock::open_to_write(path)?;
+        let open = || {
+            let device = file.try_clone().and_then(FileDevice::new);
+            let device = device.map_err(|e| Error::host("read", path, e))?;
+            OpenToEdit::on(path, Arc::new(device), options)
+        };
+        match open() {
+            // It may be the error of an earlier writer, which the kernel reports once. Until then only recovery ran,
+            // and it may be stopped and repeated at any moment.
+            Err(Error::Image { source: vfs::Error::Device(_), .. })
+                if lock::forget_earlier_error(&file).is_ok() =>
+            {
+                open()
+            }
+            opened => opened,
+        }
     }
 
     /// Replays the journal or log of an image, ends what a crash left unfinished, and leaves it clean.

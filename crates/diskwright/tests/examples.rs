@@ -38,6 +38,7 @@ fn back_up(image: &Image) -> Vec<u8> {
 
 #[test]
 fn an_image_is_made_in_memory() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     let device = in_memory::make().unwrap();
     judge(&device);
     let image = open(&device, false);
@@ -55,6 +56,7 @@ fn an_image_is_made_in_memory() {
 
 #[test]
 fn a_backup_has_everything_once() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         let long = format!("/long/{}", "n".repeat(200));

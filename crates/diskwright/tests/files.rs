@@ -19,6 +19,7 @@ fn what_is_open_goes_to_other_threads() {
 
 #[test]
 fn a_file_without_names_lives_until_it_is_dropped() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         // The directory takes what it needs before the count.
@@ -49,6 +50,7 @@ fn a_file_without_names_lives_until_it_is_dropped() {
 
 #[test]
 fn a_file_outlives_its_image_value() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         let mut file = File::create(&image, "kept").unwrap();
@@ -66,6 +68,7 @@ fn a_file_outlives_its_image_value() {
 
 #[test]
 fn closed_is_closed() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         image.create_dir("dir").unwrap();
@@ -123,6 +126,7 @@ fn files_are_asked_for_what_they_were_opened_for() {
 
 #[test]
 fn places_that_cannot_be_are_errors() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         let mut file = File::create_new(&image, "file").unwrap();
@@ -149,6 +153,7 @@ fn places_that_cannot_be_are_errors() {
 
 #[test]
 fn owners_times_and_attributes_are_what_was_set() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         image.write("file", "").unwrap();

@@ -15,6 +15,7 @@ use super::images::{FORMATS, judge, new_image, open, options};
 
 #[test]
 fn an_image_is_made_in_a_file_and_locked() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let scratch = oracle::scratch();
         let path = scratch.path().join("new.img");
@@ -78,6 +79,7 @@ fn an_image_may_lie_anywhere_on_a_device() {
 
 #[test]
 fn a_device_is_made_anew_whatever_it_held() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     let device = Arc::new(MemoryDevice::new(300 << 20));
     let mut random = Rng::with_seed(1);
     for offset in (0..device.len()).step_by(1 << 20) {
@@ -98,6 +100,7 @@ fn a_device_is_made_anew_whatever_it_held() {
 
 #[test]
 fn an_image_that_is_dropped_is_closed() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         image.write("file", "text").unwrap();
@@ -109,6 +112,7 @@ fn an_image_that_is_dropped_is_closed() {
 
 #[test]
 fn an_image_that_is_left_open_has_what_was_synced() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         let mut file = File::create(&image, "synced").unwrap();
@@ -129,6 +133,7 @@ fn an_image_that_is_left_open_has_what_was_synced() {
 
 #[test]
 fn a_panic_leaves_an_image_as_a_crash_does() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         image.write("before", "text").unwrap();

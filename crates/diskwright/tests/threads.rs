@@ -19,6 +19,7 @@ const PAGES: u64 = 64;
 
 #[test]
 fn readers_see_what_one_writer_wrote() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         let file = File::create_new(&image, "shared").unwrap();
@@ -61,6 +62,7 @@ fn readers_see_what_one_writer_wrote() {
 
 #[test]
 fn what_is_appended_is_there_once_and_in_one_piece() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     const RECORD: usize = 16;
     for format in FORMATS {
         let (device, image) = new_image(format);
@@ -157,6 +159,7 @@ fn meddle(image: &diskwright::fs::Image, seed: u64, until: impl Fn() -> bool) {
 
 #[test]
 fn names_come_and_go_under_many_threads() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
         for number in 0..3 {
@@ -179,6 +182,7 @@ fn names_come_and_go_under_many_threads() {
 
 #[test]
 fn closing_waits_for_calls_and_ends_all_others() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         for _ in 0..oracle::effort(5, 20, 500) {
             let (device, image) = new_image(format);

@@ -100,6 +100,10 @@ fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
     if mended.is_changed {
         say(format_args!("{name}: ***** FILE SYSTEM WAS MODIFIED *****"));
     }
+    if let Some(error) = &mended.device_error {
+        say(format_args!("{name}: not all of it could be checked: {error}"));
+        return Ok(STATUSES.failed | if mended.is_changed { CORRECTED } else { 0 });
+    }
     if mended.left > 0 {
         let next = match wish.answer {
             Answer::Preen => "UNEXPECTED INCONSISTENCY; run e2fsck without -p or -a, with -y",

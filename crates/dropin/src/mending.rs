@@ -29,6 +29,8 @@ pub(crate) struct Mended {
     pub(crate) is_changed: bool,
     /// Whether it was ended by a signal.
     pub(crate) is_interrupted: bool,
+    /// The first error of the device, if it failed to read.
+    pub(crate) device_error: Option<String>,
 }
 
 /// Looks only for whether to go on.
@@ -52,7 +54,7 @@ pub(crate) fn mend(image: &Path, may: May, undo: Option<&Path>) -> Result<Mended
     };
     let plan = repair.plan(&Options::default(), &Watch(stop))?;
     if stop.load(Ordering::Relaxed) {
-        return Ok(Mended { left: 0, is_changed: false, is_interrupted: true });
+        return Ok(Mended { left: 0, is_changed: false, is_interrupted: true, device_error: None });
     }
     if !plan.findings.is_empty() {
         let _ = repair.report_of(&plan).write_text(&mut io::stdout());
@@ -61,10 +63,11 @@ pub(crate) fn mend(image: &Path, may: May, undo: Option<&Path>) -> Result<Mended
     let goes_on = may == May::Mend || (may == May::MendHarmless && is_harmless);
     if !goes_on || plan.steps.is_empty() {
         let left = plan.findings.len() as u64;
-        return Ok(Mended { left, is_changed: false, is_interrupted: false });
+        let device_error = repair.device_error().map(str::to_owned);
+        return Ok(Mended { left, is_changed: false, is_interrupted: false, device_error });
     }
     let kept = carry_out(&repair, &plan, undo, stop)?;
-    let left = Left::default();
+    let (left, failed) = (Left::default(), repair.reads_failed());
     repair.check(&Options::default(), &left)?;
     let left = left.0.into_inner();
     if let (Some(file), None, 0) = (kept, undo, left) {
@@ -72,7 +75,9 @@ pub(crate) fn mend(image: &Path, may: May, undo: Option<&Path>) -> Result<Mended
         let _ = std::fs::remove_file(file);
     }
     let is_interrupted = stop.load(Ordering::Relaxed);
-    Ok(Mended { left, is_changed: true, is_interrupted })
+    let device_error = repair.device_error().filter(|_| repair.reads_failed() > failed);
+    let device_error = device_error.map(str::to_owned);
+    Ok(Mended { left, is_changed: true, is_interrupted, device_error })
 }
 
 /// Returns the file with what was there before, if there is one.

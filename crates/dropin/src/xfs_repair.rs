@@ -48,6 +48,10 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if mended.is_interrupted {
         return Ok(Outcome::Interrupted as u8);
     }
+    if let Some(error) = &mended.device_error {
+        say(format_args!("{name}: not all of it could be checked: {error}"));
+        return Ok(STATUSES.failed);
+    }
     if mended.left > 0 {
         say(format_args!("{name}: damaged"));
         return Ok(DAMAGED);

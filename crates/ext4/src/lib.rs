@@ -1,6 +1,10 @@
 //! ext2, ext3 and ext4: the on-disk format, and making, reading and filling file systems of it.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[macro_use]
+extern crate oracle;
+
 mod alloc;
 mod blocks;
 pub mod check;

@@ -3,6 +3,8 @@
 //! Programs of their own are only those that choose an allocator, which counts for a whole program.
 
 extern crate diskwright_ext4 as ext4;
+#[macro_use]
+extern crate oracle;
 
 mod atomicity;
 mod bigalloc;

@@ -8,6 +8,10 @@
 //! with its reason.
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+#[macro_use]
+extern crate oracle;
+
 pub mod abi;
 mod answer;
 mod buffer;

@@ -9,6 +9,7 @@ mod allocate;
 mod copy;
 mod privileges;
 mod seek;
+mod synchronous;
 
 use fuse_device::abi::{
     FSYNC_FDATASYNC, FsyncIn, InHeader, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,

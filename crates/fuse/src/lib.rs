@@ -4,6 +4,10 @@
 //! does besides is done here: times, set-id bits, inheritance of groups and ACLs, errors as numbers.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[macro_use]
+extern crate oracle;
+
 mod acl;
 mod adapter;
 mod attributes;

@@ -171,7 +171,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn large_reads_are_copied_by_nobody_and_tell_the_same() {
-    require!(Root, Fuse);
+    require!(Root, Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     for image in InFile::all() {
         mounted_fs(image.fs(), Options::default(), |root| {
             let path = root.join("file");
@@ -205,7 +205,7 @@ fn large_reads_are_copied_by_nobody_and_tell_the_same() {
 
 #[test]
 fn holes_and_what_was_never_written_are_zeros() {
-    require!(Root, Fuse);
+    require!(Root, Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     for image in InFile::all() {
         mounted_fs(image.fs(), Options::default(), |root| {
             let file = direct(&root.join("file"));
@@ -230,7 +230,7 @@ fn holes_and_what_was_never_written_are_zeros() {
 
 #[test]
 fn an_image_that_was_cut_gives_errors_and_the_mount_goes_on() {
-    require!(Root, Fuse);
+    require!(Root, Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     for image in InFile::all() {
         mounted_fs(image.fs(), Options::default(), |root| {
             let path = root.join("file");
@@ -285,7 +285,7 @@ fn is_own(number: u64, offset: u64, bytes: &[u8]) -> bool {
 /// One file is read while it is written, cut and punched, and what it loses goes to others.
 #[test]
 fn readers_beside_writers_never_see_what_is_another_files() {
-    require!(Root, Fuse);
+    require!(Root, Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     const LEN: u64 = 4 << 20;
     let rounds = oracle::effort(15, 75, 3000);
     for image in InFile::all() {
@@ -351,6 +351,7 @@ fn change(path: &Path, rounds: u64, len: u64) {
 
 #[test]
 fn a_datasync_after_bytes_and_times_changed_is_one_flush() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for image in InFile::all() {
         let (fs, device) = (image.fs(), &image.device);
         let new = NewInode { permissions: 0o644, ..NewInode::default() };

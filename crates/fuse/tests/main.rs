@@ -3,6 +3,8 @@
 //! Programs of their own are only those that choose an allocator, which counts for a whole program.
 
 extern crate diskwright_fuse as fuse;
+#[macro_use]
+extern crate oracle;
 
 mod attributes;
 mod common;

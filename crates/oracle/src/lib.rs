@@ -2,6 +2,8 @@
 //!
 //! - [`require!`] skips a test by name where a tool or ability is missing or too old, or fails it
 //!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does). `requirement.rs` says what each need is.
+//! - A test program begins with `#[macro_use] extern crate oracle;`. Its tests then end as SKIPPED, also where one
+//!   forgot `require!`: see `skip.rs`.
 //! - [`e2fsck`] and [`xfs_repair`] accept an image only if they have nothing at all to say about it;
 //!   [`judge`] asks the one that knows the image's format. [`scrub`] asks the kernel, where it offers that.
 //! - What they accept is shown to Diskwright's own check, too (features `ext4` and `xfs`).
@@ -38,6 +40,7 @@ mod requirement;
 mod sample;
 mod scratch;
 mod shown;
+mod skip;
 mod sparse;
 pub mod stress;
 mod tool;
@@ -57,11 +60,13 @@ pub use effort::{Effort, effort};
 pub use explore::{assert_survives, explore};
 pub use mount::{KernelMount, MountOptions, unmount_from};
 pub use need::{Need, missing, satisfied};
+pub use oracle_test::test;
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
 pub use requirement::is_known_program;
 pub use sample::{Sample, sample_tree};
 pub use scratch::scratch;
 pub use shown::{Leave, shown_differences};
+pub use skip::{run_test, skip};
 pub use sparse::{copy_image, digest};
 pub use tool::{command, copy_program, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};

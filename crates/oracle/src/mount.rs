@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use crate::need::{Need, missing};
+use crate::skip::skip;
 use crate::tool;
 use crate::wait::HANG_AFTER;
 
@@ -111,7 +113,13 @@ impl KernelMount {
             }
             sleep(Duration::from_millis(100));
         }
-        Err(output)
+        // No driver, no rights or no loop devices: that says nothing about the image.
+        let fs_types = ["ext2", "ext3", "ext4", "xfs"].into_iter();
+        let known = fs_types.filter(|&name| name == options.fs_type).map(Need::Mount).next();
+        match known.and_then(missing) {
+            Some(reason) => skip(&reason),
+            None => Err(output),
+        }
     }
 
     /// The root of the mounted file system.

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
 use crate::requirement::{self, Oldest, VERSION_FLAGS, Version};
+use crate::skip::skip;
 
 /// What a finished program said and how it ended.
 pub(crate) struct Finished {
@@ -27,11 +28,14 @@ pub fn program(name: &str) -> Option<PathBuf> {
 
 /// A command of the program that stands for a name, in the C locale with no standard input.
 ///
+/// Skips the running test by [`skip`](crate::skip()) if the program is missing. Tests say [`require!`](crate::require)
+/// first.
+///
 /// # Panics
-/// With the reason if there is no such program; tests say [`require!`](crate::require) first.
+/// In the cases in which [`skip`](crate::skip()) panics.
 #[track_caller]
 pub fn command(name: &str) -> Command {
-    let program = find(name).unwrap_or_else(|reason| panic!("{reason}"));
+    let program = find(name).unwrap_or_else(|reason| skip(&reason));
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
     command

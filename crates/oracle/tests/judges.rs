@@ -164,6 +164,64 @@ fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
     );
 }
 
+/// Started by a test below.
+#[test]
+#[ignore = "a part of another test, which starts it"]
+fn a_test_that_forgot_to_require_its_judge() {
+    oracle::command("no-such-tool");
+    panic!("the judge is there");
+}
+
+/// Started by a test below.
+#[test]
+#[ignore = "a part of another test, which starts it"]
+fn a_test_whose_threads_forgot_to_require_their_judge() {
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| oracle::command("no-such-tool"));
+        }
+    });
+    panic!("the judge is there");
+}
+
+/// Started by a test below: fails while other tests are skipped.
+#[test]
+#[ignore = "a part of another test, which starts it"]
+fn a_test_that_fails_beside_skipped_ones() {
+    std::thread::sleep(Duration::from_millis(300));
+    panic!("a failure");
+}
+
+#[test]
+fn a_missing_judge_skips_a_test_that_forgot_to_require_it() {
+    let run = |tests: &[&str], required: bool| {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.arg("--ignored").args(tests).env_remove("DISKWRIGHT_REQUIRE_TOOLS");
+        if required {
+            command.env("DISKWRIGHT_REQUIRE_TOOLS", "1");
+        }
+        let output = command.output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    };
+    let forgetful = [
+        "a_test_that_forgot_to_require_its_judge",
+        "a_test_whose_threads_forgot_to_require_their_judge",
+    ];
+    for name in forgetful {
+        let (passes, said) = run(&[name], false);
+        assert!(passes, "{said}");
+        let line = format!("SKIPPED oracle::judges::{name}: no-such-tool is not installed");
+        assert!(said.contains(&line), "{said}");
+        let (passes, said) = run(&[name], true);
+        assert!(!passes && said.contains("may not be skipped here"), "{said}");
+    }
+    let [first, second] = forgetful;
+    let (passes, said) = run(&[first, second, "a_test_that_fails_beside_skipped_ones"], false);
+    assert!(!passes && said.contains("2 passed; 1 failed"), "{said}");
+    assert!(said.contains("a failure"), "{said}");
+}
+
 #[test]
 fn e2fsck_accepts_a_new_image_and_refuses_damage() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));

@@ -1,5 +1,6 @@
 //! The judges and what they need, and the style of the whole project.
 
+#[macro_use]
 extern crate diskwright_oracle as oracle;
 
 mod circles;

@@ -307,6 +307,41 @@ fn tests_find_programs_as_they_ask_for_them() {
     assert_none("started by name", &found);
 }
 
+/// The attribute `test` of the judges turns a missing judge into a skipped test, by construction.
+#[test]
+fn every_program_that_may_ask_judges_takes_their_attribute_for_tests() {
+    let texts = files(&[".rs", "Cargo.toml"]);
+    let mut found = Vec::new();
+    for (path, manifest) in texts.iter().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
+        let folder = path.trim_end_matches("Cargo.toml");
+        let is_user = |line: &str| line.starts_with("oracle = ") || line.starts_with("oracle.");
+        if !manifest.lines().any(is_user) {
+            continue;
+        }
+        let asks = |file: &str, text: &str| {
+            file.starts_with(&format!("{folder}src/"))
+                && text.contains("oracle::")
+                && text.contains("#[test]")
+        };
+        let unit_tests = texts.iter().any(|(file, text)| asks(file, text));
+        let mut roots =
+            vec![format!("{folder}tests/main.rs"), format!("{folder}tests/allocations/main.rs")];
+        roots.extend(
+            ["lib.rs", "main.rs"]
+                .map(|name| format!("{folder}src/{name}"))
+                .into_iter()
+                .filter(|_| unit_tests),
+        );
+        for (root, text) in texts.iter().filter(|(file, _)| roots.contains(file)) {
+            let uses = text.contains("#[macro_use]\nextern crate oracle;");
+            if !uses && text.contains("mod ") {
+                found.push(format!("{root}: begin with #[macro_use] extern crate oracle;"));
+            }
+        }
+    }
+    assert_none("tests that a missing judge fails", &found);
+}
+
 #[test]
 fn the_scan_measures_functions() {
     let text = "fn a() {\n    let x = '{';\n    let y = \"}}\"; // }\n    if x { y }\n}\n\

@@ -1,4 +1,7 @@
 //! Places as programs meet them: servers that are slow, busy, wrong, or replace what is read.
 
+#[macro_use]
+extern crate oracle;
+
 mod faults;
 mod lazy;

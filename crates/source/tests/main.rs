@@ -1,6 +1,8 @@
 //! Directories and tar archives as sources.
 
 extern crate diskwright_source as source;
+#[macro_use]
+extern crate oracle;
 
 mod combine;
 mod common;

@@ -1,5 +1,8 @@
 //! Volumes on a bucket in memory: what they hold, who may write, and what failures and ends at any request leave.
 
+#[macro_use]
+extern crate oracle;
+
 mod bucket;
 mod crash;
 mod device;

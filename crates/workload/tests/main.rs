@@ -1,6 +1,8 @@
 //! Workloads, the reference model, and reports.
 
 extern crate diskwright_workload as workload;
+#[macro_use]
+extern crate oracle;
 
 mod common;
 mod jobs_find;

@@ -2,6 +2,10 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+#[macro_use]
+extern crate oracle;
+
+#[cfg(test)]
 extern crate self as xfs;
 
 mod alloc;

@@ -365,6 +365,7 @@ fn the_kernel_makes_the_inodes_that_the_log_names() {
 /// What a new file takes in the log: of its inode three chunks of 128 bytes, because its attributes lie in one.
 #[test]
 fn a_new_file_takes_little_of_the_log() {
+    require!(Tool("xfs_repair"));
     let device = Arc::new(Layout { size: 512 << 20, ..Layout::DEFAULT }.make());
     let fs = open(&device, 64 << 20);
     let before = fs.log_bytes_written().unwrap();

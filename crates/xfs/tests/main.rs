@@ -3,6 +3,8 @@
 //! Programs of their own are only those that choose an allocator, which counts for a whole program.
 
 extern crate diskwright_xfs as xfs;
+#[macro_use]
+extern crate oracle;
 
 mod attributes;
 mod changes;

@@ -35,7 +35,7 @@ Exit status:
        as it was changed after the repair or is another one
   2    the arguments make no sense, or --yes is missing where nobody can be asked
   3    the image is of no known format, uses what is not supported, or too little is left of it
-  4    an image is in use or cannot be read or written
+  4    an image is in use, or cannot be read or written; or the device failed to read parts of it
   130  interrupted";
 
 /// How often progress is shown.
@@ -132,10 +132,10 @@ impl Job<'_> {
         if self.plan.steps.is_empty() {
             let is_clean = self.plan.findings.is_empty() && self.plan.summary.is_complete;
             let standing = if is_clean { Standing::Clean } else { Standing::Damaged };
-            return self.end(standing, None);
+            return self.end(self.unless_device_failed(standing), None);
         }
         if self.args.plan {
-            return self.end(Standing::Planned, None);
+            return self.end(self.unless_device_failed(Standing::Planned), None);
         }
         if !self.may_begin()? {
             terminal::message(&"nothing was changed");
@@ -151,16 +151,24 @@ impl Job<'_> {
             terminal::message(&"interrupted: not all of the plan was carried out; repair again");
             return Ok(Outcome::Interrupted);
         };
-        let is_clean = self.is_clean_now()?;
-        let standing = if is_clean { Standing::Repaired } else { Standing::Damaged };
+        let standing = self.standing_now()?;
         self.end(standing, Some(&done))
     }
 
     /// Checks what was written.
-    fn is_clean_now(&self) -> Result<bool> {
-        let found = Count::default();
+    fn standing_now(&self) -> Result<Standing> {
+        let (found, failed) = (Count::default(), self.repair.reads_failed());
         let summary = self.repair.check(&self.options, &found)?;
-        Ok(summary.is_complete && found.0.into_inner() == 0)
+        Ok(match (self.repair.reads_failed() > failed, found.0.into_inner()) {
+            (true, _) => Standing::Incomplete,
+            (false, 0) if summary.is_complete => Standing::Repaired,
+            (false, _) => Standing::Damaged,
+        })
+    }
+
+    /// How it stands, if the device has not failed until now.
+    fn unless_device_failed(&self, standing: Standing) -> Standing {
+        self.repair.device_error().map_or(standing, |_| Standing::Incomplete)
     }
 
     fn show_plan(&self) -> Result<()> {
@@ -225,12 +233,13 @@ impl Job<'_> {
             terminal::with_output(|out| out.write_all(line.as_bytes()).map_err(Error::Output))?;
         } else if self.plan.steps.is_empty() && standing == Standing::Damaged {
             terminal::message(&"nothing of this can be repaired");
-        } else if done.is_some() {
+        } else if done.is_some() || standing == Standing::Incomplete {
             terminal::message(&standing.sentence());
         }
         Ok(match standing {
             Standing::Clean | Standing::Repaired => Outcome::Done,
             Standing::Planned | Standing::Damaged => Outcome::No,
+            Standing::Incomplete => Outcome::Io,
         })
     }
 }

@@ -3,6 +3,7 @@
 
 mod catalogue;
 pub(crate) mod common;
+mod device;
 mod ending;
 mod output;
 mod places;

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use oracle::wait_until;
+use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
 
 use crate::mount_crash::{Crash, mount_after_crash, prove_through_crashes, rounds};
 use crate::place::probe::pattern;
@@ -175,4 +176,46 @@ fn check_kept(place: &Place, files: &[PathBuf]) {
     }
 }
 
-prove_through_crashes!(replaced_files_are_old_or_new, images_are_sound);
+/// Bytes of a file that is copied or allocated.
+const BYTES: usize = 100_000;
+
+/// A copy and an allocation outlast a crash if their file was open with `O_SYNC` or `O_DSYNC`. A crash follows each of
+/// them, because a sync makes all earlier changes durable.
+fn synchronous_files_are_durable(name: &str, format: Format, crash: Crash) {
+    prove(name, crash.wanted(format), |place| {
+        let contents = pattern(9, 0, BYTES as u64);
+        fs::write(place.join("source"), &contents).unwrap();
+        for (is_copied, flags) in [
+            (true, OFlags::SYNC),
+            (false, OFlags::SYNC),
+            (true, OFlags::DSYNC),
+            (false, OFlags::DSYNC),
+        ] {
+            let name = format!("copied {is_copied} {}", flags.bits());
+            let mut options = File::options();
+            options.write(true).create(true).custom_flags(flags.bits() as i32);
+            let file = options.open(place.join(&name)).unwrap();
+            let source = File::open(place.join("source")).unwrap();
+            source.sync_all().unwrap();
+            file.sync_all().unwrap();
+            if is_copied {
+                let copied = copy_file_range(&source, None, &file, None, BYTES);
+                assert_eq!(copied, Ok(BYTES));
+            } else {
+                fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64).unwrap();
+            }
+            place.crash();
+            drop((file, source));
+            mount_after_crash(place, false);
+            let found = fs::read(place.join(&name)).unwrap();
+            let expected = if is_copied { contents.clone() } else { vec![0; BYTES] };
+            assert!(found == expected, "{name}: {} bytes", found.len());
+        }
+    });
+}
+
+prove_through_crashes!(
+    replaced_files_are_old_or_new,
+    images_are_sound,
+    synchronous_files_are_durable
+);

@@ -2,6 +2,7 @@
 //! killed, or the power of the disk beneath it goes. Of the kernel's mounts, which these proofs are held
 //! against, the driver is stopped where it is.
 
+mod device;
 mod files;
 mod sqlite;
 

@@ -46,14 +46,23 @@ impl Collector {
 
     /// What was found until now, with what the check of that image said at its end. The collector is empty then.
     pub fn report(&self, subject: &Subject, summary: Summary) -> Report {
-        self.report_on(subject.path(), subject.format(), summary)
+        let mut report = self.report_on(subject.path(), subject.format(), summary);
+        report.fail(subject.device_error());
+        report
     }
 
     /// As [`Self::report`], of what was checked without a [`Subject`], on a device of any kind. The report calls it
     /// `image`.
     pub fn report_on(&self, image: &Path, format: Format, summary: Summary) -> Report {
         let kinds = self.take();
-        Report { image: image.to_owned(), format, summary, is_interrupted: false, kinds }
+        Report {
+            image: image.to_owned(),
+            format,
+            summary,
+            is_interrupted: false,
+            device_error: None,
+            kinds,
+        }
     }
 
     /// All kinds, the worst first.

@@ -147,6 +147,8 @@ struct ReportRecord<'r> {
     verdict: &'static str,
     is_complete: bool,
     is_interrupted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_error: Option<&'r str>,
     summary: SummaryRecord,
     counts: Counts,
     kinds: Vec<KindRecord<'r>>,
@@ -196,6 +198,7 @@ impl Report {
             verdict: self.verdict().word(),
             is_complete: self.summary.is_complete && !self.is_interrupted,
             is_interrupted: self.is_interrupted,
+            device_error: self.device_error.as_deref(),
             summary: SummaryRecord::new(&self.summary),
             counts: Counts {
                 unusable: self.count_of(Severity::Unusable),

@@ -1,30 +1,65 @@
-//! How much is read.
+//! A device that counts the bytes read from it, and remembers the first failed read.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use blockdev::BlockDevice;
 
-/// A device that counts what is read from it, and is not written to.
-pub(super) struct Meter {
+/// A device that counts the bytes read from it. It keeps the first error of a read: findings that follow from the error
+/// say nothing about the image.
+pub(crate) struct Meter {
     inner: Arc<dyn BlockDevice>,
+    is_writable: bool,
     bytes_read: AtomicU64,
+    reads_failed: AtomicU64,
+    first_error: OnceLock<String>,
 }
 
 impl Meter {
+    /// Wraps a device that is only read.
     pub(super) fn new(inner: Arc<dyn BlockDevice>) -> Self {
-        Self { inner, bytes_read: AtomicU64::new(0) }
+        Self { is_writable: false, ..Self::writable(inner) }
+    }
+
+    /// Wraps a device that may be written.
+    pub(crate) fn writable(inner: Arc<dyn BlockDevice>) -> Self {
+        Self {
+            inner,
+            is_writable: true,
+            bytes_read: AtomicU64::new(0),
+            reads_failed: AtomicU64::new(0),
+            first_error: OnceLock::new(),
+        }
     }
 
     pub(super) fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
     }
-}
 
-/// What a write answers. The file is open for reading only, so it would fail anyway.
-fn refused() -> io::Result<()> {
-    Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    /// Number of reads within the device that failed.
+    pub(crate) fn reads_failed(&self) -> u64 {
+        self.reads_failed.load(Ordering::Acquire)
+    }
+
+    /// The error of the first read that failed, with its place.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.first_error.get().map(String::as_str)
+    }
+
+    fn note(&self, offset: u64, len: usize, error: &io::Error) {
+        // An image that is cut short is damaged; its device is not.
+        if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
+            return;
+        }
+        self.first_error.get_or_init(|| format!("reading {len} bytes at {offset}: {error}"));
+        self.reads_failed.fetch_add(1, Ordering::Release);
+    }
+
+    /// Refuses writes to an image that is open for reading only.
+    fn check_writable(&self) -> io::Result<()> {
+        if self.is_writable { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
+    }
 }
 
 impl BlockDevice for Meter {
@@ -34,7 +69,7 @@ impl BlockDevice for Meter {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.bytes_read.fetch_add(buf.len() as u64, Ordering::Relaxed);
-        self.inner.read_at(offset, buf)
+        self.inner.read_at(offset, buf).inspect_err(|error| self.note(offset, buf.len(), error))
     }
 
     fn has_read_ahead(&self) -> bool {
@@ -45,15 +80,25 @@ impl BlockDevice for Meter {
         self.inner.read_ahead(offset, len);
     }
 
-    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        refused()
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check_writable()?;
+        self.inner.write_at(offset, data)
     }
 
-    fn zero_range(&self, _: u64, _: u64) -> io::Result<()> {
-        refused()
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.inner.zero_range(offset, len)
     }
 
     fn flush(&self) -> io::Result<()> {
-        Ok(())
+        if self.is_writable { self.inner.flush() } else { Ok(()) }
+    }
+
+    fn has_long_flushes(&self) -> bool {
+        self.inner.has_long_flushes()
+    }
+
+    fn barrier(&self) -> io::Result<()> {
+        if self.is_writable { self.inner.barrier() } else { Ok(()) }
     }
 }

@@ -18,6 +18,9 @@ pub struct Report {
     pub summary: Summary,
     /// Whether somebody ended the check before its time.
     pub is_interrupted: bool,
+    /// The first error of the device, if it failed to read: the check is incomplete then, and each finding may follow
+    /// from the error.
+    pub device_error: Option<String>,
     /// What is wrong, the worst kinds first, and by name where they are as bad as each other.
     pub kinds: Vec<FindingsOfKind>,
 }
@@ -40,7 +43,7 @@ pub enum Verdict {
     Clean,
     /// Something is wrong.
     Damaged,
-    /// Nothing is wrong in what was looked at, but that was not everything.
+    /// The device failed to read, or the check found nothing, but did not look at everything.
     Incomplete,
 }
 
@@ -66,10 +69,17 @@ impl Report {
     /// What it comes to.
     pub fn verdict(&self) -> Verdict {
         match () {
+            () if self.device_error.is_some() => Verdict::Incomplete,
             () if !self.kinds.is_empty() => Verdict::Damaged,
             () if self.summary.is_complete && !self.is_interrupted => Verdict::Clean,
             () => Verdict::Incomplete,
         }
+    }
+
+    /// Makes it the report of a check whose device failed, if it did.
+    pub(crate) fn fail(&mut self, device_error: Option<&str>) {
+        self.device_error = device_error.map(str::to_owned);
+        self.summary.is_complete &= device_error.is_none();
     }
 
     /// How many findings there are.
@@ -87,6 +97,7 @@ impl Report {
     pub fn outcome(&self) -> Outcome {
         match self.verdict() {
             _ if self.is_interrupted => Outcome::Interrupted,
+            _ if self.device_error.is_some() => Outcome::Io,
             Verdict::Clean => Outcome::Done,
             Verdict::Damaged | Verdict::Incomplete => Outcome::No,
         }

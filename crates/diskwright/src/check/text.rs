@@ -44,11 +44,14 @@ impl Report {
         format!("{}: {}", self.verdict().word(), parts.join("; "))
     }
 
-    fn why_incomplete(&self) -> Option<&'static str> {
-        match (self.is_interrupted, self.summary.is_complete) {
-            (true, _) => Some("it was interrupted"),
-            (false, false) => Some("damage kept the rest from being looked at"),
-            (false, true) => None,
+    fn why_incomplete(&self) -> Option<String> {
+        match (self.is_interrupted, &self.device_error, self.summary.is_complete) {
+            (true, ..) => Some("it was interrupted".into()),
+            (false, Some(error), _) => {
+                Some(format!("the device failed: {}", escaped(error.as_bytes())))
+            }
+            (false, None, false) => Some("damage kept the rest from being looked at".into()),
+            (false, None, true) => None,
         }
     }
 

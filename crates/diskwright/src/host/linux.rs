@@ -168,7 +168,6 @@ pub(crate) fn free_bytes(file: &File) -> io::Result<Option<u64>> {
 }
 
 /// Forgets what the kernel has of a file in its cache.
-#[cfg(feature = "workload")]
 pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
 }

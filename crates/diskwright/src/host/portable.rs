@@ -162,7 +162,6 @@ pub(crate) fn free_bytes(_: &File) -> io::Result<Option<u64>> {
 }
 
 /// Forgets what the host has of a file in its cache.
-#[cfg(feature = "workload")]
 pub(crate) fn drop_cache(_: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "caches of files are dropped on Linux only"))
 }

@@ -65,8 +65,10 @@ struct PlanRecord<'p> {
     #[serde(flatten)]
     image: ImageName,
     format: &'static str,
-    /// `clean`, `repaired`, `planned` or `damaged`.
+    /// `clean`, `repaired`, `planned`, `damaged` or `incomplete`.
     verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_error: Option<&'p str>,
     kinds: Vec<KindRecord<'p>>,
     steps: Vec<StepRecord<'p>>,
     paths: Vec<PathRecord>,
@@ -89,6 +91,8 @@ pub enum Standing {
     Repaired,
     /// All was written that could be done, and that was not everything.
     Damaged,
+    /// The device failed to read. What could be repaired without that is written, unless only a plan was asked for.
+    Incomplete,
 }
 
 impl Standing {
@@ -99,6 +103,7 @@ impl Standing {
             Self::Planned => "planned",
             Self::Repaired => "repaired",
             Self::Damaged => "damaged",
+            Self::Incomplete => "incomplete",
         }
     }
 
@@ -109,6 +114,9 @@ impl Standing {
             Self::Planned => "nothing was changed",
             Self::Repaired => "repaired: the check finds nothing any more",
             Self::Damaged => "repaired as far as possible: something is wrong still",
+            Self::Incomplete => {
+                "incomplete: the device failed to read; copy the image to a sound device first"
+            }
         }
     }
 }
@@ -122,6 +130,7 @@ impl Repair {
             image: ImageName::new(self.path()),
             format: self.format().name(),
             verdict: standing.word(),
+            device_error: self.device_error().filter(|_| standing == Standing::Incomplete),
             kinds: found.kinds.iter().map(|kind| KindRecord::new(kind, true)).collect(),
             steps: plan.steps.iter().map(StepRecord::new).collect(),
             paths: super::text::paths_of(&plan.steps)

@@ -38,6 +38,7 @@ use blockdev::{BlockDevice, FileDevice, OverlayDevice};
 pub use json::Standing;
 pub use text::{paths_of, write_plan};
 
+use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
 use crate::format::Format;
 use crate::{Error, OpenImage, Result, image, lock};
@@ -47,6 +48,8 @@ pub struct Repair {
     path: PathBuf,
     format: Format,
     device: Arc<dyn BlockDevice>,
+    /// The same device.
+    meter: Arc<Meter>,
     is_writable: bool,
 }
 
@@ -87,7 +90,9 @@ impl Repair {
         is_writable: bool,
     ) -> Result<Self> {
         let format = format_of_device(path, &device, options)?;
-        Ok(Self { path: path.to_owned(), format, device, is_writable })
+        let meter = Arc::new(Meter::writable(device));
+        let device = Arc::clone(&meter) as Arc<dyn BlockDevice>;
+        Ok(Self { path: path.to_owned(), format, device, meter, is_writable })
     }
 
     /// The image file.
@@ -98,6 +103,17 @@ impl Repair {
     /// The format that it is repaired as.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// The first error of its device until now, with its place. Then a plan, or a check, is incomplete: nothing is
+    /// written where nothing could be read.
+    pub fn device_error(&self) -> Option<&str> {
+        self.meter.first_error()
+    }
+
+    /// Number of reads that failed until now.
+    pub fn reads_failed(&self) -> u64 {
+        self.meter.reads_failed()
     }
 
     /// Finds out what must be done. `observer` is told of what is found, and how far it is. Nothing is written. Memory
@@ -206,7 +222,9 @@ impl Repair {
     fn report(&self, findings: &[::check::Finding], summary: Summary) -> Report {
         let collector = Collector::new(Limits::default());
         findings.iter().for_each(|finding| collector.found(finding.clone()));
-        collector.report_on(&self.path, self.format, summary)
+        let mut report = collector.report_on(&self.path, self.format, summary);
+        report.fail(self.device_error());
+        report
     }
 
     fn failed(&self, source: vfs::Error) -> Error {

@@ -18,13 +18,14 @@ impl Ext4 {
     }
 
     /// Changes the label in the superblock, and when that is durable in the backups: what a crash leaves of
-    /// those counts only where the superblock is lost.
+    /// those counts only where the superblock is lost. Programs such as blkid read the device and no journal. So
+    /// the journal is emptied: the superblock is then in its place.
     pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
         let name = label::field::<LABEL_LEN_MAX>(self.mode, label)?;
         let mut txn = self.engine.begin()?;
         self.volume.edit_superblock(&mut txn, |raw| raw.volume_name = name)?;
         txn.commit();
-        self.engine.sync()?;
+        self.engine.empty_log()?;
         self.change_backups(|backup| backup.volume_name = name)
     }
 

@@ -3,6 +3,8 @@
 //! A program of its own: it has an allocator that counts what each thread takes.
 
 extern crate diskwright_ext4 as ext4;
+#[macro_use]
+extern crate oracle;
 
 mod claims;
 #[path = "../common/mod.rs"]

@@ -34,6 +34,7 @@ impl Adapter<'_> {
         if mode != AllocateMode::PunchHole {
             self.space.took(args.length);
         }
-        self.contents_changed(ino)
+        self.contents_changed(ino)?;
+        self.sync_if_asked(header, ino)
     }
 }

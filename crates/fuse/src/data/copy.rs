@@ -52,6 +52,7 @@ impl Adapter<'_> {
             }
             self.space.took(copied);
             self.contents_changed(target)?;
+            self.sync_if_asked(header, target)?;
         }
         if wide {
             return reply.put(&CopyFileRangeOut { bytes_copied: copied });

@@ -33,7 +33,7 @@ Exit status:
   1    damage was found; or not all could be looked at
   2    the arguments make no sense
   3    an image is of no known format, or uses what is not supported
-  4    an image is in use or cannot be read
+  4    an image is in use or cannot be read; or the device failed to read parts of it
   130  interrupted: what was found until then is reported
 With several images, the highest of all.";
 

@@ -1,0 +1,96 @@
+//! A block device that fails for a while.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use oracle::{Mke2fs, MkfsXfs, require};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::mount::Mounting;
+use crate::place::{self, Format, run};
+
+const IMAGE_BYTES: u64 = 310 << 20;
+
+/// A loop device on a sparse file in memory. As long as the memory has no room, what is written to the device fails.
+struct Device {
+    memory: TempDir,
+    path: PathBuf,
+}
+
+impl Device {
+    fn new(image: &Path) -> Self {
+        let memory = oracle::scratch();
+        let mut mount = oracle::command("mount");
+        run(mount.args(["-t", "tmpfs", "-o", "size=24M", "none"]).arg(memory.path()));
+        let mut device = Self { memory, path: PathBuf::new() };
+        oracle::copy_image(image, &device.file());
+        let mut losetup = oracle::command("losetup");
+        let path = run(losetup.args(["--find", "--show"]).arg(device.file()));
+        device.path = path.trim().into();
+        device
+    }
+
+    fn file(&self) -> PathBuf {
+        self.memory.path().join("image")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.memory.path().join("filler")
+    }
+
+    /// Lets all writes to places without memory fail.
+    fn fail(&self) {
+        let mut filler = File::create(self.filler()).unwrap();
+        while filler.write(&[0; 4096]).is_ok() {}
+    }
+
+    fn recover(&self) {
+        fs::remove_file(self.filler()).unwrap();
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.path.is_absolute() {
+            let _ = oracle::command("losetup").arg("--detach").arg(&self.path).status();
+        }
+        let _ = oracle::command("umount").arg("--lazy").arg(self.memory.path()).status();
+    }
+}
+
+/// The kernel reports an error of its write-back to the first program that syncs afterwards. That is not the one whose
+/// writes failed, if it was killed.
+#[test]
+fn an_image_is_mounted_again_as_soon_as_its_device_works_again() {
+    require!(Root, Loop, Fuse, Tool("losetup"), Tool("mount"), Tool("umount"));
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
+    for format in [Format::Ext, Format::Xfs] {
+        let home = oracle::scratch();
+        let image = home.path().join("image");
+        match format {
+            Format::Ext => Mke2fs::new("ext4").create(&image, IMAGE_BYTES),
+            Format::Xfs => MkfsXfs::default().create(&image, IMAGE_BYTES),
+        }
+        let device = Device::new(&image);
+        let mount = Mounting::new(&device.path).options("commit=0").start();
+        fs::write(mount.join("kept"), "contents").unwrap();
+        File::open(mount.join("kept")).unwrap().sync_all().unwrap();
+        device.fail();
+        // It is written back when it is closed, and nothing is flushed.
+        fs::write(mount.join("lost"), vec![7; 8 << 20]).unwrap();
+        mount.signal(Signal::KILL);
+        mount.kill();
+        device.recover();
+        let mount = Mounting::new(&device.path).start();
+        assert_eq!(fs::read(mount.join("kept")).unwrap(), b"contents", "{format:?}");
+        fs::write(mount.join("new"), "new").unwrap();
+        File::open(mount.join("new")).unwrap().sync_all().unwrap();
+        let unmounted = crate::mount::unmount_when_free(mount.path());
+        assert!(unmounted.status.success(), "{unmounted:?}");
+        let (status, said) = mount.wait();
+        assert!(status.success(), "{said}");
+        place::judge(&device.file());
+    }
+}
