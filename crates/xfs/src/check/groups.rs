@@ -17,7 +17,7 @@ use crate::btree::records::{
     BnoTree, CntTree, FinoTree, FreeRun, InoTree, InodeChunk, RefcountRecord, RefcountTree,
     RmapRecord, RmapTree, rmap_owner,
 };
-use crate::format::address::{AgBlock, AgNumber, Block, FsBlock};
+use crate::format::address::{AgBlock, AgIno, AgNumber, Block, FsBlock};
 use crate::format::ag::{self, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgfl, RawAgi};
 use crate::format::bytes::{be32, be64};
 use crate::format::checksum;
@@ -217,13 +217,16 @@ impl<'g> Group<'g> {
         let start = FsBlock(raw.logstart.get());
         let (ag, block) = self.ctx.geometry.split(start);
         let blocks = raw.logblocks.get();
-        if start.0 == 0 || ag != self.ag {
+        // The first group reports a log that is in no group.
+        let teller = if ag.0 < self.ctx.geometry.ag_count { ag } else { AgNumber(0) };
+        if start.0 == 0 || teller != self.ag {
             return;
         }
         if self.ctx.geometry.contains(start, blocks.into()) {
             self.claim(block.0, blocks, rmap_owner::LOG);
         } else {
-            let finding = Finding::new(codes::SUPERBLOCK).field("sb_logstart");
+            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
+            let finding = finding.field("sb_logstart").detail("the log lies outside of all groups");
             self.ctx.found(finding.mismatch("blocks of a group", start));
         }
     }
@@ -327,7 +330,20 @@ impl<'g> Group<'g> {
         }
     }
 
+    /// Checks the inodes that an AGI names outside of its trees. Kernels no longer use the second one.
+    fn named_inodes(&self, agi: &RawAgi) {
+        for (field, found) in [("agi_newino", agi.newino.get()), ("agi_dirino", agi.dirino.get())] {
+            let ino = self.ctx.geometry.ino(self.ag, AgIno(found));
+            let is_here = self.ctx.geometry.split_ino(ino) == Some((self.ag, AgIno(found)));
+            if found != AgIno::NULL.0 && !is_here {
+                let finding = self.finding(codes::AGI_COUNTS).field(field);
+                self.ctx.found(finding.mismatch("an inode of the group, or none", found));
+            }
+        }
+    }
+
     fn inodes(&mut self, agi: &RawAgi) {
+        self.named_inodes(agi);
         let mut trees = Records {
             group: self,
             met: HashSet::new(),

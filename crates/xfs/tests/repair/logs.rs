@@ -50,7 +50,6 @@ fn judge(device: &MemoryDevice) -> Result<(), String> {
 fn assert_replayed(damaged: MemoryDevice) {
     let outcome = repaired(damaged).unwrap();
     assert!(outcome.left.is_empty() && outcome.is_complete, "{:?}", outcome.left);
-    assert!(!outcome.is_repaired_again);
     judge(&outcome.device).unwrap();
     let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
     for nth in 0..200 {
@@ -102,7 +101,6 @@ fn any_damaged_log_is_mended() {
             damaged.write_at(log.start + block * 512, &noise).unwrap();
         }
         let outcome = repaired(damaged).unwrap();
-        assert!(!outcome.is_repaired_again, "{seed}");
         if outcome.left.is_empty() && outcome.is_complete {
             judge(&outcome.device).unwrap_or_else(|what| panic!("{seed}: {what}"));
         } else {
@@ -146,7 +144,6 @@ fn a_damaged_log_is_replayed_up_to_the_damage() {
         let outcome = repaired(damaged).unwrap();
         assert!(outcome.codes.contains(&"xfs-log"), "{:?}", outcome.codes);
         assert!(outcome.left.is_empty() && outcome.is_complete, "{:?}", outcome.left);
-        assert!(!outcome.is_repaired_again);
         judge(&outcome.device).unwrap();
         let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
         let has = |nth: &u64| {
