@@ -5,6 +5,7 @@ use vfs::{Corruption, Result};
 
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
+use crate::format::log::build::next_cycle;
 use crate::format::log::{BLOCK_SIZE, Lsn};
 use crate::format::superblock::Superblock;
 
@@ -46,6 +47,16 @@ impl Area {
             to.block - from.block
         } else {
             self.blocks - from.block + to.block
+        }
+    }
+
+    /// Returns the place `blocks` blocks after another.
+    pub(super) const fn after(&self, from: Lsn, blocks: u32) -> Lsn {
+        let block = from.block + blocks;
+        if block < self.blocks {
+            Lsn { block, ..from }
+        } else {
+            Lsn { cycle: next_cycle(from.cycle), block: block - self.blocks }
         }
     }
 

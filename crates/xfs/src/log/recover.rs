@@ -96,12 +96,16 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
         false => (Some(bounds.tail), Some(record_size)),
     };
     let replayed_from = Some(bounds.tail);
-    let position = Position { head, previous, tail, replayed_from, record_size, is_clean: false };
-    let position = if last.blocks() > RECORD_BLOCKS_MAX {
-        shorten::end(device, sb, position).map_err(Error::Device)?
-    } else {
-        position
-    };
+    let mut position =
+        Position { head, previous, tail, replayed_from, record_size, is_clean: false };
+    if last.blocks() > RECORD_BLOCKS_MAX {
+        let end = shorten::End { head, previous, tail };
+        if let Some(after) = shorten::write(device, sb, &end).map_err(Error::Device)? {
+            position.previous = Some(head.block);
+            position.replayed_from = Some(tail.unwrap_or(head));
+            position.head = after;
+        }
+    }
     Ok(Recovered { report, intents, position })
 }
 

@@ -7,13 +7,12 @@ use std::io;
 
 use blockdev::BlockDevice;
 
-use super::Position;
 use super::area::Area;
-use super::xfs_log::{advanced, transaction_header};
-use crate::format::log::BLOCK_SIZE;
 use crate::format::log::build::{RECORD_SIZE_MAX, RecordBuilder, RecordPlace};
 use crate::format::log::item::ItemType;
 use crate::format::log::operation::{OP_COMMIT, OP_START};
+use crate::format::log::transaction::checkpoint_header;
+use crate::format::log::{BLOCK_SIZE, Lsn};
 use crate::format::superblock::Superblock;
 
 /// Number of the transaction.
@@ -28,38 +27,42 @@ fn done_item() -> [u8; 16] {
     item
 }
 
-/// Writes a record with a transaction that changes nothing where the log goes on, if it has room. Returns where
-/// the log goes on then. With intents the tail stays; without, the record is the tail.
-pub(super) fn end(
+/// The end of a log.
+pub(super) struct End {
+    /// Where the next record goes.
+    pub(super) head: Lsn,
+    /// The block of the last record's header.
+    pub(super) previous: Option<u32>,
+    /// The oldest place that is still needed; `None` if nothing is.
+    pub(super) tail: Option<Lsn>,
+}
+
+/// Writes a record with a transaction that changes nothing. Returns where the log goes on; `None` if it has no room.
+pub(super) fn write(
     device: &dyn BlockDevice,
     sb: &Superblock,
-    position: Position,
-) -> io::Result<Position> {
-    let Some(area) = Area::find(sb) else { return Ok(position) };
-    let size = position.record_size.unwrap_or(RECORD_SIZE_MAX);
-    let mut record = RecordBuilder::new(size, sb.raw.logsunit.get(), 0, BLOCK_SIZE / 2);
+    end: &End,
+) -> io::Result<Option<Lsn>> {
+    let Some(area) = Area::find(sb) else { return Ok(None) };
+    // Only records of this size are so long, and those from the tail on have the same.
+    let mut record = RecordBuilder::new(RECORD_SIZE_MAX, sb.raw.logsunit.get(), 0, BLOCK_SIZE / 2);
     record.push(TID, OP_START, &[]);
-    record.push(TID, 0, &transaction_header(TID));
+    record.push(TID, 0, &checkpoint_header(TID));
     record.push(TID, 0, &done_item());
     record.push(TID, OP_COMMIT, &[]);
-    let (blocks, head) = (record.blocks(), position.head);
-    let needed_from = position.tail.unwrap_or(head);
-    if area.distance(needed_from, head) + blocks >= area.blocks {
-        return Ok(position);
+    let (head, blocks) = (end.head, record.blocks());
+    let tail = end.tail.unwrap_or(head);
+    if area.distance(tail, head) + blocks >= area.blocks {
+        return Ok(None);
     }
     let place = RecordPlace {
         lsn: head,
-        tail: needed_from,
-        previous: position.previous,
+        tail,
+        previous: end.previous,
         uuid: sb.raw.uuid,
         log_blocks: area.blocks,
     };
     area.write(device, head.block, record.finish(&place))?;
     device.flush()?;
-    Ok(Position {
-        head: advanced(&area, head, blocks),
-        previous: Some(head.block),
-        replayed_from: Some(needed_from),
-        ..position
-    })
+    Ok(Some(area.after(head, blocks)))
 }

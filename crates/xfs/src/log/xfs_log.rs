@@ -24,11 +24,9 @@ use super::area::Area;
 use super::end::IN_FLIGHT_BLOCKS;
 use super::items::Items;
 use crate::format::geometry::Geometry;
-use crate::format::log::build::{
-    RECORD_BLOCKS_MAX, RECORD_SIZE_MAX, RecordBuilder, RecordPlace, next_cycle,
-};
+use crate::format::log::build::{RECORD_BLOCKS_MAX, RECORD_SIZE_MAX, RecordBuilder, RecordPlace};
 use crate::format::log::operation::{OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED};
-use crate::format::log::transaction::HEADER_MAGIC;
+use crate::format::log::transaction::checkpoint_header;
 use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, RawOpHeader, UNMOUNT_MAGIC};
 use crate::format::superblock::Superblock;
 
@@ -48,9 +46,6 @@ const RECORD_SHARE: usize = 32;
 /// newest cycle. The header of the record before the hole must be in that window, too.
 const IN_FLIGHT_MAX: u32 = 7;
 const _: () = assert!((IN_FLIGHT_MAX + 1) * RECORD_BLOCKS_MAX <= IN_FLIGHT_BLOCKS);
-
-/// Type of transactions (`XFS_TRANS_CHECKPOINT`).
-const TRANSACTION_TYPE: u32 = 40;
 
 /// A checkpoint in the log.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +95,7 @@ impl Shape {
     /// The most blocks of the log that a checkpoint takes: `done` bytes say that intents are done.
     fn blocks_of(&self, record: &RecordBuilder, size: Size, done: usize) -> u64 {
         // It begins, has a header, and ends.
-        let frame = 3 * size_of::<RawOpHeader>() + transaction_header(0).len();
+        let frame = 3 * size_of::<RawOpHeader>() + checkpoint_header(0).len();
         let images = size.images * Items::bytes_max(&self.geometry);
         let freed = size.freed * Items::freed_bytes_max(&self.geometry);
         record.blocks_for(frame + done + images + freed, Items::region_max(&self.geometry))
@@ -251,7 +246,7 @@ impl State {
         shape.area.write(&*shape.device, self.head.block, bytes)?;
         self.record.clear();
         self.previous = Some(self.head.block);
-        self.head = advanced(&shape.area, self.head, blocks);
+        self.head = shape.area.after(self.head, blocks);
         self.written_tail = tail;
         self.in_flight += 1;
         self.bytes_written += u64::from(blocks) * BLOCK_SIZE as u64;
@@ -279,7 +274,7 @@ impl State {
         let mut items = std::mem::take(&mut self.items);
         items.begin(checkpoint.sequence());
         self.record.push(tid, OP_START, &[]);
-        self.region(shape, tail, tid, &transaction_header(tid))?;
+        self.region(shape, tail, tid, &checkpoint_header(tid))?;
         for done in std::mem::take(&mut self.done) {
             self.region(shape, tail, tid, &done)?;
         }
@@ -372,23 +367,4 @@ impl Log for XfsLog {
         state.items.advance_tail(sequence);
         Ok(())
     }
-}
-
-/// Returns the place `blocks` blocks after `from`.
-pub(super) fn advanced(area: &Area, from: Lsn, blocks: u32) -> Lsn {
-    let block = from.block + blocks;
-    if block < area.blocks {
-        Lsn { block, ..from }
-    } else {
-        Lsn { cycle: next_cycle(from.cycle), block: block - area.blocks }
-    }
-}
-
-/// The start of a transaction (`xfs_trans_header`). No reader relies on the number of its items.
-pub(super) fn transaction_header(tid: u32) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    for (at, word) in [HEADER_MAGIC, TRANSACTION_TYPE, tid, 0].into_iter().enumerate() {
-        bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
 }

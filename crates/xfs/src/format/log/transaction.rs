@@ -15,9 +15,20 @@ use super::{Lsn, OP_UNMOUNT};
 pub const HEADER_SIZE: usize = 16;
 /// `th_magic`: "TRAN".
 pub const HEADER_MAGIC: u32 = 0x5452_414e;
+/// `th_type` of transactions (`XFS_TRANS_CHECKPOINT`).
+const CHECKPOINT_TYPE: u32 = 40;
 /// Most regions of an item (`XLOG_MAX_REGIONS_IN_ITEM`): every other chunk of the largest buffer, and
 /// the format.
 const REGIONS_MAX: u16 = 257;
+
+/// Returns the first region of a transaction (`xfs_trans_header`). No reader relies on the number of its items.
+pub fn checkpoint_header(tid: u32) -> [u8; HEADER_SIZE] {
+    let mut bytes = [0; HEADER_SIZE];
+    for (at, word) in [HEADER_MAGIC, CHECKPOINT_TYPE, tid, 0].into_iter().enumerate() {
+        bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
 
 /// A transaction: items, of which each is a list of regions.
 #[derive(Clone, Debug)]
