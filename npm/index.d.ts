@@ -163,7 +163,10 @@ export declare class Image {
   lchown(path: Path, uid: number, gid: number): void;
   utimes(path: Path, atime: Time, mtime: Time): void;
   lutimes(path: Path, atime: Time, mtime: Time): void;
-  /** Makes all changes durable. */
+  /**
+   * Makes all changes durable. After a crash, an image has the changes up to some moment, at least to the last `sync`. One
+   * exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
+   */
   sync(): void;
   /** Makes all changes durable and leaves the image clean. Without it, the image is as after a crash. */
   close(): void;

@@ -45,8 +45,10 @@ class Image(Volume):
     """An open image: a file system with all that is in it.
 
     Every method may be called from any thread. Nobody's permissions are checked: who may open an image may do all in it.
-    Changes become durable in their order; :meth:`sync` and :meth:`close` wait until they are. ``image / "etc" / "motd"``
-    is a path in it (:class:`ImagePath`); the methods of the image take paths as text, too.
+    :meth:`sync` and :meth:`close` return when all earlier changes are durable. After a crash the image has the changes up
+    to some moment, except that regular files created since then in a large directory (1024 blocks or more) may be missing
+    in any order. ``image / "etc" / "motd"`` is a path in it (:class:`ImagePath`); the methods of the image take paths as
+    text, too.
     """
 
     _named: str

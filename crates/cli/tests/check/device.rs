@@ -23,8 +23,8 @@ impl Drop for Loop {
     }
 }
 
-/// The image lies in a file of a mount, whose server is killed. What was read of the device before is in a cache; reading
-/// the rest is an error.
+/// The image lies in a file of a mount, whose server is killed. Pages that were read before
+/// are in a cache; reading the others is an error.
 #[test]
 fn a_device_that_fails_makes_a_check_incomplete() {
     require!(Root, Loop, Fuse, Tool("losetup"), Tool("mke2fs"));
@@ -38,14 +38,14 @@ fn a_device_that_fails_makes_a_check_incomplete() {
         let unmounted = unmount_when_free(mount.path());
         assert!(unmounted.status.success(), "{unmounted:?}");
         drop(mount);
-        // Nothing is in the kernel's cache now.
+        // The kernel's cache is empty now.
         let mount = Mounted::new(&outer);
         let mut losetup = oracle::command("losetup");
         losetup.args(["--read-only", "--find", "--show"]).arg(mount.join("inner.img"));
         let made = losetup.output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let device = Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned());
-        // As long as it is open, what was read of it stays.
+        // An open device keeps its cache.
         let mut open = File::open(&device.0).unwrap();
         open.read_exact(&mut [0; 64 << 10]).unwrap();
         mount.signal(Signal::KILL);
@@ -71,7 +71,7 @@ fn a_device_that_fails_makes_a_check_incomplete() {
         assert_eq!(said.status, 4, "{}{}", said.out, said.messages);
         let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(plan["verdict"], json!("incomplete"), "{plan}");
-        // As their namesakes: an operational error of fsck(8), and xfs_repair's only number for errors.
+        // The statuses of their namesakes: fsck(8)'s operational error, and xfs_repair's only number for errors.
         let (program, status) =
             if options.contains("xfs") { ("xfs_repair -n", 1) } else { ("e2fsck -fn", 8) };
         let said = run(dir, &format!("as {program} {}", device.0));

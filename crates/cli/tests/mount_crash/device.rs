@@ -13,7 +13,7 @@ use crate::place::{self, Format, run};
 
 const IMAGE_BYTES: u64 = 310 << 20;
 
-/// A loop device on a sparse file in memory. As long as the memory has no room, what is written to the device fails.
+/// A loop device on a sparse file in memory. Writes to the device fail while the memory has no room.
 struct Device {
     memory: TempDir,
     path: PathBuf,

@@ -2,8 +2,9 @@
 //! `truncate` do.
 //!
 //! [`OpenToEdit`] is an image that is open for writing and locked; [`Editor`] has the changes, on
-//! any file system. A change happens as a whole or not at all. Changes become durable in their
-//! order: a program that is killed leaves an image with those up to some moment.
+//! any file system. A change happens as a whole or not at all. A program that is killed leaves an
+//! image with the changes up to some moment, with one exception: regular files created in a large
+//! directory (1024 blocks or more) since the last sync may be missing in any order.
 //!
 //! ```no_run
 //! use diskwright::edit::Policy;

@@ -15,11 +15,14 @@ use crate::{Error, Result};
 /// do everything in it, as root may. Times of access stay as they are.
 ///
 /// # What is durable when
-/// Changes become durable in their order. [`Image::sync`], [`File::sync_all`](super::File::sync_all) and
-/// [`Image::close`] wait until they are. An image that is dropped is closed as well, but nobody hears of errors. If
-/// the program ends otherwise (killed, or while a thread panics), the image is as after a crash: it has all changes up to
-/// some moment, at least to the last call that waited for them. Whoever opens it next to change it recovers it first,
-/// this library as well as a kernel; e2fsck and xfs_repair find nothing wrong then.
+/// [`Image::sync`], [`File::sync_all`](super::File::sync_all) and [`Image::close`] return when all earlier changes are
+/// durable. An image that is dropped is closed too, but its errors are not reported.
+///
+/// If the program ends otherwise (killed, or while a thread panics), the image is as after a crash. It has all changes up
+/// to some moment, at least to the last of these calls, with one exception. Regular files created in a large directory
+/// (1024 blocks or more) since the last of these calls may be missing in any order, each as a whole. The next program
+/// that opens the image to change it recovers it first: this library, or a kernel. Then e2fsck and xfs_repair find nothing
+/// wrong.
 pub struct Image {
     pub(super) shared: Arc<Shared>,
 }

@@ -2,6 +2,7 @@
 
 mod durable;
 mod failing;
+mod order;
 mod seen;
 mod threads;
 
@@ -13,6 +14,7 @@ use vfs::{FileSystem, Ino};
 
 pub use durable::{crashes, datasyncs, syncs, times_of_datasyncs};
 pub use failing::{failing_checkpoints, full_image};
+pub use order::{Order, order};
 pub use seen::{
     counts, few_at_a_time, inodes_once, moves, not_empty, one_file, seen, shrunk, times,
 };
