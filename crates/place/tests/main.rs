@@ -2,3 +2,4 @@
 
 mod faults;
 mod lazy;
+mod qcow2;
