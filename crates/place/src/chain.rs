@@ -13,14 +13,14 @@ use crate::qcow2::{Header, Qcow2Error};
 /// Limit of files that depend on each other. Each one takes space on the stack while it is opened.
 const FILES_MAX: usize = 128;
 
-/// A file that is being opened, and the files above it, each of which names the next one. A file that names one of them
+/// A file that is being opened, and the files above it. Each one names the next. A file that names one of them
 /// is refused.
 #[derive(Clone)]
 pub(crate) struct Chain {
     above: Vec<PathBuf>,
     /// The file that was named last.
     named: Option<PathBuf>,
-    /// Whether the first file is still to be opened, which is the one that the caller named.
+    /// The next file to be opened is the one that the caller named.
     is_fresh: bool,
 }
 

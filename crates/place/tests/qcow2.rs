@@ -371,7 +371,7 @@ fn random_damages_give_an_error_or_a_sound_image() {
     assert!(taken > 0, "no image was taken");
 }
 
-/// Whether the fields that only QEMU checks are those of the sound image: everything in the header but its tables.
+/// Compares the fields that only QEMU checks with those of the sound image: everything in the header but its tables.
 fn sound_size(sound: &[u8], bytes: &[u8]) -> bool {
     sound[..36] == bytes[..36] && sound[72..128] == bytes[72..128]
 }

@@ -20,7 +20,7 @@ impl Bits {
     }
 }
 
-/// What is known of 256 clusters.
+/// Properties of 256 clusters.
 #[derive(Default)]
 struct Page {
     /// The refcount is not 0.
@@ -33,7 +33,7 @@ struct Page {
     data: Bits,
 }
 
-/// Whether and how a cluster can be used again.
+/// Verdict on another use of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Fine,
@@ -55,7 +55,7 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// Whether the refcounts of this page are known.
+    /// Returns true if the refcounts of this page are known.
     pub(super) fn has_page(&self, page: u64) -> bool {
         self.index.contains_key(&page)
     }

@@ -118,9 +118,9 @@ pub struct Header {
     pub snapshots_offset: u64,
     /// Number of snapshots.
     pub snapshots: u32,
-    /// Whether data clusters are in another file, where they have no refcounts.
+    /// Data clusters are in another file, where they have no refcounts.
     pub has_external_data: bool,
-    /// Whether the contents are encrypted.
+    /// The contents are encrypted.
     pub is_encrypted: bool,
     is_bitmaps_consistent: bool,
     header_bytes: u64,
@@ -368,12 +368,12 @@ fn within<T: PartialOrd + std::fmt::Display>(
 /// An entry of an L1 or L2 table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapping {
-    /// Nothing is allocated.
+    /// No allocation.
     None,
     /// A table or a cluster of data.
     Cluster {
         offset: u64,
-        /// Whether no one else refers to it, so that it is changed in place.
+        /// There is one reference, so the cluster is changed in place.
         is_exclusive: bool,
     },
     /// Compressed data: its first byte and its length, which may be a little too long.

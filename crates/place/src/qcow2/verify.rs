@@ -70,9 +70,9 @@ struct L2Use {
     /// The first of them.
     structure: Structure,
     references: u64,
-    /// Whether the active L1 table refers to it: only then are its marks of exclusive clusters accurate.
+    /// The active L1 table refers to it: only then are its marks of exclusive clusters accurate.
     is_active: bool,
-    /// Whether it is changed in place.
+    /// It is changed in place.
     is_exclusive: bool,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
         (cluster % per_byte) as usize
     }
 
-    /// Reads the refcounts of some clusters in one refcount block, from a whole byte on. Nothing if there is no block.
+    /// Reads the refcounts of some clusters in one refcount block, from a whole byte on. Empty without a block.
     fn refcounts(&self, first: u64, count: u64) -> io::Result<Vec<u8>> {
         let (order, per_block) = (self.header.refcount_order, self.header.refcounts_per_block());
         let Some(block) = self.blocks.get(&(first / per_block)) else { return Ok(Vec::new()) };
@@ -393,7 +393,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// As [`Self::judge`]; the table itself is not the owner.
+    /// Does the same as [`Self::judge`] for an L2 table, which is not its own owner.
     fn judge_table(
         &self,
         verdict: Verdict,
