@@ -14,7 +14,7 @@ use operation::profile::{ListingProfile, MeasuresListings};
 use vfs::{Error as FsError, FileSystem, Paths};
 
 use crate::format::Format;
-use crate::partition::{self, Partition, Signature};
+use crate::partition::{self, Partition, PartitionError, Signature};
 use crate::{Error, Result, anywhere, lock};
 
 /// Where in a file the image is, and how to read it.
@@ -256,12 +256,12 @@ impl Kind {
 /// The format of an image, if its magic number tells.
 pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Kind>> {
     let signature = Signature::of(device).map_err(|e| Error::host("read", path, e))?;
-    Ok(kind_of(signature))
+    Ok(kind_of(&signature))
 }
 
 /// The format of an image that is being made.
 pub(crate) fn kind_of_device(device: &dyn BlockDevice) -> io::Result<Option<Kind>> {
-    Ok(kind_of(Signature::of(device)?))
+    Ok(kind_of(&Signature::of(device)?))
 }
 
 /// The format of an image. An error says what it seems to be instead.
@@ -271,7 +271,7 @@ pub(crate) fn probe_kind(
     options: &OpenImage,
 ) -> Result<Kind> {
     let signature = Signature::of(&**device).map_err(|e| Error::host("read", path, e))?;
-    kind_of(signature).ok_or_else(|| {
+    kind_of(&signature).ok_or_else(|| {
         let source = no_format(&**device, signature, options);
         Error::Image { image: path.to_owned(), source }
     })
@@ -286,7 +286,7 @@ pub(crate) fn window(
     let (start, len) = match options.partition {
         Some(number) => {
             let found = partition::find(&*device, number)
-                .map_err(|source| Error::Partition { image: path.to_owned(), source })?;
+                .map_err(|error| no_partition(path, &*device, error))?;
             (found.offset, found.len)
         }
         None if options.offset == 0 => return Ok(device),
@@ -303,7 +303,17 @@ pub(crate) fn window(
     Ok(Arc::new(window))
 }
 
-fn kind_of(signature: Signature) -> Option<Kind> {
+/// Describes an image without the partition that was asked for: another format explains why.
+fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) -> Error {
+    if let (PartitionError::NoTable, Ok(Signature::Other(found))) = (&error, Signature::of(device))
+    {
+        let source = FsError::unsupported(found.description(), found.advice);
+        return Error::Image { image: path.to_owned(), source };
+    }
+    Error::Partition { image: path.to_owned(), source: error }
+}
+
+fn kind_of(signature: &Signature) -> Option<Kind> {
     match signature {
         Signature::Ext => Some(Kind::Ext),
         Signature::Xfs => Some(Kind::Xfs),
@@ -311,22 +321,34 @@ fn kind_of(signature: Signature) -> Option<Kind> {
     }
 }
 
-/// What an image that is none of the formats seems to be instead.
+/// Describes an image that is of no format.
 fn no_format(device: &dyn BlockDevice, signature: Signature, options: &OpenImage) -> FsError {
-    if let Signature::Other { what, advice } = signature {
-        return FsError::unsupported(what, advice);
-    }
     let is_whole = options.partition.is_none() && options.offset == 0;
     let partitions = if is_whole { partition::read(device).ok().flatten() } else { None };
     if let Some(partitions) = partitions.filter(|partitions| !partitions.is_empty()) {
         return whole_disk(&partitions);
     }
     let what = match signature {
+        Signature::Other(found) => return FsError::unsupported(found.description(), found.advice),
+        Signature::Lost(lost) => {
+            let what = format!(
+                "an {} file system whose superblock is lost; another of its structures is at byte {}",
+                lost.format, lost.at
+            );
+            return FsError::unsupported(what, LOST);
+        }
         Signature::Zeros => "an image that starts with nothing but zeros",
         _ => "neither an ext2/3/4 nor an XFS image",
     };
-    FsError::unsupported(what, "if it lies inside a disk image, use --partition or --offset")
+    FsError::unsupported(what, if is_whole { WHOLE } else { DAMAGED })
 }
+
+const LOST: &str =
+    "diskwright check names the damage, diskwright extract --salvage reads the files";
+const DAMAGED: &str =
+    "if it is damaged, diskwright check and extract --salvage look for copies of the superblock";
+const WHOLE: &str = "if it lies inside a disk image, use --partition or --offset; if it is damaged, diskwright check and \
+                     extract --salvage look for copies of the superblock";
 
 fn whole_disk(partitions: &[Partition]) -> FsError {
     let what = format!("a disk with partitions; {}", partition::overview(partitions));

@@ -10,7 +10,7 @@ mod gpt;
 mod gpt_edit;
 mod logical;
 mod mbr;
-mod signature;
+pub mod signature;
 #[cfg(test)]
 mod tests;
 

@@ -1,15 +1,20 @@
 //! Virtual disks of other programs: qcow2 to read and write, with its backing files; VMDK with flat extents to read.
+//!
+//! The metadata of a qcow2 are verified before the first write ([`crate::qcow2`]), and headers also before reading.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, FileDevice};
 use imago::file::File as ImageFile;
 use imago::qcow2::Qcow2;
 use imago::vmdk::Vmdk;
 use imago::{FormatAccess, FormatDriverBuilder, PermissiveImplicitOpenGate};
 use thiserror::Error;
+
+use crate::chain::Chain;
+use crate::qcow2::{self, Header, Qcow2Error};
 
 /// Why a virtual disk cannot be opened.
 #[derive(Debug, Error)]
@@ -36,6 +41,38 @@ pub enum DiskError {
         /// The reason.
         source: io::Error,
     },
+    /// The metadata of a qcow2 are damaged, so that writing to it could destroy it, or reading it is impossible.
+    #[error(
+        "{}: {source}; nothing was written; repair the image with: qemu-img check -r all {}",
+        path.display(),
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The damage.
+        source: qcow2::Damage,
+    },
+}
+
+impl DiskError {
+    fn of_qcow2(path: &Path, error: Qcow2Error) -> Self {
+        let source = match error {
+            Qcow2Error::Damaged(source) => return Self::Damaged { path: path.to_owned(), source },
+            Qcow2Error::Read(source) => source,
+            other => io::Error::new(io::ErrorKind::InvalidData, other),
+        };
+        Self::Open { kind: "qcow2".into(), path: path.to_owned(), source }
+    }
+}
+
+/// Checks a qcow2 before the crate opens it: its header, or all of its metadata if it is to be changed.
+fn check_qcow2(path: &Path, is_writable: bool) -> Result<(), DiskError> {
+    let check = || -> Result<(), Qcow2Error> {
+        let device = FileDevice::new(File::open(path)?)?;
+        if is_writable { qcow2::verify(&device) } else { Header::read(&device).map(drop) }
+    };
+    check().map_err(|error| DiskError::of_qcow2(path, error))
 }
 
 /// The contents of a virtual disk.
@@ -58,13 +95,14 @@ impl VirtualDisk {
         is_writable: bool,
         lock: Option<File>,
     ) -> Result<Self, DiskError> {
-        let gate = PermissiveImplicitOpenGate::default();
         let access = match kind {
             "qcow2" => {
+                check_qcow2(path, is_writable)?;
                 let builder = Qcow2::<ImageFile>::builder_path(path).write(is_writable);
-                builder.open(gate).map(FormatAccess::new)
+                builder.open(Chain::new(path)).map(FormatAccess::new)
             }
             "vmdk" if !is_writable => {
+                let gate = PermissiveImplicitOpenGate::default();
                 Vmdk::<ImageFile>::builder_path(path).open(gate).map(FormatAccess::new)
             }
             _ => return Err(DiskError::Kind { kind: kind.to_owned(), path: path.to_owned() }),

@@ -5,3 +5,4 @@ extern crate oracle;
 
 mod faults;
 mod lazy;
+mod qcow2;

@@ -50,8 +50,8 @@ fn word(signature: Signature) -> (&'static str, Option<&'static str>) {
         Signature::Ext => ("ext", None),
         Signature::Xfs => ("xfs", None),
         Signature::Zeros => ("zeros", None),
-        Signature::Unknown => ("unknown", None),
-        Signature::Other { what, advice } => (what, Some(advice)),
+        Signature::Unknown | Signature::Lost(_) => ("unknown", None),
+        Signature::Other(found) => (found.what, Some(found.advice)),
     }
 }
 
@@ -61,10 +61,11 @@ fn word(signature: Signature) -> (&'static str, Option<&'static str>) {
 /// If the first bytes cannot be read. A damaged partition table is told in the answer.
 pub(crate) fn layout(device: &Arc<dyn BlockDevice>) -> Result<Layout> {
     let signature = Signature::of(&**device)?;
+    let has_table = matches!(signature, Signature::Unknown | Signature::Zeros | Signature::Lost(_));
     let (contents, advice) = word(signature);
     let mut layout =
         Layout { size: device.len(), contents, advice, partitions: Vec::new(), error: None };
-    if signature != Signature::Unknown && signature != Signature::Zeros {
+    if !has_table {
         return Ok(layout);
     }
     match partition::read(&**device) {
@@ -127,7 +128,11 @@ impl Place {
 pub(crate) fn no_file_system(device: &Arc<dyn BlockDevice>, signature: Signature) -> Failure {
     let partitions = partition::read(&**device).ok().flatten().filter(|all| !all.is_empty());
     let message = match (signature, partitions) {
-        (Signature::Other { what, advice }, _) => format!("unsupported: {what}; {advice}"),
+        (Signature::Other(found), _) => format!("unsupported: {}; {}", found.description(), found.advice),
+        (Signature::Lost(lost), None) => format!(
+            "unsupported: an {} file system whose superblock is lost; another of its structures is at byte {}",
+            lost.format, lost.at
+        ),
         (_, Some(partitions)) => {
             let there = partition::overview(&partitions);
             format!("unsupported: a disk with partitions; {there}; choose one of them")

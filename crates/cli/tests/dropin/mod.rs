@@ -7,6 +7,8 @@ mod debugfs;
 mod dumpe2fs;
 mod ext;
 mod fakeroot;
+mod foreign;
+mod in_place;
 mod mount;
 mod options;
 mod probe;

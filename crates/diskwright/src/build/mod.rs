@@ -35,6 +35,7 @@ mod details;
 mod error;
 mod estimate;
 mod format;
+mod head_last;
 mod identity;
 mod image_file;
 mod image_source;
@@ -77,6 +78,7 @@ use copy::{Copier, Destination};
 use dedupe::Known;
 use estimate::Needed;
 use format::{InodeRule, Inodes, Maker, Plan};
+use head_last::HeadLast;
 use identity::Identity;
 use image_source::ImageTree;
 use input::{Contents, Input};
@@ -112,7 +114,7 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     if options.map_names {
         mapped::check(&options.source)?;
     }
-    let mut target = Target::create(&options.image, options.force)?;
+    let mut target = Target::create(&options.image, options.force, options.in_place)?;
     let shipping = Shipping::create(options, &mut target)?;
     let config = ConfigFile::create(options)?;
     let corrections = corrected::load(options)?;
@@ -163,12 +165,12 @@ fn prepare_one(
             // Beside a device there is only memory.
             let temporary = std::env::temp_dir();
             let beside =
-                if target.is_device() { &temporary } else { input::beside(&options.image) };
+                if target.is_in_place() { &temporary } else { input::beside(&options.image) };
             Ok(Input::load(container, beside, options.thread_count())?)
         }
         BuildSource::Image(file) => {
             // What is written in place cannot be read at the same time.
-            let replaced = if target.is_device() { Vec::new() } else { target.ids()? };
+            let replaced = if target.is_in_place() { Vec::new() } else { target.ids()? };
             let image = ImageTree::open(file, options.format, &replaced);
             Ok(Input::Image(image.map_err(|e| BuildError::Image(Box::new(e)))?))
         }
@@ -420,7 +422,11 @@ impl Build<'_> {
 
     fn device(&self) -> Result<Arc<dyn BlockDevice>, BuildError> {
         let file = self.target.file().try_clone().map_err(BuildError::Write)?;
-        Ok(Arc::new(FileDevice::new(file).map_err(BuildError::Write)?))
+        let device = FileDevice::new(file).map_err(BuildError::Write)?;
+        Ok(match self.target.head() {
+            Some(head) => Arc::new(HeadLast::new(device, head)),
+            None => Arc::new(device),
+        })
     }
 
     /// Threads beside this one, which has the work of deciding what lies where.
@@ -446,7 +452,7 @@ impl Build<'_> {
         let plan = self.plan(size, inodes)?;
         self.target.reset(size)?;
         let device = self.device()?;
-        if self.target.is_device() {
+        if self.target.is_in_place() {
             // Blocks that are never written, of holes and at the ends of files, read as zeros.
             device.zero_range(0, size).map_err(BuildError::Write)?;
         }

@@ -300,6 +300,9 @@ pub struct BuildOptions {
     pub threads: Option<usize>,
     /// Whether an existing image may be overwritten.
     pub force: bool,
+    /// Writes an existing image in place, so that its inode, links, owner, mode and open descriptors stay. A
+    /// failed build then leaves it without a valid superblock. Otherwise a new file replaces it when it is finished.
+    pub in_place: bool,
     /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
     pub source_date_epoch: Option<i64>,
     /// The time of the file system itself, in seconds since 1970; `None` is now, or [`Self::source_date_epoch`].
@@ -339,6 +342,7 @@ setters!(BuildOptions {
     corrections: CorrectionOptions,
     threads: usize = Some(threads),
     force: bool,
+    in_place: bool,
     source_date_epoch: i64 = Some(source_date_epoch),
     time: i64 = Some(time),
     output: OutputOptions,
@@ -379,6 +383,7 @@ impl BuildOptions {
             corrections: CorrectionOptions::default(),
             threads: None,
             force: false,
+            in_place: false,
             source_date_epoch: None,
             time: None,
             output: OutputOptions::default(),

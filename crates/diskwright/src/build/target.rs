@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
+use super::head_last::Head;
 use crate::host::{self, FileTypeExt};
 use crate::lock::{self, Refused};
 use crate::replace::{Replace, Replacement};
@@ -17,18 +18,22 @@ pub(super) struct Target {
     place: Place,
     /// A file without a name for the raw image, if the file that gets the name has another format.
     raw: Option<File>,
+    /// The first bytes of an image that is written in place, until everything else is written.
+    head: Option<Head>,
 }
 
 enum Place {
     /// A block device is written in place.
     Device(File),
+    /// A regular file that is written in place.
+    Existing(File),
     New(Replacement),
 }
 
 impl Target {
-    /// Prepares to write `image`. What is there already must be an empty regular file, unless `force`,
-    /// and nobody may use it.
-    pub(super) fn create(image: &Path, force: bool) -> Result<Self, BuildError> {
+    /// Prepares to write `image`. An existing file must be empty and regular, unless `force`, and no other process may
+    /// use it. With `in_place` it is written itself, otherwise it is replaced.
+    pub(super) fn create(image: &Path, force: bool, in_place: bool) -> Result<Self, BuildError> {
         let at = |source| BuildError::Image(Box::new(Error::host("write", image, source)));
         let place = match std::fs::metadata(image) {
             Ok(metadata) if metadata.file_type().is_block_device() => {
@@ -42,18 +47,31 @@ impl Target {
                 return Err(at(io::Error::other("neither a regular file nor a block device")));
             }
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(e)),
+            Ok(metadata) if in_place => {
+                if !force && metadata.len() > 0 {
+                    return Err(BuildError::TargetExists(image.to_owned()));
+                }
+                let file = lock::open_to_write(image);
+                Place::Existing(file.map_err(|e| BuildError::Image(Box::new(e)))?)
+            }
             Ok(_) | Err(_) => {
                 let replace = if force { Replace::Anything } else { Replace::Empty };
                 let new = Replacement::create(image, replace);
                 Place::New(new.map_err(|refused| refusal(refused, image))?)
             }
         };
-        Ok(Self { image: image.to_owned(), place, raw: None })
+        let is_over = in_place && !matches!(place, Place::New(_));
+        let head = is_over.then(Head::new);
+        Ok(Self { image: image.to_owned(), place, raw: None, head })
     }
 
     /// Has the raw image made in a file of its own, without a name, in this directory.
     pub(super) fn set_apart(&mut self, directory: &Path) -> Result<(), BuildError> {
         self.raw = Some(tempfile::tempfile_in(directory).map_err(|e| self.error(e))?);
+        if let Place::Existing(file) = &self.place {
+            file.set_len(0).map_err(|e| self.error(e))?;
+        }
+        self.head = None;
         Ok(())
     }
 
@@ -69,7 +87,7 @@ impl Target {
 
     fn kept(&self) -> &File {
         match &self.place {
-            Place::Device(file) => file,
+            Place::Device(file) | Place::Existing(file) => file,
             Place::New(new) => new.file(),
         }
     }
@@ -77,6 +95,16 @@ impl Target {
     /// Whether it is a block device, whose size cannot be chosen.
     pub(super) fn is_device(&self) -> bool {
         matches!(self.place, Place::Device(_))
+    }
+
+    /// Returns true if the raw image goes over old contents.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.raw.is_none() && !matches!(self.place, Place::New(_))
+    }
+
+    /// The first bytes, if they are to be written last.
+    pub(super) fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
     }
 
     /// Where the file is on the host, and the one that it will replace, to leave them out of a
@@ -90,18 +118,26 @@ impl Target {
         Ok(ids)
     }
 
-    /// Empties the file and gives it `len` zero bytes, as holes.
+    /// Empties the file and gives it `len` zero bytes, as holes. One that is written in place only becomes long enough.
     pub(super) fn reset(&self, len: u64) -> Result<(), BuildError> {
         if self.is_device() {
             return Ok(());
+        }
+        if self.is_in_place() {
+            let there = self.file().metadata().map_err(|e| self.error(e))?.len();
+            let enlarge = || if there < len { self.file().set_len(len) } else { Ok(()) };
+            return enlarge().map_err(|e| self.error(e));
         }
         self.file().set_len(0).and_then(|()| self.file().set_len(len)).map_err(|e| self.error(e))
     }
 
     /// Gives the finished image its name.
     pub(super) fn keep(self) -> Result<(), BuildError> {
+        if let Some(head) = &self.head {
+            head.write(self.kept()).map_err(|e| self.error(e))?;
+        }
         match self.place {
-            Place::Device(_) => Ok(()),
+            Place::Device(_) | Place::Existing(_) => Ok(()),
             Place::New(new) => new.keep().map_err(|refused| refusal(refused, &self.image)),
         }
     }
@@ -127,7 +163,7 @@ mod tests {
     fn a_target_that_is_not_kept_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("x.img");
-        let target = Target::create(&image, false).unwrap();
+        let target = Target::create(&image, false, false).unwrap();
         target.reset(1 << 20).unwrap();
         drop(target);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -138,10 +174,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("x.img");
         std::fs::write(&image, b"precious").unwrap();
-        assert!(matches!(Target::create(&image, false), Err(BuildError::TargetExists(_))));
-        Target::create(&image, true).unwrap().keep().unwrap();
+        assert!(matches!(Target::create(&image, false, false), Err(BuildError::TargetExists(_))));
+        Target::create(&image, true, false).unwrap().keep().unwrap();
         assert_eq!(std::fs::metadata(&image).unwrap().len(), 0);
-        Target::create(&image, false).unwrap().keep().unwrap();
-        assert!(Target::create(dir.path(), true).is_err());
+        Target::create(&image, false, false).unwrap().keep().unwrap();
+        assert!(Target::create(dir.path(), true, false).is_err());
     }
 }

@@ -1,0 +1,27 @@
+//! Verification of qcow2 images before they are opened. Source: QEMU's docs/interop/qcow2.rst.
+//!
+//! The crate `imago` reads and writes qcow2, and trusts the reference counts: a cluster whose count is 0 is allocated for
+//! new data, also if it holds the header. [`verify`] proves that no such cluster is in use:
+//!
+//! - Each cluster of the header, the tables, the snapshots, the bitmaps and the data has a count of at least the number of
+//!   its references.
+//! - No cluster of metadata has a second use.
+//! - A cluster that an active table marks as exclusive (`COPIED`) has the count 1, because it is written in place.
+//! - All offsets are aligned and inside the file.
+//!
+//! Counts that are too high only waste space and are accepted, as by `qemu-img check`.
+//!
+//! `header` and `clusters` have no I/O. Memory follows the clusters that the reference counts have as used: a page of
+//! 136 bytes for 256 clusters, and a few words for each table and each shared cluster.
+
+mod clusters;
+mod damage;
+mod header;
+mod verify;
+
+pub use damage::{Damage, Qcow2Error, Structure};
+pub use header::Header;
+pub use verify::verify;
+
+#[cfg(test)]
+mod tests;
