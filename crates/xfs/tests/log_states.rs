@@ -16,7 +16,7 @@ use xfs::format::log::build::RECORD_BLOCKS_MAX;
 use xfs::format::superblock::Superblock;
 use xfs::{OpenOptions, Xfs, log_end, recover_log};
 
-/// One state in so many is mounted by the kernel, and one in so many recovered by us, too.
+/// The kernel mounts one state in this number, before and after our recovery.
 const MOUNT_ONE_IN: u32 = 9;
 const FAILURES_SHOWN: usize = 5;
 /// Room for all metadata, so that only checkpoints write.
@@ -97,7 +97,7 @@ fn kernel_mounts(image: &Path) -> Result<(), String> {
     xfs_repair_verdict(image)
 }
 
-/// Counts what was judged.
+/// Number of states, and the refused ones.
 #[derive(Default)]
 struct Judge {
     desk: Desk,

@@ -11,7 +11,7 @@ use blockdev::RecordingDevice;
 use oracle::crash::{Bulk, Desk, LogState, LogStates, change_in_bulk};
 use oracle::{KernelMount, MountOptions, require};
 
-/// One state in so many is mounted by the kernel, too.
+/// The kernel mounts one state in this number, too.
 const MOUNT_ONE_IN: u32 = 9;
 const FAILURES_SHOWN: usize = 5;
 /// Room for all metadata, so that only checkpoints write.
@@ -38,7 +38,7 @@ fn shapes() -> Vec<(Layout, usize)> {
     shapes
 }
 
-/// Counts what was judged.
+/// Number of states, and the refused ones.
 #[derive(Default)]
 struct Judge {
     desk: Desk,

@@ -14,7 +14,7 @@ use super::cut_off::cut_off_beside;
 /// Files of a directory of [`change_in_bulk`].
 const FILES_PER_DIRECTORY: usize = 200;
 
-/// What happened to the writes since the last flush.
+/// The fate of the writes since the last flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All are on the device.
@@ -35,9 +35,9 @@ impl Loss {
 pub struct LogState {
     /// The number of events before the crash. The last of them is a write to the log.
     pub end: usize,
-    /// What happened to the writes since the last flush.
+    /// The fate of the writes since the last flush.
     pub loss: Loss,
-    /// What is on the device.
+    /// The contents of the device.
     pub device: MemoryDevice,
 }
 
@@ -150,7 +150,7 @@ pub struct Bulk {
     pub files: usize,
     /// Number of changes after the files are made.
     pub changes: usize,
-    /// One change in so many is followed by a sync.
+    /// A sync follows one change in this number.
     pub sync_one_in: usize,
 }
 

@@ -29,7 +29,7 @@ fn done_item() -> [u8; 16] {
 
 /// The end of a log.
 pub(super) struct End {
-    /// Where the next record goes.
+    /// The place of the next record.
     pub(super) head: Lsn,
     /// The block of the last record's header.
     pub(super) previous: Option<u32>,
