@@ -38,6 +38,7 @@ pub(super) fn report() -> Report {
             blocks: 100,
         },
         is_interrupted: false,
+        device_error: None,
         kinds: vec![
             FindingsOfKind { code: &TREE_GONE, count: 1, findings: vec![gone] },
             FindingsOfKind { code: &COUNT_OFF, count: 5, findings: vec![off(0), off(1)] },
