@@ -3,8 +3,8 @@
 use std::io;
 
 use super::probe::Probe;
-use super::table::At::{End, Start};
-use super::table::{Magic, Row, bare, of};
+use super::row::At::{End, Start};
+use super::row::{Magic, Row, bare, of};
 use super::{Details, Usage};
 
 const CONVERT: &str = "convert it with: qemu-img convert -O raw";

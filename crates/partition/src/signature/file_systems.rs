@@ -4,8 +4,8 @@ use std::io;
 
 use super::fat;
 use super::probe::{Fields, Probe};
-use super::table::At::Start;
-use super::table::{ANYWHERE, Magic, Row, bare, of};
+use super::row::At::Start;
+use super::row::{ANYWHERE, Magic, Row, bare, of};
 use super::{Details, Usage};
 
 const OTHERS: &str =
@@ -15,7 +15,7 @@ const fn fs(
     name: &'static str,
     what: &'static str,
     magics: &'static [Magic],
-    details: super::table::Reader,
+    details: super::row::Reader,
 ) -> Row {
     Row { name, usage: Usage::FileSystem, what, advice: OTHERS, magics, details }
 }
@@ -298,7 +298,7 @@ fn reiser4(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 
 fn jfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     of(probe, at, 256, |raw| {
-        let (size, bits) = (raw.le32(24), u32::from(raw.le16(28)));
+        let (size, bits) = (raw.le32(16), u32::from(raw.le16(20)));
         (shifted(bits, 16)? == u64::from(size))
             .then(|| block(plain(raw.uuid(136), raw.text(152, 16)), size.into()))
     })

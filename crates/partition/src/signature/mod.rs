@@ -3,12 +3,13 @@
 //!
 //! [`Signature::of`] is for programs that open ext and XFS, and need a name for anything else. [`find_all`] is for
 //! programs that ask before they overwrite a device (`blkid`, `mkfs`). Names are those that libblkid prints. The facts are
-//! from the formats' documents, which [`table`] names, and were compared with `blkid -p`.
+//! from the formats' documents, which the tables name, and were compared with `blkid -p`.
 
 mod containers;
 mod fat;
 mod file_systems;
 mod probe;
+mod row;
 mod table;
 mod tables;
 mod volumes;

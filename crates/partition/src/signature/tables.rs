@@ -3,8 +3,8 @@
 use std::io;
 
 use super::probe::{Fields, Probe};
-use super::table::At::Start;
-use super::table::{Row, bare, of};
+use super::row::At::Start;
+use super::row::{Row, bare, of};
 use super::{Details, Usage, file_systems};
 use crate::mbr;
 

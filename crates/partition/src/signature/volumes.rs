@@ -3,8 +3,8 @@
 use std::io;
 
 use super::probe::{Probe, uuid};
-use super::table::At::{End, Start};
-use super::table::{ANYWHERE, Row, bare, of};
+use super::row::At::{End, Start};
+use super::row::{ANYWHERE, Row, bare, of};
 use super::{Details, Usage};
 
 const OPEN_LUKS: &str = "open it with: cryptsetup open IMAGE NAME; then read /dev/mapper/NAME";
@@ -229,12 +229,15 @@ fn lvm2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 }
 
 fn luks(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+    // The second header counts only without the first one.
+    let is_whole = probe.fields(0, 6)?.has(0, b"LUKS\xba\xbe");
     of(probe, at, 512, |raw| {
         let version = raw.be16(6);
         let uuid = raw.text(168, 40).and_then(|text| String::from_utf8(text).ok());
         let mut details =
             Details { version: Some(version.to_string()), uuid, ..Details::default() };
         match version {
+            _ if at > 0 && is_whole => return None,
             1 if at == 0 => {}
             2 => {
                 details.label = raw.text(24, 48);
