@@ -13,6 +13,8 @@ mod dumpe2fs;
 mod e2fsck;
 mod failure;
 mod fields;
+mod foreign;
+mod handover;
 mod invoked;
 mod lists;
 mod making;

@@ -23,19 +23,52 @@ pub(crate) struct File {
     path: PathBuf,
     /// How long it is; `None` if it is not there.
     pub(crate) bytes: Option<u64>,
+    /// Sector sizes, if it is a block device.
+    pub(crate) sectors: Option<Sectors>,
+}
+
+/// Sector sizes of a block device in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sectors {
+    /// The smallest unit that the device reads and writes.
+    pub(crate) logical: u32,
+    /// The smallest unit that it writes without reading first.
+    pub(crate) physical: u32,
+}
+
+impl Sectors {
+    #[cfg(target_os = "linux")]
+    fn of(file: &std::fs::File) -> Option<Self> {
+        use std::os::unix::fs::FileTypeExt;
+        if !file.metadata().ok()?.file_type().is_block_device() {
+            return None;
+        }
+        let logical = rustix::fs::ioctl_blksszget(file).ok()?;
+        let physical = rustix::fs::ioctl_blkpbszget(file).unwrap_or(logical);
+        Some(Self { logical, physical: physical.max(logical) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of(_: &std::fs::File) -> Option<Self> {
+        None
+    }
 }
 
 impl File {
     /// Looks for it.
     pub(crate) fn look(path: &Path, statuses: Statuses) -> Result<Self, Failure> {
+        let mut sectors = None;
         let bytes = match std::fs::File::open(path) {
             // The end of a block device is where its bytes end, too.
-            Ok(mut file) => file.seek(SeekFrom::End(0)).map(Some),
+            Ok(mut file) => {
+                sectors = Sectors::of(&file);
+                file.seek(SeekFrom::End(0)).map(Some)
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         };
         let bytes = bytes.map_err(|e| statuses.failed(format_args!("{}: {e}", path.display())))?;
-        Ok(Self { path: path.to_owned(), bytes })
+        Ok(Self { path: path.to_owned(), bytes, sectors })
     }
 
     /// Gives it back the length that it had, if the file system is shorter.

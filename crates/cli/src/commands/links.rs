@@ -14,7 +14,9 @@ const NOTES: &str = "\
 Example:
   diskwright links ~/.local/lib/diskwright && PATH=~/.local/lib/diskwright:$PATH make
 
-Links that lead here already are left as they are. What else has such a name is not touched, and named.";
+Links that lead here already are left as they are. What else has such a name is not touched, and named. The first directory
+in PATH that has a name decides which program runs. blkid is left out unless it is asked for: the system's own one knows
+more formats.";
 
 /// Make links by which this program is mke2fs, mkfs.xfs, e2fsck and others
 #[derive(Debug, Args)]
@@ -22,9 +24,40 @@ Links that lead here already are left as they are. What else has such a name is 
 pub(crate) struct LinksArgs {
     /// Directory to make them in; it is made if it is not there
     directory: PathBuf,
+    /// Make links of these programs only
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Make links of these programs, too, which are left out otherwise: blkid
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "only")]
+    with: Vec<String>,
+}
+
+/// Programs that no link is made of unless it is asked for.
+const ON_REQUEST: [&str; 1] = ["blkid"];
+
+impl LinksArgs {
+    fn check(&self) -> Result<()> {
+        for name in self.only.iter().chain(&self.with) {
+            if !Program::all().any(|program| program.name() == name) {
+                let problem =
+                    format!("{name} is not one of the programs: diskwright as list shows them");
+                return Err(Error::Usage(problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let is_in = |names: &[String]| names.iter().any(|one| one == name);
+        if !self.only.is_empty() {
+            return is_in(&self.only);
+        }
+        !ON_REQUEST.contains(&name) || is_in(&self.with)
+    }
 }
 
 pub(crate) fn run(args: &LinksArgs) -> Result<Outcome> {
+    args.check()?;
     let directory = &*args.directory;
     let failed =
         |operation, path: &Path, source| Error::Host { operation, path: path.to_owned(), source };
@@ -32,7 +65,7 @@ pub(crate) fn run(args: &LinksArgs) -> Result<Outcome> {
         std::env::current_exe().map_err(|e| failed("find", Path::new("diskwright"), e))?;
     fs::create_dir_all(directory).map_err(|e| failed("make", directory, e))?;
     let mut outcome = Outcome::Done;
-    for name in Program::all().map(Program::name) {
+    for name in Program::all().map(Program::name).filter(|name| args.wants(name)) {
         let link = directory.join(name);
         match make(&program, &link) {
             Ok(true) => {}

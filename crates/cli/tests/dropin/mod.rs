@@ -5,6 +5,8 @@ mod android;
 mod callers;
 mod ext;
 mod fakeroot;
+mod foreign;
+mod in_place;
 mod mount;
 mod options;
 mod probe;

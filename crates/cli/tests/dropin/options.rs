@@ -490,7 +490,18 @@ fn links_stand_for_the_programs() {
     let output = make("dumpe2fs").args(["-h", "image"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("has_journal") && !text.contains("extent"), "{text}");
-    // What is not ours stays.
+    // The system's blkid knows more formats.
+    assert!(!dir.join("bin/blkid").exists());
+    let line = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+        command.current_dir(dir).arg("links").args(words).output().unwrap().status.code()
+    };
+    assert_eq!(line(&["few", "--only", "mke2fs,mkfs.xfs"]), Some(0));
+    assert_eq!(fs::read_dir(dir.join("few")).unwrap().count(), 2);
+    assert_eq!(line(&["bin", "--with", "blkid"]), Some(0));
+    assert!(dir.join("bin/blkid").exists());
+    assert_eq!(line(&["bin", "--only", "mkfs.zfs"]), Some(2));
+    // Files that are not ours stay.
     fs::remove_file(dir.join("bin/e2fsck")).unwrap();
     file(dir, "bin/e2fsck", 0);
     let output = links();

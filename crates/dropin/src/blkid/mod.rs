@@ -1,16 +1,19 @@
 //! `blkid`: what is in images, for scripts that ask before they make a file system.
 //!
-//! Status 2 means that nothing is there, and who asks may overwrite it. So it is said only of what is empty where any
-//! format would have something: everything else that is neither ext nor XFS ends with the status for what cannot be
-//! told.
+//! Status 2 means that nothing is there, so a caller may overwrite it. It is returned only for an image that is empty where
+//! any format would have a mark. Contents without a known mark, and questions about the machine's devices, go to the next
+//! `blkid` in `PATH`. If there is none, the status for contents that are not known follows.
 
 mod probe;
+mod quote;
 mod wish;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::failure::{Ended, Failure, Statuses};
+use crate::handover;
 use crate::invoked::{Invoked, say};
 use probe::{Found, Tag};
 use wish::{Form, Wish};
@@ -21,7 +24,10 @@ const AMBIVALENT: u8 = 8;
 const STATUSES: Statuses = Statuses { usage: 4, failed: NOTHING };
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let wish = wish::read(arguments)?;
+    let wish = match wish::read(arguments.clone()) {
+        Ok(wish) => wish,
+        Err(failure) => return handover::run(invoked.name, &arguments).ok_or(failure),
+    };
     if wish.only_version {
         return Ok(invoked.version());
     }
@@ -38,6 +44,11 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             // The namesake looks no further then.
             Ok(Found::Tags(_) | Found::Nothing) if wish.is_low_level => return Ok(NOTHING),
             Ok(Found::Tags(_) | Found::Nothing) => {}
+            Ok(Found::Ambivalent(names)) => return Err(ambivalent(image, &names)),
+            // Lines about images before this one would be there twice.
+            Ok(Found::Unknown) if found == 0 => {
+                return handover::run(invoked.name, &arguments).ok_or_else(|| unknown(image));
+            }
             Ok(Found::Unknown) => return Err(unknown(image)),
             Err(e) => failure = failure.or_else(|| Some(STATUSES.failed(e))),
         }
@@ -48,12 +59,20 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
 }
 
-/// Something is there, and may be worth keeping.
+/// Marks of several formats: which of them is valid is not known.
+fn ambivalent(image: &Path, names: &[&str]) -> Failure {
+    let (image, names) = (image.display(), names.join(", "));
+    let message = format!(
+        "{image}: ambivalent result: it has marks of several formats ({names}); wipefs shows and removes them"
+    );
+    Failure { message, status: AMBIVALENT }
+}
+
+/// Unknown contents, which may be worth keeping.
 fn unknown(image: &Path) -> Failure {
     let image = image.display();
     let message = format!(
-        "{image} holds something that is neither ext2, ext3, ext4 nor XFS, which is all that is known here: ask the \
-         system's own blkid"
+        "{image} holds something that is not known here, and PATH has no other blkid: ask the system's own blkid"
     );
     Failure { message, status: AMBIVALENT }
 }
@@ -64,14 +83,18 @@ fn show(wish: &Wish, image: &str, tags: &[Tag]) {
     }
     match wish.form {
         Form::Full => {
-            let tags: Vec<_> =
-                tags.iter().map(|tag| format!("{}=\"{}\"", tag.name, tag.value)).collect();
-            say(format_args!("{image}: {}", tags.join(" ")));
+            let mut line = format!("{image}:").into_bytes();
+            for tag in tags {
+                line.extend_from_slice(format!(" {}=\"", tag.name).as_bytes());
+                line.extend_from_slice(&quote::in_quotes(&tag.value));
+                line.push(b'"');
+            }
+            say_bytes(line);
         }
-        Form::Value => tags.iter().for_each(|tag| say(format_args!("{}", tag.value))),
+        Form::Value => tags.iter().for_each(|tag| say_bytes(tag.value.clone())),
         Form::Export => {
             say(format_args!("DEVNAME={image}"));
-            tags.iter().for_each(|tag| say(format_args!("{}={}", tag.name, escaped(&tag.value))));
+            tags.iter().for_each(|tag| say_pair(tag.name, &quote::in_shell(&tag.value)));
         }
         Form::Udev => tags.iter().for_each(show_for_udev),
         Form::Device => say(format_args!("{image}")),
@@ -79,46 +102,24 @@ fn show(wish: &Wish, image: &str, tags: &[Tag]) {
 }
 
 fn show_for_udev(tag: &Tag) {
-    let name = if tag.name == "VERSION"
-        || tag.name == "TYPE"
-        || tag.name == "USAGE"
-        || tag.name.starts_with("BLOCK")
-    {
-        format!("ID_FS_{}", tag.name)
-    } else {
-        let name = format!("ID_FS_{}", tag.name);
-        say(format_args!("{name}={}", tag.value.replace(|c: char| !is_plain(c), "_")));
-        format!("{name}_ENC")
-    };
-    say(format_args!("{name}={}", encoded(&tag.value)));
-}
-
-/// Characters that names of udev may have.
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c)
-}
-
-/// The others as their bytes in hexadecimal.
-fn encoded(value: &str) -> String {
-    let mut text = String::new();
-    for c in value.chars() {
-        if is_plain(c) || !c.is_ascii() {
-            text.push(c);
-        } else {
-            text.push_str(&format!("\\x{:02x}", c as u32));
+    match tag.name {
+        "PTTYPE" => say_pair("ID_PART_TABLE_TYPE", &tag.value),
+        "PTUUID" => say_pair("ID_PART_TABLE_UUID", &tag.value),
+        "LABEL" | "LABEL_FATBOOT" | "UUID" | "UUID_SUB" => {
+            let name = format!("ID_FS_{}", tag.name);
+            say_pair(&name, &quote::plain(&tag.value));
+            say_pair(&format!("{name}_ENC"), &quote::encoded(&tag.value));
         }
+        name => say_pair(&format!("ID_FS_{name}"), &quote::encoded(&tag.value)),
     }
-    text
 }
 
-/// What a shell takes for one word.
-fn escaped(value: &str) -> String {
-    let mut text = String::new();
-    for c in value.chars() {
-        if "\"\\`$ '<>&|;()*?[]~#{}".contains(c) {
-            text.push('\\');
-        }
-        text.push(c);
-    }
-    text
+fn say_pair(name: &str, value: &[u8]) {
+    say_bytes([name.as_bytes(), b"=", value].concat());
+}
+
+/// Prints a line that need not be UTF-8.
+fn say_bytes(mut line: Vec<u8>) {
+    line.push(b'\n');
+    let _ = io::stdout().write_all(&line);
 }

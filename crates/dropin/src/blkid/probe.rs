@@ -1,68 +1,137 @@
-//! What is in an image.
+//! Contents of an image.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use diskwright::{Error, Image, ImageInfo, OpenImage};
+use partition::signature::{self, Found as Other, Usage};
 
-/// Bytes from either end where formats have what they are known by: tables of partitions, superblocks, labels of
-/// volumes and of RAID.
+use crate::foreign;
+
+/// Bytes from either end that have the marks of most formats: partition tables, superblocks, labels of volumes.
 const EDGE_BYTES: u64 = 1 << 20;
+/// Offset and length of the label in the superblocks of ext and XFS.
+const EXT_LABEL: (u64, usize) = (1024 + 120, 16);
+const XFS_LABEL: (u64, usize) = (108, 12);
 
-/// One thing that is known.
+/// A property of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) name: &'static str,
-    pub(super) value: String,
-    /// It is shown by `-p` only.
+    /// Its bytes. Labels need not be UTF-8.
+    pub(super) value: Vec<u8>,
+    /// Only `-p` shows it.
     pub(super) is_low_level: bool,
 }
 
-/// What was found.
+/// The verdict on an image.
 #[derive(Debug)]
 pub(super) enum Found {
     Tags(Vec<Tag>),
-    /// Nothing but zeros where there would be something.
+    /// Only zeros at both ends.
     Nothing,
-    /// Something.
+    /// Contents without a known mark.
     Unknown,
+    /// Marks of several file systems.
+    Ambivalent(Vec<&'static str>),
 }
 
-/// Looks at an image as it lies, from byte `offset` of its file on.
+/// Reads the marks of an image from byte `offset` of its file on.
 pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
+    let failed = |e: io::Error| format!("{}: {e}", image.display());
+    let others = match foreign::open(image, offset) {
+        Ok(device) => signature::find_all(&*device).map_err(failed)?,
+        // The message about the file itself follows below.
+        Err(_) => Vec::new(),
+    };
+    // Members of a RAID may have all of a file system in front of their own mark, encrypted volumes have random bytes.
+    let is_volume = |first: &&Other| matches!(first.usage, Usage::Raid | Usage::Crypto);
+    if let Some(volume) = others.first().filter(is_volume) {
+        return Ok(Found::Tags(of_other(volume)));
+    }
     let mut open = OpenImage::default().norecovery(true);
     open.offset = offset;
-    match Image::open_rootless(image, &open) {
-        Ok(image) => Ok(Found::Tags(tags(image.info()))),
-        Err(error @ Error::Host { .. }) => Err(error.to_string()),
-        // A damaged one is not nothing.
-        Err(_) => {
-            let empty = is_empty(image, offset).map_err(|e| format!("{}: {e}", image.display()))?;
-            Ok(if empty { Found::Nothing } else { Found::Unknown })
-        }
+    let mut tags = match Image::open_rootless(image, &open) {
+        Ok(found) => tags(found.info(), label(image, offset, found.info()).map_err(failed)?),
+        Err(error @ Error::Host { .. }) => return Err(error.to_string()),
+        Err(_) => Vec::new(),
+    };
+    let (known, tables): (Vec<_>, Vec<_>) = others
+        .iter()
+        .filter(|other| other.usage != Usage::Container)
+        .partition(|other| other.usage != Usage::Table);
+    if known.len() + usize::from(!tags.is_empty()) > 1 {
+        return Ok(Found::Ambivalent(known.iter().map(|other| other.name).collect()));
     }
+    tags.extend(known.into_iter().flat_map(of_other));
+    tags.extend(tables.first().into_iter().flat_map(|table| of_other(table)));
+    if !tags.is_empty() {
+        return Ok(Found::Tags(tags));
+    }
+    let empty = is_empty(image, offset).map_err(failed)?;
+    // A damaged image is not nothing.
+    Ok(if empty { Found::Nothing } else { Found::Unknown })
 }
 
-fn tags(info: &ImageInfo) -> Vec<Tag> {
-    let tag = |name, value: &str| Tag { name, value: value.to_owned(), is_low_level: false };
-    let low = |name, value: &str| Tag { name, value: value.to_owned(), is_low_level: true };
+fn tag(name: &'static str, value: impl Into<Vec<u8>>, is_low_level: bool) -> Tag {
+    Tag { name, value: value.into(), is_low_level }
+}
+
+fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
     let mut tags = Vec::new();
-    if !info.label.is_empty() {
-        tags.push(tag("LABEL", &info.label));
+    if !label.is_empty() {
+        tags.push(tag("LABEL", label, false));
     }
-    tags.push(tag("UUID", &info.uuid));
+    tags.push(tag("UUID", &*info.uuid, false));
     let block = if info.format == "xfs" { sector(info) } else { info.block_size.to_string() };
     if info.format != "xfs" {
-        tags.push(low("VERSION", "1.0"));
+        tags.push(tag("VERSION", "1.0", true));
     }
-    tags.push(tag("BLOCK_SIZE", &block));
-    tags.push(tag("TYPE", &info.format));
-    tags.push(low("USAGE", "filesystem"));
+    tags.push(tag("BLOCK_SIZE", block, false));
+    tags.push(tag("TYPE", &*info.format, false));
+    tags.push(tag("USAGE", "filesystem", true));
     tags
 }
 
-/// The size of a sector of XFS, which is what counts as its block.
+/// The properties of another format, named as libblkid names them.
+fn of_other(other: &Other) -> Vec<Tag> {
+    let details = &other.details;
+    let mut tags = Vec::new();
+    let mut add = |name, value: Option<Vec<u8>>, is_low_level| {
+        tags.extend(value.map(|value| tag(name, value, is_low_level)));
+    };
+    let text = |text: &Option<String>| text.clone().map(String::into_bytes);
+    if other.usage == Usage::Table {
+        add("PTUUID", text(&details.uuid), false);
+        add("PTTYPE", Some(other.name.into()), false);
+        return tags;
+    }
+    for (name, value) in &details.more {
+        add(*name, Some(value.clone()), false);
+    }
+    add("LABEL", details.label.clone().map(|label| label.trim_ascii_end().to_vec()), false);
+    add("UUID", text(&details.uuid), false);
+    add("UUID_SUB", text(&details.uuid_sub), false);
+    add("VERSION", text(&details.version), true);
+    add("BLOCK_SIZE", details.block_size.map(|size| size.to_string().into_bytes()), false);
+    add("TYPE", Some(other.name.into()), false);
+    add("USAGE", other.usage.name().map(Into::into), true);
+    tags
+}
+
+/// The label of ext and XFS as stored, up to a NUL, without blanks at its end.
+fn label(image: &Path, offset: u64, info: &ImageInfo) -> io::Result<Vec<u8>> {
+    let (at, len) = if info.format == "xfs" { XFS_LABEL } else { EXT_LABEL };
+    let mut file = File::open(image)?;
+    file.seek(SeekFrom::Start(offset + at))?;
+    let mut bytes = vec![0; len];
+    file.read_exact(&mut bytes)?;
+    let label = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(label.trim_ascii_end().to_vec())
+}
+
+/// The sector size of XFS, which blkid shows as the block size.
 fn sector(info: &ImageInfo) -> String {
     let mut values = info.sections.iter().flat_map(|section| &section.values);
     let size = values.find(|(name, _)| name == "sector size");

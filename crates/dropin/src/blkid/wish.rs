@@ -55,8 +55,8 @@ pub(super) struct Wish {
     /// Only these types are looked for, or none of these.
     types: Option<(bool, Vec<String>)>,
     pub(super) is_low_level: bool,
-    /// Whether file systems are of use at all.
-    usages: Option<bool>,
+    /// Only these usages are looked for, or none of these.
+    usages: Option<(bool, Vec<String>)>,
     /// Byte at which the image begins.
     pub(super) offset: u64,
 }
@@ -64,12 +64,15 @@ pub(super) struct Wish {
 impl Wish {
     /// Whether a file system of this type is looked for.
     pub(super) fn wants(&self, tags: &[Tag]) -> bool {
-        if self.usages == Some(false) {
+        let usage = tags.iter().find(|tag| tag.name == "USAGE");
+        if let (Some((only, usages)), Some(usage)) = (&self.usages, usage)
+            && usages.iter().any(|name| name.as_bytes() == usage.value) != *only
+        {
             return false;
         }
         let Some((only, types)) = &self.types else { return true };
         let found = tags.iter().find(|tag| tag.name == "TYPE");
-        found.is_none_or(|found| types.contains(&found.value) == *only)
+        found.is_none_or(|found| types.iter().any(|name| name.as_bytes() == found.value) == *only)
     }
 
     /// Those that are to be shown.
@@ -120,8 +123,7 @@ impl Wish {
             }
             'u' => {
                 let list = words.text()?;
-                let (is_only, usages) = only(&list);
-                self.usages = Some(usages.iter().any(|usage| usage == "filesystem") == is_only);
+                self.usages = Some(only(&list));
             }
             'O' => self.offset = words.by(size::bytes)?,
             'V' => self.only_version = true,

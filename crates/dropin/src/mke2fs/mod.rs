@@ -6,6 +6,7 @@ mod profile;
 mod wish;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use diskwright::OpenImage;
@@ -17,8 +18,9 @@ use source::Xattr;
 use source::correct::{Change, Glob, PermissionChange, Rule};
 
 use crate::failure::{Ended, Failure, STATUSES};
-use crate::invoked::{Invoked, say};
-use crate::making::{self, File};
+use crate::foreign;
+use crate::invoked::{Invoked, say, say_all};
+use crate::making::{self, File, Sectors};
 use config::Config;
 use profile::Profile;
 use wish::Wish;
@@ -30,6 +32,13 @@ const ERRORS_CONTINUE: u16 = 1;
 /// `EXT2_FLAGS_TEST_FILESYS`: it may be used by a driver that is being developed.
 pub(crate) const TEST_FILE_SYSTEM: u32 = 4;
 
+/// Permissions that the root directory has whatever those of the source are.
+const ROOT_PERMISSIONS: u16 = 0o755;
+
+/// Sizes of sectors and blocks of usual devices.
+const SECTOR_BYTES: u32 = 512;
+const BLOCK_BYTES: u32 = 4096;
+
 /// Bytes of what a size without a letter counts, unless the size of blocks was given.
 const KIB: u64 = 1 << 10;
 
@@ -40,9 +49,12 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     let config = Config::load(STATUSES)?;
     let file = File::look(&wish.image, STATUSES)?;
+    if !wish.is_forced && !wish.is_trial && !may_overwrite(&wish.image) {
+        return Ok(1);
+    }
     let bytes = size(&wish, &file)?;
     let profile = Profile::of(&wish, invoked.name, bytes, &config)?;
-    let options = options(&wish, &profile, bytes)?;
+    let options = options(&wish, &profile, &file, bytes)?;
     let hints = Hints::of(&wish)?;
     let made = if wish.is_trial {
         making::try_out(options, STATUSES)?
@@ -55,6 +67,37 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         tell(&wish.image, &made);
     }
     Ok(0)
+}
+
+/// Asks on a terminal whether old contents are to be overwritten. Programs are not asked, as by the original.
+fn may_overwrite(image: &Path) -> bool {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return true;
+    }
+    let Some(old) = foreign::find(image) else { return true };
+    say(format_args!("{}", old.line_of_mke2fs(image)));
+    say_all("Proceed anyway? (y,N) ");
+    let _ = io::stdout().flush();
+    let mut answer = String::new();
+    let _ = io::stdin().read_line(&mut answer);
+    answer.trim_start().starts_with(['y', 'Y'])
+}
+
+/// The size of a block: the given one, which must not be smaller than a sector of the device, or the usual one.
+fn block_size(wish: &Wish, profile: &Profile, file: &File) -> Result<Option<u32>, Failure> {
+    let Some(Sectors { logical, .. }) = file.sectors else {
+        return Ok(wish.block_size.or(profile.block_size));
+    };
+    match wish.block_size {
+        Some(given) if given < logical => Err(STATUSES.failed(format_args!(
+            "Invalid argument while setting blocksize; too small for device ({logical}-byte sectors)"
+        ))),
+        Some(given) => Ok(Some(given)),
+        None if logical > SECTOR_BYTES => {
+            Ok(Some(profile.block_size.unwrap_or(BLOCK_BYTES).max(logical)))
+        }
+        None => Ok(profile.block_size),
+    }
 }
 
 /// What the superblock has beside the layout, for those who use the file system.
@@ -137,7 +180,12 @@ fn size(wish: &Wish, file: &File) -> Result<u64, Failure> {
     size.bytes(unit).ok_or_else(too_large)
 }
 
-fn options(wish: &Wish, profile: &Profile, bytes: u64) -> Result<BuildOptions, Failure> {
+fn options(
+    wish: &Wish,
+    profile: &Profile,
+    file: &File,
+    bytes: u64,
+) -> Result<BuildOptions, Failure> {
     let source = match &wish.source {
         Some(path) => BuildSource::Files(path.clone()),
         None => BuildSource::Several(Vec::new()),
@@ -145,10 +193,11 @@ fn options(wish: &Wish, profile: &Profile, bytes: u64) -> Result<BuildOptions, F
     let mut options = BuildOptions::new(source, &wish.image, Format::Ext4);
     options.size = Some(bytes);
     options.force = true;
+    options.in_place = true;
     options.label = wish.label.clone();
     options.last_mounted = wish.last_mounted.clone();
     options.features = profile.features.clone();
-    options.block_size = wish.block_size.or(profile.block_size);
+    options.block_size = block_size(wish, profile, file)?;
     options.inode_size = wish.inode_size.or(profile.inode_size);
     options.inodes = wish.inodes;
     options.bytes_per_inode = match (wish.inodes, wish.bytes_per_inode) {
@@ -159,9 +208,9 @@ fn options(wish: &Wish, profile: &Profile, bytes: u64) -> Result<BuildOptions, F
     };
     options.reserved_percent = wish.reserved_percent.or(profile.reserved_percent);
     options.journal_bytes = wish.journal_bytes;
-    options.corrections.rules = root_rules(wish);
     options.output = output(wish);
     making::set_times(&mut options, STATUSES)?;
+    options.corrections.rules = root_rules(wish, options.time.or(options.source_date_epoch));
     let is_random = !making::is_reproducible(&options);
     let random = || is_random.then(making::random_uuid);
     options.uuid = match wish.uuid {
@@ -174,8 +223,16 @@ fn options(wish: &Wish, profile: &Profile, bytes: u64) -> Result<BuildOptions, F
 }
 
 /// What is said of the root directory alone.
-fn root_rules(wish: &Wish) -> Vec<Rule> {
+fn root_rules(wish: &Wish, time: Option<i64>) -> Vec<Rule> {
     let mut changes = Vec::new();
+    // A directory gives the root its attributes only; an archive has an entry for the root.
+    if wish.source.as_ref().is_some_and(|source| source.is_dir()) {
+        changes.push(Change::Owner { uid: Some(0), gid: Some(0) });
+        changes.push(Change::Permissions(PermissionChange::new(|_, _| ROOT_PERMISSIONS)));
+        if let Some(sec) = time.or_else(|| vfs::clock::now().map(|now| now.sec)) {
+            changes.push(Change::Time(source::Time { sec, nsec: 0 }));
+        }
+    }
     if let Some(owner) = wish.root_owner {
         changes.push(Change::Owner { uid: Some(owner.uid), gid: Some(owner.gid) });
     }

@@ -35,6 +35,7 @@ pub(super) struct Wish {
     pub(super) extended: Extended,
     pub(super) root_owner: Option<Owner>,
     pub(super) is_quiet: bool,
+    pub(super) is_forced: bool,
     pub(super) is_trial: bool,
     pub(super) only_version: bool,
 }
@@ -106,7 +107,8 @@ impl Wish {
             'e' => self.errors = Some(words.by(errors_behaviour)?),
             'o' => creator(words)?,
             // What is written is written, whoever says so and however it goes.
-            'F' | 'v' | 'D' => {}
+            'F' => self.is_forced = true,
+            'v' | 'D' => {}
             _ => return Err(self.not_here(letter, words)),
         }
         Ok(())
@@ -119,7 +121,7 @@ impl Wish {
             'C' => "clusters of blocks (bigalloc) are not made",
             'g' => "a group has as many blocks as a block has bits",
             'S' => "to mend an image: e2fsck",
-            'z' => "nothing is to be undone: the image is replaced when all of it is written",
+            'z' => "old contents are not kept: copy the file first",
             _ => return words.unknown(),
         })
     }

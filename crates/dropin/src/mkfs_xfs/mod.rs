@@ -5,11 +5,11 @@ mod wish;
 use std::ffi::OsString;
 
 use diskwright::build::{BuildOptions, BuildSource, Format};
-use diskwright::{Image, OpenImage};
 
 use crate::failure::{Ended, Failure, STATUSES};
+use crate::foreign;
 use crate::invoked::Invoked;
-use crate::making::{self, File};
+use crate::making::{self, File, Sectors};
 use wish::Wish;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         let image = wish.image.display();
         STATUSES.failed(format_args!("{image} has no size yet: say -d size="))
     })?;
-    let options = options(&wish, bytes)?;
+    let options = options(&wish, &file, bytes)?;
     let made = if wish.is_trial {
         making::try_out(options, STATUSES)?
     } else {
@@ -38,27 +38,40 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-/// What is there already is kept unless `-f` says otherwise.
+/// Refuses to overwrite old contents without `-f`.
 fn refuse_to_overwrite(wish: &Wish) -> Result<(), Failure> {
-    let Ok(image) = Image::open_rootless(&wish.image, &OpenImage::default()) else { return Ok(()) };
-    Err(STATUSES.failed(format_args!(
-        "{} holds a file system already ({}): -f overwrites it",
-        wish.image.display(),
-        image.info().format
-    )))
+    match foreign::find(&wish.image) {
+        Some(old) => Err(STATUSES.failed(old.refused_by_xfs(&wish.image))),
+        None => Ok(()),
+    }
 }
 
-fn options(wish: &Wish, bytes: u64) -> Result<BuildOptions, Failure> {
+/// The size of a sector: the given one, which must not be smaller than the device's, or the device's own.
+fn sector_size(wish: &Wish, file: &File) -> Result<Option<u32>, Failure> {
+    let Some(Sectors { logical, physical }) = file.sectors else { return Ok(wish.sector_size) };
+    match wish.sector_size {
+        Some(given) if given < logical => Err(STATUSES.failed(format_args!(
+            "illegal sector size {given}; hw sector is {logical}; leave -s size= out"
+        ))),
+        Some(given) => Ok(Some(given)),
+        // A block cannot be smaller than a sector.
+        None if wish.block_size.is_some_and(|block| block < physical) => Ok(Some(logical)),
+        None => Ok(Some(physical)),
+    }
+}
+
+fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure> {
     let source = wish.source.clone().unwrap_or(BuildSource::Several(Vec::new()));
     let mut options = BuildOptions::new(source, &wish.image, Format::Xfs);
     options.size = Some(bytes);
     options.force = true;
+    options.in_place = true;
     options.label = wish.label.clone();
     options.features = wish.features.clone();
     options.block_size = wish.block_size;
     options.inode_size = wish.inode_size()?;
     options.dir_block_size = wish.dir_block_size;
-    options.sector_size = wish.sector_size;
+    options.sector_size = sector_size(wish, file)?;
     options.inodes_percent = wish.inodes_percent;
     options.ag_count = wish.ag_count;
     options.ag_bytes = wish.ag_bytes()?;
