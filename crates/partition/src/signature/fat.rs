@@ -61,7 +61,7 @@ impl Layout {
         match self.clusters {
             _ if self.is_32 => "FAT32",
             ..FAT12_CLUSTERS => "FAT12",
-            ..FAT16_CLUSTERS => "FAT16",
+            FAT12_CLUSTERS..FAT16_CLUSTERS => "FAT16",
             _ => "FAT32",
         }
     }
@@ -177,7 +177,7 @@ fn ntfs_label(record: &Fields) -> Option<Vec<u8>> {
                 (record.le32(at + 16) as usize, usize::from(record.le16(at + 20)));
             return record.utf16(at + offset, (bytes / 2).min(128));
         }
-        if kind == u32::MAX || len < 16 || len > 4096 {
+        if kind == u32::MAX || !(16..=4096).contains(&len) {
             return None;
         }
         at += len;
