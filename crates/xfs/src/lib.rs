@@ -43,5 +43,5 @@ pub use log::{
     LogEnd, LogItem, LogRecord, LogTransaction, Position as LogPosition, Recovered as RecoveredLog,
     Report as RecoverReport, log_contents, log_end, log_is_clean, recover as recover_log,
 };
-pub use open::superblock_copy::has_superblock_copy;
+pub use open::superblock_copy::{has_superblock_copy, has_superblock_copy_anywhere};
 pub use operation::waiting::WaitingPolicy;

@@ -148,7 +148,10 @@ pub(crate) fn format_of_device(
         Some(kind) => kind.into(),
         None => match probe::format_without_superblock(&**device) {
             Some(format) => format,
-            None => image::probe_kind(path, device, options)?.into(),
+            None => match image::probe_kind(path, device, options) {
+                Ok(kind) => kind.into(),
+                Err(error) => probe::format_by_search(&**device).ok_or(error)?,
+            },
         },
     })
 }

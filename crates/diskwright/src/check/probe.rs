@@ -1,6 +1,7 @@
 //! The format of an image whose first superblock has lost even its magic number.
 
 use blockdev::BlockDevice;
+use partition::Signature;
 use xfs::format::ag::{AGF_MAGIC, AGI_MAGIC};
 
 use super::Format;
@@ -18,6 +19,14 @@ pub(super) fn format_without_superblock(device: &dyn BlockDevice) -> Option<Form
         return Some(Format::Ext4);
     }
     xfs::has_superblock_copy(device).then_some(Format::Xfs)
+}
+
+/// Searches the whole device for what is left of a file system, when nothing else tells a format.
+/// What is known to be something else is not searched.
+pub(super) fn format_by_search(device: &dyn BlockDevice) -> Option<Format> {
+    let is_unknown = matches!(Signature::of(device), Ok(Signature::Zeros | Signature::Unknown));
+    let is_disk = || partition::read(device).is_ok_and(|partitions| partitions.is_some());
+    (is_unknown && !is_disk() && xfs::has_superblock_copy_anywhere(device)).then_some(Format::Xfs)
 }
 
 /// Whether the first group has its headers of free space and of inodes.

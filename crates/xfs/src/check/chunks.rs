@@ -39,6 +39,18 @@ pub(crate) struct AgChunks {
     pub(crate) is_whole: bool,
 }
 
+impl AgChunks {
+    /// Whether an inode of the group has blocks and is in use.
+    pub(crate) fn is_used(&self, ag_ino: u32) -> bool {
+        let behind = self.chunks.partition_point(|chunk| chunk.start <= ag_ino);
+        let chunk = behind.checked_sub(1).map(|at| self.chunks[at]);
+        chunk.is_some_and(|chunk| {
+            let nth = ag_ino - chunk.start;
+            nth < INODES_PER_CHUNK && chunk.has(nth) && !chunk.is_free(nth)
+        })
+    }
+}
+
 /// All chunks. Inodes are numbered through: 64 a chunk, in order.
 #[derive(Debug)]
 pub(super) struct Chunks {

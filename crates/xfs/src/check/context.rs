@@ -22,6 +22,8 @@ pub(super) struct Context<'a> {
     pub(super) threads: NonZero<usize>,
     /// Findings about inodes, until their paths are known.
     pub(super) waiting: Waiting,
+    /// Whether the log is clean as the image has it, so that no mount frees inodes without names.
+    pub(super) is_log_clean: bool,
     /// Where the log goes on: no structure can have been written behind that.
     head: Option<u64>,
     has_gaps: AtomicBool,
@@ -48,6 +50,7 @@ impl<'a> Context<'a> {
             observer,
             threads,
             waiting,
+            is_log_clean: false,
             head,
             has_gaps,
             has_names_gaps,

@@ -217,13 +217,16 @@ impl<'g> Group<'g> {
         let start = FsBlock(raw.logstart.get());
         let (ag, block) = self.ctx.geometry.split(start);
         let blocks = raw.logblocks.get();
-        if start.0 == 0 || ag != self.ag {
+        // Of a log that is in no group the first one tells.
+        let teller = if ag.0 < self.ctx.geometry.ag_count { ag } else { AgNumber(0) };
+        if start.0 == 0 || teller != self.ag {
             return;
         }
         if self.ctx.geometry.contains(start, blocks.into()) {
             self.claim(block.0, blocks, rmap_owner::LOG);
         } else {
-            let finding = Finding::new(codes::SUPERBLOCK).field("sb_logstart");
+            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
+            let finding = finding.field("sb_logstart").detail("the log lies outside of all groups");
             self.ctx.found(finding.mismatch("blocks of a group", start));
         }
     }

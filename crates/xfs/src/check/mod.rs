@@ -70,7 +70,8 @@ pub fn check(
         return Ok(Summary::default());
     };
     let head = superblock::log_head(&*image.device, &image.sb);
-    let ctx = Context::new(image.device, image.sb, observer, options.threads, head);
+    let mut ctx = Context::new(image.device, image.sb, observer, options.threads, head);
+    ctx.is_log_clean = image.is_log_clean;
     superblock::check(&ctx);
     observer.progress(Phase::Superblock, 1, 1);
     let owners = Owners::new(&ctx.geometry);

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use ::check::{Finding, Observer, Options};
+use ::check::{Finding, Observer, Options, Phase};
 use blockdev::{BlockDevice, OverlayDevice};
 use transaction::Corruption;
 use vfs::{Error, Result};
@@ -21,6 +21,7 @@ use crate::format::features::{Features, Incompat, Version};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log::{log_end, log_is_clean};
+use crate::open::cut;
 use crate::open::superblock_copy::Copy;
 use crate::volume::read_superblock;
 
@@ -34,6 +35,8 @@ pub(super) struct Image {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) transactions: u64,
+    /// Whether the log had nothing to replay.
+    pub(super) is_log_clean: bool,
     /// What quotas need not know of, because it was done in memory.
     pub(super) uncounted: Uncounted,
 }
@@ -55,12 +58,13 @@ pub(super) fn open(
         return Err(Error::unsupported("checking a realtime device", advice));
     }
     let uncounted = Uncounted::new();
-    let image = Image { device: device.clone(), sb, transactions: 0, uncounted };
+    let (transactions, is_log_clean) = (0, false);
+    let image = Image { device: device.clone(), sb, transactions, is_log_clean, uncounted };
     if options.norecovery {
         return Ok(Some(image));
     }
     match replayed(device, &image.sb) {
-        Ok(None) => Ok(Some(image)),
+        Ok(None) => Ok(Some(Image { is_log_clean: true, ..image })),
         Ok(Some(replayed)) => Ok(Some(replayed)),
         Err(Error::Corrupt(damage)) => {
             observer.found(Finding::of_damage(codes::LOG, &damage));
@@ -96,7 +100,8 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     drop(fs);
     let sb = read_superblock(&*overlay)?;
     let uncounted = announced.uncounted(&*overlay, &sb);
-    Ok(Some(Image { device: overlay, sb, transactions, uncounted }))
+    let is_log_clean = false;
+    Ok(Some(Image { device: overlay, sb, transactions, is_log_clean, uncounted }))
 }
 
 /// Where the log goes on, if it is clean: what is written from now on is behind that.
@@ -129,8 +134,14 @@ fn with_superblock(
     };
     let code = if damage.is_checksum() { codes::SUPERBLOCK_CHECKSUM } else { codes::SUPERBLOCK };
     observer.found(Finding::of_damage(code, &damage).in_group(0_u64));
-    if let Some(copy) = Copy::find(&*device) {
-        return copy.in_place(device).map(Some);
+    let progress = |done, total| {
+        observer.progress(Phase::Superblock, done, total);
+        !observer.is_cancelled()
+    };
+    if let Some(copy) = Copy::find_anywhere(&*device, &progress)
+        && let Some(view) = copy.fitted_in_place(device.clone())?
+    {
+        return Ok(Some(view));
     }
     if let Some((view, _)) = mended(&device)? {
         return Ok(Some(view));
@@ -143,8 +154,8 @@ fn needs_repair(raw: &RawSuperblock) -> bool {
     raw.features().incompat.contains(Incompat::NEEDSREPAIR)
 }
 
-/// A view of the device in which the superblock is finished, needs no repair and has a right checksum, if
-/// that can be used, and what it is in the image.
+/// A view of the device in which the superblock is finished, needs no repair, ends where the image does and has a right
+/// checksum, if that can be used, and what it is in the image.
 fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(device.len()) as usize];
     device.read_at(0, &mut sector).map_err(Error::Device)?;
@@ -153,6 +164,7 @@ fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>,
     raw.inprogress = 0;
     let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
     raw.features_incompat = incompat.into();
+    let raw = cut::fitted(&raw, device.len()).unwrap_or(raw);
     sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
     let size = usize::from(raw.sectsize.get());
     if size < SUPERBLOCK_SIZE || size > sector.len() {

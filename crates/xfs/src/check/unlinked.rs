@@ -1,8 +1,6 @@
 //! Lists of inodes that are in use and have no name: one for each bucket of each group.
 
 use ::check::{BitSet, Finding};
-use vfs::Ino;
-
 use super::chunks::Known;
 use super::codes;
 use super::context::Context;
@@ -28,17 +26,28 @@ pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
         if agi.magicnum.get() != crate::format::ag::AGI_MAGIC {
             continue;
         }
-        for (bucket, first) in agi.unlinked.iter().enumerate() {
-            if first.get() != AgIno::NULL.0 {
-                list(inodes, ag, bucket, first.get(), &listed);
-            }
+        let lists = agi.unlinked.iter().enumerate();
+        let lists = lists.filter(|(_, first)| first.get() != AgIno::NULL.0);
+        let count: u64 =
+            lists.map(|(bucket, first)| list(inodes, ag, bucket, first.get(), &listed)).sum();
+        if count > 0 && ctx.is_log_clean {
+            let finding = Finding::new(codes::UNLINKED_LEFT).in_group(ag.0).field("agi_unlinked");
+            ctx.found(finding.mismatch("no inode", count));
         }
     }
     listed
 }
 
-fn list(inodes: &Inodes<'_>, ag: AgNumber, bucket: usize, first: u32, listed: &BitSet) {
+/// Goes through a list. Returns how many inodes it has up to the first that cannot be on it.
+fn list(
+    inodes: &Inodes<'_>,
+    ag: AgNumber,
+    bucket: usize,
+    first: u32,
+    listed: &BitSet,
+) -> u64 {
     let ctx = inodes.ctx;
+    let mut count = 0;
     let fault = |at: u32, detail: &str| {
         let finding = Finding::new(codes::UNLINKED).in_group(ag.0).field("agi_unlinked");
         ctx.found(finding.detail(format!("bucket {bucket}: {detail}")).mismatch("another", at));
@@ -48,23 +57,28 @@ fn list(inodes: &Inodes<'_>, ag: AgNumber, bucket: usize, first: u32, listed: &B
         let ino = ctx.geometry.ino(ag, AgIno(at));
         let is_here = ctx.geometry.split_ino(ino) == Some((ag, AgIno(at)));
         let Known::Used(number) = inodes.chunks.find(ino) else {
-            return fault(at, "an inode that is not in use");
+            fault(at, "an inode that is not in use");
+            return count;
         };
         if !is_here || at as usize % UNLINKED_BUCKETS != bucket {
-            return fault(at, "an inode that belongs elsewhere");
+            fault(at, "an inode that belongs elsewhere");
+            return count;
         }
         if !listed.insert(number.into()) {
-            return fault(at, "an inode that is on a list already");
+            fault(at, "an inode that is on a list already");
+            return count;
         }
         if inodes.links.kind(number).is_some() && !inodes.links.is_unlinked(number) {
             fault(at, "an inode with links");
         }
-        let Some(next) = next_of(ctx, ag, ino, at) else { return };
+        count += 1;
+        let Some(next) = next_of(ctx, ag, at) else { return count };
         at = next;
     }
+    count
 }
 
-fn next_of(ctx: &Context<'_>, ag: AgNumber, _ino: Ino, at: u32) -> Option<u32> {
+fn next_of(ctx: &Context<'_>, ag: AgNumber, at: u32) -> Option<u32> {
     let byte = ctx.ag_byte(ag) + (u64::from(at) << ctx.geometry.inode_log);
     let mut slot = vec![0; ctx.geometry.inode_size()];
     ctx.device.read_at(byte, &mut slot).ok()?;

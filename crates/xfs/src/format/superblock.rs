@@ -25,7 +25,7 @@ const INODE_LOGS: std::ops::RangeInclusive<u8> = 8..=11;
 /// Largest directory block as a power of two: 64 KiB.
 const DIR_BLOCK_LOG_MAX: u8 = 16;
 /// Fewest blocks of an allocation group (`XFS_MIN_AG_BLOCKS`).
-const AG_BLOCKS_MIN: u32 = 64;
+pub(crate) const AG_BLOCKS_MIN: u32 = 64;
 /// Most groups this build keeps state of: 1 EiB in groups of 1 TiB.
 pub(crate) const AGS_MAX: u32 = 1 << 20;
 
@@ -241,7 +241,9 @@ pub(super) fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()>
     let bytes = blocks.checked_mul(u64::from(raw.blocksize.get()));
     if bytes.is_none_or(|bytes| bytes > device_bytes) {
         let device = format!("at most {}", device_bytes >> raw.blocklog);
-        return Err(mismatch("dblocks (the image is cut short)", device, blocks));
+        let damage = Corruption::new("superblock", "dblocks (the image is cut short)");
+        let advice = "restore the missing end, or run diskwright extract --salvage for what is left";
+        return Err(damage.mismatch(device, blocks).advise(advice).into());
     }
     Ok(())
 }

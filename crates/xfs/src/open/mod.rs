@@ -1,6 +1,8 @@
 //! Opening and closing: what an image must be to be opened, and what is written then.
 
+pub(crate) mod cut;
 pub(crate) mod label;
+pub(crate) mod root;
 pub(crate) mod superblock_copy;
 pub(crate) mod superblocks;
 

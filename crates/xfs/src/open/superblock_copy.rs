@@ -10,6 +10,7 @@ use blockdev::{BlockDevice, OverlayDevice};
 use vfs::{Corruption, Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::{cut, root};
 use crate::format::address::AgNumber;
 use crate::format::checksum;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
@@ -29,7 +30,17 @@ const GROUP_BYTES_MAX: u64 = 1 << 40;
 /// What mkfs leaves in copies it does not fill in (`NULLFSINO`).
 const NO_INODE: u64 = u64::MAX;
 
+/// Bytes that a search reads at once, and the smallest sector.
+const PIECE_BYTES: usize = 1 << 20;
+const SECTOR_SIZE_MIN: usize = 512;
+/// Shapes of groups that a search looks into: an image may hold images.
+const SHAPES_MAX: usize = 64;
+
+/// Reports how many bytes of how many were searched. Returns whether the search goes on.
+pub(crate) type Progress<'p> = &'p (dyn Fn(u64, u64) -> bool + Sync);
+
 /// A sound copy.
+#[derive(Clone)]
 pub(crate) struct Copy {
     ag: AgNumber,
     sector: Vec<u8>,
@@ -47,6 +58,13 @@ impl Shape {
     fn of(raw: &RawSuperblock) -> Self {
         let (ag_count, ag_blocks) = (raw.agcount.get(), raw.agblocks.get());
         Self { ag_count, ag_blocks, block_log: raw.blocklog }
+    }
+
+    /// Returns the group, other than the first, that starts at a byte of the device.
+    fn group_at(self, offset: u64) -> Option<u32> {
+        let bytes = u64::from(self.ag_blocks).checked_shl(self.block_log.into()).unwrap_or(0);
+        let ag = offset.checked_div(bytes).filter(|ag| *ag > 0 && ag * bytes == offset)?;
+        u32::try_from(ag).ok().filter(|ag| *ag < self.ag_count)
     }
 
     /// How mkfs makes groups on a device of so many bytes. There are some hundred guesses at most.
@@ -78,35 +96,61 @@ impl Shape {
 }
 
 impl Copy {
-    /// A sound copy that knows the root directory: mkfs sees to it that the last group's does. It is
-    /// looked for where the damaged superblock would have it, and where it is with groups of the usual sizes.
+    /// Returns a sound copy for a first superblock that cannot be used. It is looked for where the damaged superblock
+    /// places it, and at the places of groups of the usual sizes.
     pub(crate) fn find(device: &dyn BlockDevice) -> Option<Self> {
-        let damaged = read(device, 0)?;
-        if Self::is_sealed(device, &damaged) {
-            // It is as it was written: what it says, such as that mkfs never finished, is so.
+        if is_first_written(device) {
             return None;
         }
-        let look = |shape: Shape, copies_max| {
-            shape.groups(copies_max).find_map(|ag| Self::at(device, shape, ag))
+        Self::best(device, Self::usual(device)?)
+    }
+
+    /// As [`Self::find`], and then searches the whole device.
+    pub(crate) fn find_anywhere(device: &dyn BlockDevice, progress: Progress<'_>) -> Option<Self> {
+        if is_first_written(device) {
+            return None;
+        }
+        Self::find(device).or_else(|| Self::best(device, search(device, progress)))
+    }
+
+    /// Returns the copy that is used for reading: one that has the root directory, if there is one.
+    fn best(device: &dyn BlockDevice, copies: Vec<Self>) -> Option<Self> {
+        let at = copies.iter().position(Self::has_root).unwrap_or(0);
+        let mut copy = copies.into_iter().nth(at)?;
+        copy.complete_root(device);
+        Some(copy)
+    }
+
+    /// Returns copies that are found without a search.
+    fn usual(device: &dyn BlockDevice) -> Option<Vec<Self>> {
+        let first = read(device, 0).map(|raw| Shape::of(&raw));
+        let any = |shape: Shape, copies_max: usize| {
+            let copy = shape.groups(copies_max).find_map(|ag| Self::at(device, shape, ag))?;
+            Some(Self::of_shape(device, Shape::of(&copy.raw()?)))
         };
-        look(Shape::of(&damaged), COPIES_MAX)
-            .or_else(|| Shape::guesses(device.len()).find_map(|shape| look(shape, 1)))
+        let found = first.and_then(|shape| any(shape, COPIES_MAX));
+        found.or_else(|| Shape::guesses(device.len()).find_map(|shape| any(shape, 1)))
     }
 
-    /// Whether the checksum of the first superblock is right.
-    fn is_sealed(device: &dyn BlockDevice, first: &RawSuperblock) -> bool {
-        let len = usize::from(first.sectsize.get().min(SECTOR_SIZE_MAX)).max(SUPERBLOCK_SIZE);
-        let mut sector = vec![0; len];
-        first.features().crc()
-            && device.read_at(0, &mut sector).is_ok()
-            && checksum::check("superblock", &sector, CRC_OFFSET).is_ok()
+    /// Returns all sound copies, of at most [`COPIES_MAX`] groups and the last ones, whatever the first superblock is.
+    /// The whole device is searched only if the first superblock cannot be used.
+    pub(crate) fn all(device: &dyn BlockDevice) -> Vec<Self> {
+        match Self::usual(device) {
+            Some(copies) => copies,
+            None if first_sector(device).is_some_and(|sector| can_be(&sector)) => Vec::new(),
+            None => search(device, &|_, _| true),
+        }
     }
 
-    fn at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
-        Self::any_at(device, shape, ag).filter(Self::knows_root)
+    /// Returns the sound copies of the groups of one shape.
+    fn of_shape(device: &dyn BlockDevice, shape: Shape) -> Vec<Self> {
+        let mut groups: Vec<u32> = shape.groups(COPIES_MAX).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.into_iter().filter_map(|ag| Self::at(device, shape, ag)).collect()
     }
 
-    fn knows_root(&self) -> bool {
+    fn has_root(&self) -> bool {
         self.raw().is_some_and(|raw| ![0, NO_INODE].contains(&raw.rootino.get()))
     }
 
@@ -115,25 +159,8 @@ impl Copy {
         RawSuperblock::read_from_prefix(&self.sector).ok().map(|(raw, _)| raw)
     }
 
-    /// All sound copies, of so many groups at most, whatever the first superblock is. Groups are looked for as by
-    /// [`Self::find`].
-    pub(crate) fn all(device: &dyn BlockDevice) -> Vec<Self> {
-        let first = read(device, 0).map(|raw| Shape::of(&raw));
-        let any = |shape: Shape, copies_max: usize| {
-            shape.groups(copies_max).find_map(|ag| Self::any_at(device, shape, ag))
-        };
-        let found = first.and_then(|shape| any(shape, COPIES_MAX));
-        let found = found.or_else(|| Shape::guesses(device.len()).find_map(|shape| any(shape, 1)));
-        let Some(raw) = found.and_then(|copy| copy.raw()) else { return Vec::new() };
-        let shape = Shape::of(&raw);
-        let mut groups: Vec<u32> = shape.groups(COPIES_MAX).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        groups.into_iter().filter_map(|ag| Self::any_at(device, shape, ag)).collect()
-    }
-
-    /// A sound copy, which need not know the root directory.
-    fn any_at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
+    /// Returns a sound copy. The image may end before the file system does.
+    fn at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
         if ag == 0 || shape.block_log > BLOCK_LOG_MAX {
             return None;
         }
@@ -141,8 +168,8 @@ impl Copy {
         let offset = blocks.checked_mul(1 << shape.block_log)?;
         let mut raw = read(device, offset)?;
         let (found, sector_size) = (Shape::of(&raw), raw.sectsize.get());
-        let is_ours = raw.features().crc()
-            && (found.ag_blocks, found.block_log) == (shape.ag_blocks, shape.block_log)
+        let is_ours = (found.ag_blocks, found.block_log) == (shape.ag_blocks, shape.block_log)
+            && ag < found.ag_count
             && sector_size <= SECTOR_SIZE_MAX;
         if !is_ours {
             return None;
@@ -152,20 +179,46 @@ impl Copy {
             return None;
         }
         device.read_at(offset, &mut sector).ok()?;
-        checksum::check("superblock", &sector, CRC_OFFSET).ok()?;
+        let is_sealed = raw.features().crc();
+        if is_sealed {
+            checksum::check("superblock", &sector, CRC_OFFSET).ok()?;
+        }
         // mkfs leaves the mark in copies.
         raw.inprogress = 0;
-        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
-        checksum::seal(&mut sector, CRC_OFFSET);
-        Superblock::parse(&sector, device.len()).ok()?;
+        let sector = with_raw(sector, &raw);
+        Superblock::parse(&sector, u64::MAX).ok()?;
         Some(Self { ag: AgNumber(ag), sector })
     }
 
-    /// A view of the device with the copy in the place of the superblock.
+    /// Sets the root directory where the copy has none: kernels write it to the first superblock only, and mkfs to
+    /// some copies.
+    fn complete_root(&mut self, device: &dyn BlockDevice) {
+        if self.has_root() {
+            return;
+        }
+        let root = Superblock::parse(&self.sector, u64::MAX).ok().and_then(|sb| root::find(device, &sb));
+        if let (Some(root), Some(mut raw)) = (root, self.raw()) {
+            root::set(&mut raw, root);
+            self.sector = with_raw(std::mem::take(&mut self.sector), &raw);
+        }
+    }
+
+    /// Returns a view of the device with the copy in the place of the superblock.
     pub(crate) fn in_place(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
         let view = OverlayDevice::new(device);
         view.write_at(0, &self.sector).map_err(Error::Device)?;
         Ok(Arc::new(view))
+    }
+
+    /// As [`Self::in_place`], with a file system that ends where the image does.
+    pub(crate) fn fitted_in_place(
+        &self,
+        device: Arc<dyn BlockDevice>,
+    ) -> Result<Option<Arc<dyn BlockDevice>>> {
+        let fitted = self.raw().and_then(|raw| cut::fitted(&raw, device.len()));
+        let Some(raw) = fitted else { return Ok(None) };
+        let sector = with_raw(self.sector.clone(), &raw);
+        Self { ag: self.ag, sector }.in_place(device).map(Some)
     }
 
     /// What to say when the image is read by this copy.
@@ -174,10 +227,85 @@ impl Copy {
     }
 }
 
-/// Whether a device has a sound copy of a superblock that stands in for its first one, which may have lost everything
-/// that tells that it is XFS. False if the first one is as it was written.
+/// Returns the sector with another superblock in it, sealed if it has a checksum.
+fn with_raw(mut sector: Vec<u8>, raw: &RawSuperblock) -> Vec<u8> {
+    sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+    if raw.features().crc() {
+        checksum::seal(&mut sector, CRC_OFFSET);
+    }
+    sector
+}
+
+/// Returns the bytes that the first superblock may have.
+fn first_sector(device: &dyn BlockDevice) -> Option<Vec<u8>> {
+    let mut sector = vec![0; device.len().min(SECTOR_SIZE_MAX.into()) as usize];
+    device.read_at(0, &mut sector).ok().map(|()| sector)
+}
+
+/// Whether a superblock can be used, apart from where the image ends.
+fn can_be(sector: &[u8]) -> bool {
+    Superblock::parse(sector, u64::MAX).is_ok()
+}
+
+/// Whether the first superblock is as it was written: its checksum is right, or in version 4 it can be used. Then no
+/// copy replaces it, and what it says, such as that mkfs never finished, is so.
+fn is_first_written(device: &dyn BlockDevice) -> bool {
+    let Some(sector) = first_sector(device) else { return false };
+    let Ok((first, _)) = RawSuperblock::read_from_prefix(&sector) else { return false };
+    if !first.features().crc() {
+        return can_be(&sector);
+    }
+    let len = usize::from(first.sectsize.get().min(SECTOR_SIZE_MAX)).max(SUPERBLOCK_SIZE);
+    let sector = sector.get(..len);
+    sector.is_some_and(|sector| checksum::check("superblock", sector, CRC_OFFSET).is_ok())
+}
+
+/// Searches the device for copies, from its start on. The first shape of groups of which several copies are sound wins,
+/// or else the one with the first sound copy.
+fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
+    let len = device.len();
+    let mut best = Vec::new();
+    let mut tried: Vec<Shape> = Vec::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut start = 0;
+    while start < len && progress(start, len) {
+        let count = (len - start).min(PIECE_BYTES as u64) as usize;
+        // Bytes that cannot be read hold no copy.
+        let is_read = device.read_at(start, &mut piece[..count]).is_ok();
+        let sectors = piece[..count].chunks(SECTOR_SIZE_MIN).zip(0_u64..);
+        let found = sectors.filter(|(sector, _)| is_read && sector.starts_with(b"XFSB"));
+        for (_, nth) in found {
+            let offset = start + nth * SECTOR_SIZE_MIN as u64;
+            let Some(shape) = read(device, offset).map(|raw| Shape::of(&raw)) else { continue };
+            let Some(ag) = shape.group_at(offset).filter(|_| !tried.contains(&shape)) else {
+                continue;
+            };
+            if Copy::at(device, shape, ag).is_none() || tried.len() == SHAPES_MAX {
+                continue;
+            }
+            tried.push(shape);
+            let copies = Copy::of_shape(device, shape);
+            if copies.len() > best.len() {
+                best = copies;
+            }
+            if best.len() > 1 || shape.ag_count == 2 {
+                return best;
+            }
+        }
+        start += count as u64;
+    }
+    best
+}
+
+/// Returns whether a device has a sound copy of a superblock that can replace its first one, which may have lost
+/// everything that identifies XFS. False if the first one is as it was written.
 pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
     Copy::find(device).is_some()
+}
+
+/// As [`has_superblock_copy`], and reads the whole device if no copy is where mkfs usually places it.
+pub fn has_superblock_copy_anywhere(device: &dyn BlockDevice) -> bool {
+    Copy::find_anywhere(device, &|_, _| true).is_some()
 }
 
 /// Bytes at which the second group may start, with groups of the usual sizes.

@@ -1,4 +1,4 @@
-//! Extended attributes, made anew from all that can be read, and targets of symbolic links.
+//! Extended attributes, stored again from all that can be read.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,7 +8,6 @@ use vfs::{Ino, Result};
 
 use super::Job;
 use super::engine::{self, Session};
-use super::inode::free_slot;
 use super::map;
 use crate::Xfs;
 use crate::check::codes;
@@ -20,7 +19,6 @@ use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::features::Incompat;
 use crate::format::inode::{Fork, Format, Inode};
-use crate::format::symlink::{self, HEADER_SIZE, TARGET_LEN_MAX};
 
 /// Names under which access control lists are kept.
 const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
@@ -235,84 +233,3 @@ pub(super) fn make(fs: &Xfs, ino: Ino, attributes: &[Attribute]) -> Result<()> {
     Ok(())
 }
 
-/// Writes targets of symbolic links anew. A link without one is cleared.
-pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let inodes = by_inode(findings);
-    let targets = view(job.staging.clone(), |view| {
-        let read = |ino: &u64| {
-            let inode = view.inode(Ino(*ino))?;
-            let slot = free_slot(view.geometry(), Ino(*ino), inode.as_bytes());
-            let byte = view.slot_byte(Ino(*ino))?;
-            Some((Ino(*ino), target(view, Ino(*ino), &inode), byte, slot))
-        };
-        inodes.keys().filter_map(read).collect::<Vec<_>>()
-    });
-    let Ok(targets) = targets else { return Ok(()) };
-    let mut is_changed = false;
-    for (ino, _, byte, slot) in targets.iter().filter(|(_, target, ..)| target.is_empty()) {
-        let what = "The symbolic link is cleared, because its target cannot be read.";
-        let actions = inodes[&ino.0].iter().take(1);
-        let actions = actions.map(|finding| Action::about(finding, what)).collect();
-        is_changed |= job.write_step(&[(*byte, slot)], actions);
-    }
-    if is_changed {
-        // Trees of inodes are to be set right before anything else.
-        return Ok(());
-    }
-    let Some(mut session) = Session::open(job) else { return Ok(()) };
-    for (ino, target, ..) in targets.iter().filter(|(_, target, ..)| !target.is_empty()) {
-        let what = "The target is written anew, as much of it as can be read.";
-        let actions = inodes[&ino.0].iter().take(1);
-        let actions = actions.map(|finding| Action::about(finding, what)).collect();
-        session.step(actions, |fs| {
-            engine::change(fs, *ino, |op, handle| {
-                let mut budget = u32::MAX;
-                op.drop_data(handle, &mut budget)?;
-                op.init_symlink(handle, target)
-            })
-        });
-    }
-    Ok(())
-}
-
-/// What can be read of a target.
-fn target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
-    let size = usize::try_from(inode.size()).unwrap_or(usize::MAX).min(TARGET_LEN_MAX - 1);
-    let mut target = match inode.format() {
-        Format::Local => inode.fork(Fork::Data).to_vec(),
-        _ => remote_target(view, ino, inode),
-    };
-    target.truncate(size);
-    let end = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
-    target.truncate(end);
-    target
-}
-
-fn remote_target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
-    let geometry = view.geometry();
-    let mut target = Vec::new();
-    for extent in map::read(view, ino, inode, Fork::Data).extents {
-        if target.len() >= TARGET_LEN_MAX {
-            break;
-        }
-        let most = symlink::blocks_for(geometry, TARGET_LEN_MAX).into();
-        let mut run = vec![0; (extent.len.min(most) as usize) << geometry.block_log];
-        let block = geometry.device_block(extent.start);
-        if !view.read(block, &mut run) {
-            break;
-        }
-        if !geometry.features.crc() {
-            target.extend_from_slice(&run);
-            continue;
-        }
-        match symlink::verify_structure(geometry, ino, block, &run) {
-            Ok(range) if range.start as usize == target.len() => {
-                target.extend_from_slice(&run[HEADER_SIZE..HEADER_SIZE + range.len()]);
-            }
-            // Its header is damaged: what is behind it is as long as the inode says.
-            _ if be64(&run, 32) == ino.0 => target.extend_from_slice(&run[HEADER_SIZE..]),
-            _ => break,
-        }
-    }
-    target
-}

@@ -12,7 +12,7 @@ use super::inode::{Hints, Mended, Mender, free_slot};
 use super::links;
 use super::map::Room;
 use super::rights::{self, OF_MAPS};
-use super::{Job, disputed};
+use super::{Job, disputed, symlinks};
 use crate::check::codes;
 use crate::check::view::{self, View};
 use crate::format::bytes::be16;
@@ -28,7 +28,7 @@ pub(super) const INODES: &[Fix<Job>] = &[
 
 /// Contents of directories, attributes and symbolic links, once space can be allocated.
 pub(super) const DIRECTORIES: &[Fix<Job>] = &[
-    Fix { codes: &[codes::SYMLINK, codes::SYMLINK_CHECKSUM], mend: attributes::mend_links },
+    Fix { codes: &[codes::SYMLINK, codes::SYMLINK_CHECKSUM], mend: symlinks::mend },
     Fix {
         codes: &[
             codes::ATTR,

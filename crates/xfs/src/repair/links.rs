@@ -32,14 +32,14 @@ const DEPTH_MAX: usize = 1 << 12;
 
 /// What names say of some inodes.
 #[derive(Default)]
-struct Names {
-    links: HashMap<u64, Vec<Link>>,
+pub(super) struct Names {
+    pub(super) links: HashMap<u64, Vec<Link>>,
     /// Of directories, how many they have in them.
     subdirectories: HashMap<u64, u32>,
 }
 
 /// Gathers the names of some inodes.
-fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
+pub(super) fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
     let mut names = Names::default();
     for dir in view.used() {
         let Some(inode) = view.inode(dir).filter(Inode::is_dir) else { continue };
@@ -396,10 +396,11 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
-            // What is lost keeps what it says of where it was; the root is never lost.
+            // What is lost keeps what it says of where it was. The root and what the superblock names are never lost.
+            let is_named_elsewhere = Ino(*ino) == view.root() || view.is_special(Ino(*ino));
             let links = match names.links.get(ino) {
                 Some(links) => links.clone(),
-                None if Ino(*ino) == view.root() => Vec::new(),
+                None if is_named_elsewhere => Vec::new(),
                 None => return None,
             };
             let mut whole = attributes::read(view, Ino(*ino), &inode);

@@ -21,6 +21,7 @@ mod links;
 mod log_place;
 mod lsn;
 mod map;
+mod new_log;
 mod old;
 mod quota;
 mod restart;
@@ -29,6 +30,7 @@ mod sealed;
 mod shared;
 mod space;
 mod superblock;
+mod symlinks;
 mod unlinked;
 mod volume;
 mod writer;
@@ -82,8 +84,14 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
 /// What is mended first, the lowest level first: what else stands on.
 const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
 /// What is mended then, with blocks and inodes that are allocated.
-const ABOVE: &[&[Fix<Job>]] =
-    &[files::DIRECTORIES, files::NAMES, files::PARENTS, files::LINKS, volume::COUNTS];
+const ABOVE: &[&[Fix<Job>]] = &[
+    files::DIRECTORIES,
+    files::NAMES,
+    files::PARENTS,
+    files::LINKS,
+    volume::NAMELESS,
+    volume::COUNTS,
+];
 /// What is mended where nothing may be allocated.
 const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 

@@ -29,9 +29,9 @@ use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{self, Inode};
 use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::open::superblock_copy::Copy;
+use crate::open::{cut, root};
 
 /// Groups whose headers are asked for the uuid.
 const GROUPS_ASKED: usize = 16;
@@ -56,39 +56,26 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     }
     let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(()) };
     let parsed = Superblock::parse(&sector, staging.len());
-    // Copies are looked for that are of version 5: the first one may have lost that it is.
-    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
-    if parsed.is_ok() && !found.features().crc() && copies.is_empty() {
-        return Ok(());
-    }
-    let finished = |raw: RawSuperblock| finished(staging, raw, &found, &copies);
-    let election = match (copies.is_empty(), &parsed) {
-        (true, Ok(_)) => Some(Election::Tie(derived::others(staging, &found))),
-        (true, Err(_)) => derived::find(staging, &found).map(|raw| Election::Other(Box::new(raw))),
-        (false, _) => None,
-    };
-    let election = election.unwrap_or_else(|| elected(&found, &copies));
-    let raw = match election {
-        Election::First => finished(found.clone()),
-        Election::Other(raw) => finished(*raw),
-        Election::Tie(others) if others.is_empty() => finished(found.clone()),
-        Election::Tie(others) => {
-            let faults = |raw: &RawSuperblock| {
-                let sector = sealed(raw, &sector);
-                sector.map_or((Reverse(0), usize::MAX), |sector| faults(staging, &sector))
-            };
-            let all = std::iter::once(found.clone()).chain(others).map(finished);
-            // Of several that are as good, the first.
-            all.min_by_key(faults).unwrap_or_else(|| finished(found.clone()))
+    // An image that is cut short has a superblock that can be used nevertheless.
+    let is_usable = Superblock::parse(&sector, u64::MAX).is_ok();
+    let mut copies: Vec<RawSuperblock> =
+        Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    // Without checksums, copies count only if the first one cannot be used, or has lost that it is of version 5.
+    if is_usable && !found.features().crc() {
+        copies.retain(|copy| copy.features().crc());
+        if copies.is_empty() && parsed.is_ok() {
+            return Ok(());
         }
-    };
+    }
+    let raw = chosen(staging, &sector, (&found, is_usable), &copies);
+    let Some(fitted) = cut::fitted(&raw, staging.len()) else { return Ok(()) };
     let is_same = raw.as_bytes() == found.as_bytes();
     let error = match parsed {
         Ok(_) if is_same => return Ok(()),
         Ok(_) => None,
         Err(error) => Some(error),
     };
-    let Some(sealed) = sealed(&raw, &sector) else {
+    let Some(sealed) = sealed(&fitted, &sector) else {
         // What is not supported stays so.
         return error.map_or(Ok(()), |error| match error {
             Error::Unsupported(_) => Err(error),
@@ -104,8 +91,45 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     staging.write_at(0, &sealed).map_err(Error::Device)?;
     let is_marked = found.features().incompat.contains(Incompat::NEEDSREPAIR);
     let (finding, what) = said(error, is_same, is_marked);
+    let (before, blocks) = (raw.dblocks.get(), fitted.dblocks.get());
+    let what = match before == blocks {
+        true => what.to_owned(),
+        false => format!(
+            "The file system is shortened from {before} blocks to the {blocks} that the image has. What was behind \
+             them is lost."
+        ),
+    };
     let action = Action::about(&finding.in_group(0_u64), what);
     staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+}
+
+/// Returns what the first superblock is to be. It may be longer than the image.
+fn chosen(
+    staging: &Arc<Staging>,
+    sector: &[u8],
+    (found, is_usable): (&RawSuperblock, bool),
+    copies: &[RawSuperblock],
+) -> RawSuperblock {
+    let finished = |raw: RawSuperblock| finished(staging, raw, found, copies);
+    let election = match (copies.is_empty(), is_usable) {
+        (true, true) => Some(Election::Tie(derived::others(staging, found))),
+        (true, false) => derived::find(staging, found).map(|raw| Election::Other(Box::new(raw))),
+        (false, _) => None,
+    };
+    match election.unwrap_or_else(|| elected(found, copies)) {
+        Election::First => finished(found.clone()),
+        Election::Other(raw) => finished(*raw),
+        Election::Tie(others) if others.is_empty() => finished(found.clone()),
+        Election::Tie(others) => {
+            let faults = |raw: &RawSuperblock| {
+                let sector = sealed(raw, sector);
+                sector.map_or((Reverse(0), usize::MAX), |sector| faults(staging, &sector))
+            };
+            let all = std::iter::once(found.clone()).chain(others).map(finished);
+            // Of several that are as good, the first.
+            all.min_by_key(faults).unwrap_or_else(|| finished(found.clone()))
+        }
+    }
 }
 
 /// A superblock that was elected, with what must be asked of more than superblocks.
@@ -353,14 +377,17 @@ fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]
             }
         }
     }
-    let is_dir =
-        |ino: u64| read_slot(staging, &geometry, Ino(ino)).is_some_and(|inode| inode.is_dir());
+    let is_dir = |ino: u64| {
+        root::read_inode(staging, &geometry, Ino(ino)).is_some_and(|inode| inode.is_dir())
+    };
     let most = votes.values().max().copied();
     let of_most = votes.iter().filter(|(_, count)| Some(**count) == most).map(|(ino, _)| *ino);
-    if let Some(root) = of_most.max_by_key(|ino| is_dir(*ino)) {
-        raw.rootino = root.into();
-        (raw.rbmino, raw.rsumino) = ((root + 1).into(), (root + 2).into());
+    let voted = of_most.max_by_key(|ino| is_dir(*ino));
+    if voted.is_some_and(is_dir) {
+        return voted.into_iter().for_each(|ino| root::set(raw, Ino(ino)));
     }
+    let found = parsed(raw).and_then(|sb| root::find(staging, &sb)).map(|ino| ino.0);
+    found.or(voted).into_iter().for_each(|ino| root::set(raw, Ino(ino)));
 }
 
 /// Sets the place of the log to where its records are, if no two superblocks agree in where that is. What does not
@@ -390,17 +417,6 @@ fn parsed(raw: &RawSuperblock) -> Option<Superblock> {
     raw.inprogress = 0;
     let sector = sealed(&raw, &vec![0; size])?;
     Superblock::parse(&sector, u64::MAX).ok()
-}
-
-/// An inode that is where it must be.
-fn read_slot(staging: &Staging, geometry: &Geometry, ino: Ino) -> Option<Inode> {
-    let (ag, ag_ino) = geometry.split_ino(ino)?;
-    let (block, at) = geometry.inode_place(ag_ino);
-    let byte = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
-    let mut slot = vec![0; geometry.inode_size()];
-    staging.read_at(byte, &mut slot).ok()?;
-    inode::verify_structure(geometry, ino, &slot).ok()?;
-    Some(Inode::from_slot(&slot))
 }
 
 fn padded(sector: &[u8], found: &[u8]) -> Vec<u8> {
@@ -444,7 +460,7 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
         let is_ino = |ino: u64| ino != 0 && survey.geometry.split_ino(Ino(ino)).is_some();
         // Files of quotas that are none.
         let is_gone = |ino: u64| {
-            let inode = read_slot(&job.staging, &survey.geometry, Ino(ino));
+            let inode = root::read_inode(&*job.staging, &survey.geometry, Ino(ino));
             inode.is_none_or(|inode| inode.mode() == 0)
         };
         let raw = &survey.sb.raw;
@@ -456,7 +472,8 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
                 *ino = 0.into();
             }
             let root = raw.rootino.get();
-            for (ino, own) in [(&mut raw.rbmino, root + 1), (&mut raw.rsumino, root + 2)] {
+            for (ino, nth) in [(&mut raw.rbmino, 1), (&mut raw.rsumino, 2)] {
+                let own = root.wrapping_add(nth);
                 if ino.get() != own && is_ino(own) {
                     *ino = own.into();
                 }
@@ -539,6 +556,13 @@ pub(super) fn log_bits(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
+/// Removes what only the first superblock says of quotas.
+fn without_quota(raw: &mut RawSuperblock) {
+    (raw.uquotino, raw.gquotino, raw.pquotino) = (0.into(), 0.into(), 0.into());
+    raw.qflags = 0.into();
+    raw.versionnum = (raw.versionnum.get() & !Version::QUOTA.bits()).into();
+}
+
 /// Writes copies anew, from the first superblock.
 pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some((raw, found)) = read(job) else { return Ok(()) };
@@ -548,9 +572,10 @@ pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
         let Some(ag) = group_of(geometry, same[0]).filter(|ag| *ag != 0) else { continue };
         let byte = geometry.byte_of(geometry.block_of(AgNumber(ag), AgBlock(0)));
         let mut copy = raw.clone();
-        // So does mkfs.
+        // So does mkfs. Copies with this mark name no files of quotas.
         copy.inprogress = 1;
         copy.lsn = 0.into();
+        without_quota(&mut copy);
         let Some(sector) = sealed(&copy, &found) else { continue };
         if job.staging.write_at(byte, &sector).is_err() {
             job.staging.abandon();

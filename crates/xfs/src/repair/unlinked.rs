@@ -1,9 +1,16 @@
-//! Lists of inodes that are in use and have no name, made anew for a group from all such inodes.
+//! Lists of inodes that are in use and have no name.
+//!
+//! A list is built again from the inodes without links that can be reached from the old ones. Others without links are
+//! lost, not open: freeing them would drop contents that `lost+found` keeps.
+
+use std::collections::HashSet;
 
 use ::repair::Action;
 use check::Finding;
+use operation::orphans::inactivate_all;
 use vfs::{Error, Result};
 
+use super::engine::Session;
 use super::group::GroupDevice;
 use super::{Job, group_of};
 use crate::check::survey::{AgChunks, Survey};
@@ -13,6 +20,15 @@ use crate::format::bytes::{be16, be32, put32};
 use crate::format::checksum;
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{self, Inode, NEXT_UNLINKED_OFFSET, seal_slot};
+
+/// Frees the inodes that lists have, as a mount after a crash does.
+pub(super) fn free(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(mut session) = Session::open(job) else { return Ok(()) };
+    let what = "The inodes without names are freed.";
+    let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
+    session.step(actions, |fs| inactivate_all(fs).map(drop));
+    Ok(())
+}
 
 /// Makes the lists of all groups anew that the findings are about.
 pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -43,6 +59,7 @@ fn group(
     let geometry = &survey.geometry;
     let device = GroupDevice::new(&job.staging, geometry, ag);
     let Some(mut sector) = device.read_sector(AGI_SECTOR) else { return Ok(()) };
+    let reached = reached(&device, chunks, &sector);
     let mut heads = [AgIno::NULL.0; UNLINKED_BUCKETS];
     for chunk in &chunks.chunks {
         for nth in (0..INODES_PER_CHUNK).filter(|nth| chunk.has(*nth) && !chunk.is_free(*nth)) {
@@ -53,7 +70,7 @@ fn group(
             if inode::verify_structure(geometry, geometry.ino(ag, ag_ino), slot).is_err() {
                 continue;
             }
-            let is_nameless = be16(slot, 2) != 0 && Inode::from_slot(slot).nlink() == 0;
+            let is_nameless = is_nameless(slot) && reached.contains(&ag_ino.0);
             let head = &mut heads[ag_ino.0 as usize % UNLINKED_BUCKETS];
             let next = if is_nameless { std::mem::replace(head, ag_ino.0) } else { AgIno::NULL.0 };
             if be32(slot, NEXT_UNLINKED_OFFSET) != next && (is_nameless || slot[4] == 3) {
@@ -74,4 +91,29 @@ fn group(
     let what = format!("The lists of inodes without names of group {ag} are made anew.");
     let actions = findings.iter().map(|f| Action::about(f, what.clone())).collect();
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
+}
+
+fn is_nameless(slot: &[u8]) -> bool {
+    be16(slot, 2) != 0 && Inode::from_slot(slot).nlink() == 0
+}
+
+/// Returns the inodes without links that lists of a group lead to, as far as each list can be read.
+fn reached(device: &GroupDevice<'_>, chunks: &AgChunks, sector: &[u8]) -> HashSet<u32> {
+    let (geometry, ag) = (device.geometry, device.ag);
+    let first = std::mem::offset_of!(RawAgi, unlinked);
+    let mut reached = HashSet::new();
+    for bucket in 0..UNLINKED_BUCKETS {
+        let mut at = be32(sector, first + 4 * bucket);
+        while at as usize % UNLINKED_BUCKETS == bucket && chunks.is_used(at) {
+            let (block, byte) = geometry.inode_place(AgIno(at));
+            let Some(bytes) = device.read_block(block) else { break };
+            let slot = &bytes[byte..byte + geometry.inode_size()];
+            let is_right = inode::verify_structure(geometry, geometry.ino(ag, AgIno(at)), slot).is_ok();
+            if !is_right || !is_nameless(slot) || !reached.insert(at) {
+                break;
+            }
+            at = be32(slot, NEXT_UNLINKED_OFFSET);
+        }
+    }
+    reached
 }

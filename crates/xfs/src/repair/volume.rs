@@ -6,7 +6,7 @@ use ::repair::{Fix, Staging};
 use check::{Code, Finding};
 use vfs::Result;
 
-use super::{Job, begin, counts, inode_trees, lsn, quota, space, superblock, unlinked};
+use super::{Job, begin, counts, inode_trees, lsn, new_log, quota, space, superblock, unlinked};
 use crate::check::codes;
 
 const INOBT: [&Code; 5] = codes::INOBT.all();
@@ -85,12 +85,16 @@ pub(super) const SPACE: &[Fix<Job>] = &[
     Fix { codes: SPACE_TREES, mend: space::rebuild },
     Fix { codes: &[codes::UNLINKED], mend: unlinked::rebuild },
 ];
+/// Inodes without names, once all else is right but counts.
+pub(super) const NAMELESS: &[Fix<Job>] =
+    &[Fix { codes: &[codes::UNLINKED_LEFT], mend: unlinked::free }];
 /// What is counted, when everything else is right.
 pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::QUOTA], mend: quota::records },
     Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
     Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], mend: superblock::log_bits },
+    Fix { codes: &[codes::SUPERBLOCK_FIELD], mend: new_log::mend },
     Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
     Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];
