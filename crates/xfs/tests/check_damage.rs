@@ -60,6 +60,11 @@ impl Kinds {
         self
     }
 
+    /// Returns one structure of each kind.
+    pub(crate) fn firsts(&self) -> Vec<Structure> {
+        self.0.iter().map(|kind| kind[0]).collect()
+    }
+
     pub(crate) fn random(&self, random: &mut fastrand::Rng) -> Structure {
         let kind = &self.0[random.usize(..self.0.len())];
         kind[random.usize(..kind.len())]

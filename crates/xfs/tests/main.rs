@@ -24,6 +24,7 @@ mod hostile_maps;
 mod inherited;
 mod kernel_crash;
 mod kernel_intents;
+mod kernel_probe;
 mod leaf_buffers;
 mod log_end;
 mod log_recovery;

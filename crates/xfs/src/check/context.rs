@@ -13,6 +13,9 @@ use crate::format::address::{AgNumber, Block};
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
 
+/// A cycle that no log reaches: at a round of 1 GiB a second, it takes 34 years.
+pub(crate) const CYCLE_ABSURD: u64 = 1 << 30;
+
 /// The image, and who is told of it.
 pub(super) struct Context<'a> {
     pub(super) device: Arc<dyn BlockDevice>,
@@ -29,6 +32,8 @@ pub(super) struct Context<'a> {
     has_gaps: AtomicBool,
     /// The latest place in the log that any structure says it was written at.
     lsn_max: AtomicU64,
+    /// The same without places that no log has.
+    lsn_max_real: AtomicU64,
     has_names_gaps: AtomicBool,
 }
 
@@ -55,6 +60,7 @@ impl<'a> Context<'a> {
             has_gaps,
             has_names_gaps,
             lsn_max,
+            lsn_max_real: AtomicU64::default(),
         }
     }
 
@@ -65,6 +71,9 @@ impl<'a> Context<'a> {
 
     /// Tells of a structure that was written at a place in the log that is yet to come.
     pub(super) fn check_lsn(&self, lsn: u64, finding: impl FnOnce() -> Finding) {
+        if lsn >> 32 < CYCLE_ABSURD {
+            self.lsn_max_real.fetch_max(lsn, Ordering::Relaxed);
+        }
         if lsn != u64::MAX {
             self.lsn_max.fetch_max(lsn, Ordering::Relaxed);
         }
@@ -74,6 +83,11 @@ impl<'a> Context<'a> {
             let shown = |lsn: u64| format!("{}:{}", lsn >> 32, lsn as u32);
             self.found(finding().mismatch(format!("at most {}", shown(head)), shown(lsn)));
         }
+    }
+
+    /// As [`Self::lsn_max`], without places that no log has.
+    pub(super) fn lsn_max_real(&self) -> u64 {
+        self.lsn_max_real.load(Ordering::Relaxed)
     }
 
     /// The latest place that structures which were looked at say.

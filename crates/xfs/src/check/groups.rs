@@ -17,7 +17,7 @@ use crate::btree::records::{
     BnoTree, CntTree, FinoTree, FreeRun, InoTree, InodeChunk, RefcountRecord, RefcountTree,
     RmapRecord, RmapTree, rmap_owner,
 };
-use crate::format::address::{AgBlock, AgNumber, Block, FsBlock};
+use crate::format::address::{AgBlock, AgIno, AgNumber, Block, FsBlock};
 use crate::format::ag::{self, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgfl, RawAgi};
 use crate::format::bytes::{be32, be64};
 use crate::format::checksum;
@@ -330,7 +330,20 @@ impl<'g> Group<'g> {
         }
     }
 
+    /// Checks the inodes that an AGI names beside its trees. Kernels do not use the second one any more.
+    fn named_inodes(&self, agi: &RawAgi) {
+        for (field, found) in [("agi_newino", agi.newino.get()), ("agi_dirino", agi.dirino.get())] {
+            let ino = self.ctx.geometry.ino(self.ag, AgIno(found));
+            let is_here = self.ctx.geometry.split_ino(ino) == Some((self.ag, AgIno(found)));
+            if found != AgIno::NULL.0 && !is_here {
+                let finding = self.finding(codes::AGI_COUNTS).field(field);
+                self.ctx.found(finding.mismatch("an inode of the group, or none", found));
+            }
+        }
+    }
+
     fn inodes(&mut self, agi: &RawAgi) {
+        self.named_inodes(agi);
         let mut trees = Records {
             group: self,
             met: HashSet::new(),

@@ -15,7 +15,7 @@ mod announced;
 mod attributes;
 mod chunks;
 pub(crate) mod codes;
-mod context;
+pub(crate) mod context;
 mod diagnose;
 mod directory;
 mod fields;

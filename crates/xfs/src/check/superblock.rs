@@ -226,7 +226,8 @@ fn check_log_bits(ctx: &Context<'_>) {
 
 /// Numbers in which copies must agree with the first, each with its name.
 pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
-    let bits = Version::ATTR | Version::QUOTA | Version::DALIGN | Version::NLINK;
+    // Kernels may set these after mkfs, in the first superblock alone.
+    let bits = Version::ATTR | Version::QUOTA | Version::NLINK;
     vec![
         ("sb_blocksize", raw.blocksize.get().into()),
         ("sb_dblocks", raw.dblocks.get()),
@@ -308,6 +309,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
             ctx.found(finding.mismatch(expected, found));
         }
     }
+    check_copy_quota(ctx, ag, &copy);
     // Set in the first one alone, as long as a log has what they are about.
     let (own, log_bits) = (raw.features_log_incompat.get(), copy.features_log_incompat.get());
     if ctx.geometry.features.crc() && log_bits != 0 && log_bits != own {
@@ -319,5 +321,21 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     }
     if ctx.geometry.features.incompat(Incompat::META_UUID) && raw.meta_uuid != copy.meta_uuid {
         ctx.found(finding(codes::SUPERBLOCK_COPY).field("sb_meta_uuid"));
+    }
+}
+
+/// Kernels name files of quotas in the first superblock alone. Growing copies it, and clears the mark of mkfs.
+fn check_copy_quota(ctx: &Context<'_>, ag: AgNumber, copy: &RawSuperblock) {
+    if copy.inprogress == 0 {
+        return;
+    }
+    let inos = [
+        ("sb_uquotino", copy.uquotino.get()),
+        ("sb_gquotino", copy.gquotino.get()),
+        ("sb_pquotino", if copy.features().crc() { copy.pquotino.get() } else { 0 }),
+    ];
+    for (field, found) in inos.into_iter().filter(|(_, ino)| ![0, u64::MAX].contains(ino)) {
+        let finding = Finding::new(codes::SUPERBLOCK_COPY).in_group(ag.0).field(field);
+        ctx.found(finding.mismatch("none in a copy", found));
     }
 }

@@ -200,12 +200,21 @@ impl Survey {
 
     /// The latest place in the log that any structure says it was written at.
     pub(crate) fn lsn_max(&self) -> u64 {
+        self.lsns(|ctx| ctx.lsn_max())
+    }
+
+    /// As [`Self::lsn_max`], without places that no log has: noise does not decide where a log goes on.
+    pub(crate) fn lsn_max_real(&self) -> u64 {
+        self.lsns(|ctx| ctx.lsn_max_real())
+    }
+
+    fn lsns(&self, of: impl Fn(&Context<'_>) -> u64) -> u64 {
         let ctx = self.quiet();
         super::superblock::check(&ctx);
         let owners = Owners::new(&self.geometry);
         if let Some((chunks, _)) = groups::check(&ctx, &owners) {
             self.inodes(&ctx, &owners, &chunks);
         }
-        ctx.lsn_max()
+        of(&ctx)
     }
 }

@@ -1,6 +1,5 @@
 //! Lists of inodes that are in use and have no name: one for each bucket of each group.
 
-use ::check::{BitSet, Finding};
 use super::chunks::Known;
 use super::codes;
 use super::context::Context;
@@ -9,6 +8,7 @@ use crate::format::address::{AgIno, AgNumber};
 use crate::format::ag::{AGI_SECTOR, RawAgi, UNLINKED_BUCKETS, raw};
 use crate::format::bytes::be32;
 use crate::format::inode::NEXT_UNLINKED_OFFSET;
+use ::check::{BitSet, Finding};
 
 /// Goes through all lists; which inodes are on one.
 pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
@@ -39,13 +39,7 @@ pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
 }
 
 /// Goes through a list. Returns how many inodes it has up to the first that cannot be on it.
-fn list(
-    inodes: &Inodes<'_>,
-    ag: AgNumber,
-    bucket: usize,
-    first: u32,
-    listed: &BitSet,
-) -> u64 {
+fn list(inodes: &Inodes<'_>, ag: AgNumber, bucket: usize, first: u32, listed: &BitSet) -> u64 {
     let ctx = inodes.ctx;
     let mut count = 0;
     let fault = |at: u32, detail: &str| {

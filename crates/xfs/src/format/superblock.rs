@@ -242,7 +242,8 @@ pub(super) fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()>
     if bytes.is_none_or(|bytes| bytes > device_bytes) {
         let device = format!("at most {}", device_bytes >> raw.blocklog);
         let damage = Corruption::new("superblock", "dblocks (the image is cut short)");
-        let advice = "restore the missing end, or run diskwright extract --salvage for what is left";
+        let advice =
+            "restore the missing end, or run diskwright extract --salvage for what is left";
         return Err(damage.mismatch(device, blocks).advise(advice).into());
     }
     Ok(())

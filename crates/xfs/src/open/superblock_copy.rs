@@ -196,7 +196,8 @@ impl Copy {
         if self.has_root() {
             return;
         }
-        let root = Superblock::parse(&self.sector, u64::MAX).ok().and_then(|sb| root::find(device, &sb));
+        let root =
+            Superblock::parse(&self.sector, u64::MAX).ok().and_then(|sb| root::find(device, &sb));
         if let (Some(root), Some(mut raw)) = (root, self.raw()) {
             root::set(&mut raw, root);
             self.sector = with_raw(std::mem::take(&mut self.sector), &raw);

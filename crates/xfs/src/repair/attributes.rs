@@ -232,4 +232,3 @@ pub(super) fn make(fs: &Xfs, ino: Ino, attributes: &[Attribute]) -> Result<()> {
     }
     Ok(())
 }
-

@@ -151,6 +151,15 @@ fn short(view: &View<'_>, inode: &Inode) -> Contents {
     if other.entries.len() > as_said.entries.len() { other } else { as_said }
 }
 
+/// Values of ways to divide the bytes of a directory into entries: an entry that leads to an inode in use, one with a
+/// name that cannot be, one that leads nowhere, and a byte that belongs to none.
+const LEADS: i64 = 1000;
+const LEADS_MISNAMED: i64 = 500;
+const LEADS_NOWHERE: i64 = -1;
+const SKIPPED: i64 = -10;
+
+/// Reads entries with numbers of one size. Of all ways to divide the bytes into entries, the one of the highest value
+/// counts, so that an entry that leads nowhere does not hide where the next one begins.
 fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
     let ino_at = |at: usize| match ino_size {
         8 => Ino(be64(bytes, at)),
@@ -169,15 +178,31 @@ fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
         }
         let ino = ino_at(name_end + ftype);
         let code = if ftype > 0 { bytes[name_end] } else { 0 };
-        let is_likely = view.is_used(ino) != Some(false);
-        is_likely.then(|| (Found { name: bytes[at + 3..name_end].to_vec(), ino, code }, end))
+        let name = &bytes[at + 3..name_end];
+        let is_named = !name.iter().any(|byte| matches!(byte, 0 | b'/'));
+        let value = match (view.is_used(ino) != Some(false), is_named) {
+            (true, true) => LEADS,
+            (true, false) => LEADS_MISNAMED,
+            (false, true) => LEADS_NOWHERE,
+            (false, false) => return None,
+        };
+        Some((Found { name: name.to_vec(), ino, code }, end, value))
     };
+    // The value of the rest from each byte on, and whether an entry begins there.
+    let mut rest = vec![(0, false); bytes.len() + 1];
+    for at in (start..bytes.len()).rev() {
+        let skipped = rest[at + 1].0 + SKIPPED;
+        let taken = entry_at(at).map(|(_, end, value)| rest[end].0 + value);
+        rest[at] = taken.filter(|taken| *taken >= skipped).map_or((skipped, false), |v| (v, true));
+    }
     let parent = Some(ino_at(2)).filter(|parent| view.is_used(*parent) == Some(true));
     let (mut entries, mut at) = (Vec::new(), start);
     while at < bytes.len() {
-        match entry_at(at) {
-            Some((entry, end)) => {
-                entries.push(entry);
+        match entry_at(at).filter(|_| rest[at].1) {
+            Some((entry, end, value)) => {
+                if value > 0 {
+                    entries.push(entry);
+                }
                 at = end;
             }
             None => at += 1,

@@ -10,6 +10,7 @@ use vfs::{Error, Ino, Result};
 use super::{Job, group_of, restart};
 use crate::btree::Tree;
 use crate::btree::records::{BmapTree, BnoTree};
+use crate::check::context::CYCLE_ABSURD;
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::ag::{
     AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, CRC_OFFSETS, RawAgf, RawAgfl, RawAgi,
@@ -21,8 +22,6 @@ use crate::format::geometry::Geometry;
 use crate::format::inode;
 use crate::format::superblock::RawSuperblock;
 
-/// A cycle that no log ever reaches: at a round of 1 GiB a second, it would take 34 years.
-const CYCLE_ABSURD: u64 = 1 << 30;
 /// Most structures of one step.
 const STEP_MAX: usize = 64;
 /// Byte of `di_lsn`.

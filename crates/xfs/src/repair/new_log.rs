@@ -38,7 +38,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         job.staging.abandon();
         return Ok(());
     }
-    let what = format!("A new log of {blocks} blocks is made: the image ends in front of the old one.");
+    let what =
+        format!("A new log of {blocks} blocks is made: the image ends in front of the old one.");
     let actions = findings.iter().map(|finding| Action::about(finding, what.clone())).collect();
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }
@@ -59,8 +60,12 @@ fn place(job: &Job, survey: &Survey) -> Option<(FsBlock, u32)> {
         let len = (run.start.0 + run.len).checked_sub(start.0)?.min(wanted) / align * align;
         Some((len, ag, start))
     };
-    let (len, ag, start) = geometry.ags().filter_map(longest).max_by_key(|(len, ..)| *len)?;
-    (len >= least && len > 0).then(|| (geometry.fs_block(ag, start), len))
+    // xfs_repair expects the root directory behind a log that is in the first group.
+    let (others, first): (Vec<_>, Vec<_>) =
+        geometry.ags().filter_map(longest).partition(|(_, ag, _)| ag.0 > 0);
+    let fits = |(len, ..): &(u32, AgNumber, AgBlock)| *len >= least && *len > 0;
+    let best = |all: Vec<_>| all.into_iter().filter(fits).max_by_key(|(len, ..)| *len);
+    best(others).or_else(|| best(first)).map(|(len, ag, start)| (geometry.fs_block(ag, start), len))
 }
 
 /// Returns the first block from `start` on that lies at a multiple of `align` on the device.

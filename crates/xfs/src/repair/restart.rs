@@ -17,7 +17,7 @@ const CYCLE_MAX: u32 = u32::MAX - 16;
 pub(super) fn restart(staging: &Arc<Staging>) -> Result<()> {
     let sb = read_superblock(&**staging)?;
     let survey = Survey::new(Arc::clone(staging) as _, Options::default().threads)?;
-    let latest = (survey.lsn_max() >> 32) as u32;
+    let latest = (survey.lsn_max_real() >> 32) as u32;
     if latest >= CYCLE_MAX {
         return Err(Corruption::new("log", "no cycle is left").into());
     }

@@ -556,11 +556,16 @@ pub(super) fn log_bits(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-/// Removes what only the first superblock says of quotas.
+/// Removes the files of quotas, and if there were any, the rest that says that there are quotas: mkfs may ask for quotas,
+/// but only kernels make the files.
 fn without_quota(raw: &mut RawSuperblock) {
-    (raw.uquotino, raw.gquotino, raw.pquotino) = (0.into(), 0.into(), 0.into());
-    raw.qflags = 0.into();
-    raw.versionnum = (raw.versionnum.get() & !Version::QUOTA.bits()).into();
+    let inos = [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino];
+    let had = inos.iter().any(|ino| ![0, NO_INODE].contains(&ino.get()));
+    if had {
+        inos.into_iter().for_each(|ino| *ino = 0.into());
+        raw.qflags = 0.into();
+        raw.versionnum = (raw.versionnum.get() & !Version::QUOTA.bits()).into();
+    }
 }
 
 /// Writes copies anew, from the first superblock.

@@ -108,7 +108,8 @@ fn reached(device: &GroupDevice<'_>, chunks: &AgChunks, sector: &[u8]) -> HashSe
             let (block, byte) = geometry.inode_place(AgIno(at));
             let Some(bytes) = device.read_block(block) else { break };
             let slot = &bytes[byte..byte + geometry.inode_size()];
-            let is_right = inode::verify_structure(geometry, geometry.ino(ag, AgIno(at)), slot).is_ok();
+            let is_right =
+                inode::verify_structure(geometry, geometry.ino(ag, AgIno(at)), slot).is_ok();
             if !is_right || !is_nameless(slot) || !reached.insert(at) {
                 break;
             }

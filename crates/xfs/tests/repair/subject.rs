@@ -15,8 +15,6 @@ pub(super) struct Repaired {
     pub(super) codes: Vec<&'static str>,
     pub(super) left: Vec<Finding>,
     pub(super) is_complete: bool,
-    /// Whether another repair would change something.
-    pub(super) is_repaired_again: bool,
 }
 
 pub(super) struct Silent;
@@ -33,7 +31,7 @@ fn plan(device: &MemoryDevice) -> Result<Plan, String> {
 /// Repairs an image.
 ///
 /// # Errors
-/// Why there is no plan.
+/// Why there is no plan, or that a second repair finds something to do.
 pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
     let first = plan(&device)?;
     for step in &first.steps {
@@ -47,14 +45,11 @@ pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
         }
     }
     let again = plan(&device)?;
+    if let Some(step) = again.steps.first() {
+        return Err(format!("a second repair does something: {:?}", step.actions));
+    }
     let mut codes: Vec<&str> = first.findings.iter().map(|finding| finding.code.name).collect();
     codes.dedup();
     let is_complete = first.summary.is_complete;
-    Ok(Repaired {
-        device,
-        codes,
-        left: first.left,
-        is_complete,
-        is_repaired_again: !again.steps.is_empty(),
-    })
+    Ok(Repaired { device, codes, left: first.left, is_complete })
 }
