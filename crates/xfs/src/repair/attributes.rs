@@ -135,12 +135,16 @@ impl Reader<'_, '_> {
                 };
                 if !self.view.read(place, &mut data)
                     || self.layout.block_type(&data) != Some(BlockType::Leaf)
-                    || self.layout.crc && be64(&data, OWNER_OFFSET) != self.ino.0
                 {
                     continue;
                 }
-                let is_sealed = !self.layout.crc || map::is_sealed(&data, CRC_OFFSET);
-                if is_sealed != takes_poor {
+                let owner = Ino(be64(&data, OWNER_OFFSET));
+                let is_own = !self.layout.crc || owner == self.ino;
+                if !is_own && self.view.is_used(owner) == Some(true) {
+                    continue;
+                }
+                let is_right = is_own && (!self.layout.crc || map::is_sealed(&data, CRC_OFFSET));
+                if is_right != takes_poor {
                     self.leaf(&data);
                 }
             }

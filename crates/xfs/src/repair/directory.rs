@@ -104,8 +104,10 @@ fn data_block(view: &View<'_>, ino: Ino, number: u64, block: &[u8], contents: &m
     let (layout, geometry) = (view.layout(), view.geometry());
     let kind = be32(block, 0);
     let is_data = magic::BLOCK.contains(&kind) || magic::DATA.contains(&kind);
-    // A sound block of another directory is no part of this one.
-    if layout.crc && is_data && be64(block, 40) != ino.0 && map::is_sealed(block, 4) {
+    // A sound block of another directory is no part of this one. An owner that is no directory is damage.
+    let owner = Ino(be64(block, 40));
+    let is_directory = || view.inode(owner).is_some_and(|inode| inode.is_dir());
+    if layout.crc && is_data && owner != ino && map::is_sealed(block, 4) && is_directory() {
         return;
     }
     // Hashes at the end of block form are no entries: their tags would not be right.

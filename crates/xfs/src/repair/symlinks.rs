@@ -7,6 +7,7 @@ use ::repair::Action;
 use check::Finding;
 use operation::orphans::inactivate_all;
 use vfs::{Ino, Result};
+use zerocopy::FromBytes;
 
 use super::attributes::by_inode;
 use super::engine::{Session, change};
@@ -14,7 +15,7 @@ use super::links::gather;
 use super::{Job, map};
 use crate::Xfs;
 use crate::check::view::{Link, View, view};
-use crate::format::bytes::be64;
+use crate::format::address::Block;
 use crate::format::inode::{Fork, Format, Inode};
 use crate::format::symlink::{self, HEADER_SIZE, TARGET_LEN_MAX};
 
@@ -116,10 +117,28 @@ fn remote_target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
             Ok(range) if range.start as usize == target.len() => {
                 target.extend_from_slice(&run[HEADER_SIZE..HEADER_SIZE + range.len()]);
             }
-            // Its header is damaged: what is behind it is as long as the inode says.
-            _ if be64(&run, 32) == ino.0 => target.extend_from_slice(&run[HEADER_SIZE..]),
+            // The header is damaged: the part of the target is as long as the inode says.
+            _ if is_likely(view, ino, block, &run) => {
+                target.extend_from_slice(&run[HEADER_SIZE..]);
+            }
             _ => break,
         }
     }
     target
+}
+
+/// Whether a damaged header is that of a link: at least half of what it says of itself is right, and no other inode in use
+/// owns it.
+fn is_likely(view: &View<'_>, ino: Ino, block: Block, run: &[u8]) -> bool {
+    let geometry = view.geometry();
+    let Ok((header, _)) = symlink::RawHeader::ref_from_prefix(run) else { return false };
+    let owner = Ino(header.owner.get());
+    let signs = [
+        header.magic.get() == symlink::MAGIC,
+        owner == ino,
+        header.blkno.get() == geometry.daddr(block),
+        header.uuid == geometry.meta_uuid,
+    ];
+    let is_others = owner != ino && view.is_used(owner) == Some(true);
+    !is_others && signs.into_iter().filter(|sign| *sign).count() >= 2
 }

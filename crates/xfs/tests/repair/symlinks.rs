@@ -53,8 +53,8 @@ fn a_link_without_any_target_is_removed_with_its_names() {
 fn a_target_is_kept_whatever_its_header_says() {
     oracle::require!(Tool("xfs_repair"));
     let (image, target, place) = with_link();
-    // Magic number, offset, length, checksum, uuid, place.
-    for at in [0, 4, 8, 12, 16, 40] {
+    // Magic number, offset, length, checksum, uuid, owner, place.
+    for at in [0, 4, 8, 12, 16, 32, 40] {
         let damaged = image.fork();
         damaged.write_at(place + at, &[0xee; 4]).unwrap();
         let outcome = repaired(damaged).unwrap();
