@@ -21,8 +21,7 @@ pub(super) fn format_without_superblock(device: &dyn BlockDevice) -> Option<Form
     xfs::has_superblock_copy(device).then_some(Format::Xfs)
 }
 
-/// Searches the whole device for what is left of a file system, when nothing else tells a format.
-/// What is known to be something else is not searched.
+/// Searches the whole device for copies of a superblock. Known formats and disks with partitions are not searched.
 pub(super) fn format_by_search(device: &dyn BlockDevice) -> Option<Format> {
     let is_unknown = matches!(Signature::of(device), Ok(Signature::Zeros | Signature::Unknown));
     let is_disk = || partition::read(device).is_ok_and(|partitions| partitions.is_some());

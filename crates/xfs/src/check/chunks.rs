@@ -40,7 +40,7 @@ pub(crate) struct AgChunks {
 }
 
 impl AgChunks {
-    /// Whether an inode of the group has blocks and is in use.
+    /// Returns whether an inode of the group has blocks and is in use.
     pub(crate) fn is_used(&self, ag_ino: u32) -> bool {
         let behind = self.chunks.partition_point(|chunk| chunk.start <= ag_ino);
         let chunk = behind.checked_sub(1).map(|at| self.chunks[at]);

@@ -199,7 +199,7 @@ catalogue! {
         "It goes back to where its parent pointers say, and else to lost+found.";
     UNLINKED: AtRisk "xfs-unlinked", "AGI",
         "A list of inodes without names is damaged.",
-        "The lists of the group are made anew from the inodes that can be reached from them.";
+        "The lists of the group are built again from the inodes that can be reached from them.";
     UNLINKED_LEFT: Harmless "xfs-unlinked-left", "AGI",
         "Lists have inodes without names, but the log is clean: no mount has to free them.",
         "The inodes are freed, as a mount after a crash does.";
@@ -208,7 +208,7 @@ catalogue! {
         "A new one is made, to which everything else returns.";
     SYMLINK: AtRisk "xfs-symlink", "symbolic link",
         "The target of a symbolic link is damaged.",
-        "What can be read of it stays; a link without a target is removed with its names.";
+        "The readable part of it stays; a link without a target is removed with its names.";
     SYMLINK_CHECKSUM: AtRisk "xfs-symlink-checksum", "symbolic link",
         "The checksum of the target of a symbolic link does not match.",
         "The target is written anew, as much of it as can be read.";

@@ -25,7 +25,7 @@ pub(super) struct Context<'a> {
     pub(super) threads: NonZero<usize>,
     /// Findings about inodes, until their paths are known.
     pub(super) waiting: Waiting,
-    /// Whether the log is clean as the image has it, so that no mount frees inodes without names.
+    /// The log of the image is clean, so that no mount frees inodes without names.
     pub(super) is_log_clean: bool,
     /// Where the log goes on: no structure can have been written behind that.
     head: Option<u64>,
@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// As [`Self::lsn_max`], without places that no log has.
+    /// The same as [`Self::lsn_max`] without places that no log has.
     pub(super) fn lsn_max_real(&self) -> u64 {
         self.lsn_max_real.load(Ordering::Relaxed)
     }

@@ -217,7 +217,7 @@ impl<'g> Group<'g> {
         let start = FsBlock(raw.logstart.get());
         let (ag, block) = self.ctx.geometry.split(start);
         let blocks = raw.logblocks.get();
-        // Of a log that is in no group the first one tells.
+        // The first group reports a log that is in no group.
         let teller = if ag.0 < self.ctx.geometry.ag_count { ag } else { AgNumber(0) };
         if start.0 == 0 || teller != self.ag {
             return;
@@ -330,7 +330,7 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// Checks the inodes that an AGI names beside its trees. Kernels do not use the second one any more.
+    /// Checks the inodes that an AGI names outside of its trees. Kernels no longer use the second one.
     fn named_inodes(&self, agi: &RawAgi) {
         for (field, found) in [("agi_newino", agi.newino.get()), ("agi_dirino", agi.dirino.get())] {
             let ino = self.ctx.geometry.ino(self.ag, AgIno(found));

@@ -35,7 +35,7 @@ pub(super) struct Image {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) transactions: u64,
-    /// Whether the log had nothing to replay.
+    /// The log had nothing to replay.
     pub(super) is_log_clean: bool,
     /// What quotas need not know of, because it was done in memory.
     pub(super) uncounted: Uncounted,
@@ -154,8 +154,8 @@ fn needs_repair(raw: &RawSuperblock) -> bool {
     raw.features().incompat.contains(Incompat::NEEDSREPAIR)
 }
 
-/// A view of the device in which the superblock is finished, needs no repair, ends where the image does and has a right
-/// checksum, if that can be used, and what it is in the image.
+/// Returns a view of the device with a corrected superblock, if that can be used, and the superblock of the image. The
+/// corrected one is finished, needs no repair, ends where the image does and has a right checksum.
 fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(device.len()) as usize];
     device.read_at(0, &mut sector).map_err(Error::Device)?;

@@ -203,7 +203,7 @@ impl Survey {
         self.lsns(|ctx| ctx.lsn_max())
     }
 
-    /// As [`Self::lsn_max`], without places that no log has: noise does not decide where a log goes on.
+    /// The same as [`Self::lsn_max`] without places that no log has: noise does not decide where a log goes on.
     pub(crate) fn lsn_max_real(&self) -> u64 {
         self.lsns(|ctx| ctx.lsn_max_real())
     }

@@ -35,14 +35,14 @@ pub(crate) fn find(device: &dyn BlockDevice, sb: &Superblock) -> Option<Ino> {
     None
 }
 
-/// Names the root directory, and the files of a realtime device behind it.
+/// Sets the numbers of the root directory and of the two files of a realtime device.
 pub(crate) fn set(raw: &mut RawSuperblock, root: Ino) {
     raw.rootino = root.0.into();
     raw.rbmino = root.0.saturating_add(1).into();
     raw.rsumino = root.0.saturating_add(2).into();
 }
 
-/// Whether an inode is a directory that two regular files follow.
+/// Returns whether an inode is a directory that two regular files follow.
 fn is_root(device: &dyn BlockDevice, geometry: &Geometry, root: Ino) -> bool {
     let kind = |nth| {
         let ino = Ino(root.0.checked_add(nth)?);
@@ -52,7 +52,7 @@ fn is_root(device: &dyn BlockDevice, geometry: &Geometry, root: Ino) -> bool {
         && [1, 2].into_iter().all(|nth| kind(nth) == Some(FileType::Regular))
 }
 
-/// Reads an inode whose slot is sound.
+/// Reads an inode; `None` if its slot is damaged.
 pub(crate) fn read_inode(device: &dyn BlockDevice, geometry: &Geometry, ino: Ino) -> Option<Inode> {
     let (ag, ag_ino) = geometry.split_ino(ino)?;
     let (block, at) = geometry.inode_place(ag_ino);

@@ -105,7 +105,7 @@ impl Copy {
         Self::best(device, Self::usual(device)?)
     }
 
-    /// As [`Self::find`], and then searches the whole device.
+    /// Calls [`Self::find`], and then searches the whole device.
     pub(crate) fn find_anywhere(device: &dyn BlockDevice, progress: Progress<'_>) -> Option<Self> {
         if is_first_written(device) {
             return None;
@@ -154,7 +154,7 @@ impl Copy {
         self.raw().is_some_and(|raw| ![0, NO_INODE].contains(&raw.rootino.get()))
     }
 
-    /// What it says.
+    /// Returns the superblock that the copy holds.
     pub(crate) fn raw(&self) -> Option<RawSuperblock> {
         RawSuperblock::read_from_prefix(&self.sector).ok().map(|(raw, _)| raw)
     }
@@ -211,7 +211,7 @@ impl Copy {
         Ok(Arc::new(view))
     }
 
-    /// As [`Self::in_place`], with a file system that ends where the image does.
+    /// Returns a view as [`Self::in_place`] does, with a file system that ends where the image does.
     pub(crate) fn fitted_in_place(
         &self,
         device: Arc<dyn BlockDevice>,
@@ -243,13 +243,13 @@ fn first_sector(device: &dyn BlockDevice) -> Option<Vec<u8>> {
     device.read_at(0, &mut sector).ok().map(|()| sector)
 }
 
-/// Whether a superblock can be used, apart from where the image ends.
+/// Returns whether a superblock can be used. The length of the image does not matter.
 fn can_be(sector: &[u8]) -> bool {
     Superblock::parse(sector, u64::MAX).is_ok()
 }
 
-/// Whether the first superblock is as it was written: its checksum is right, or in version 4 it can be used. Then no
-/// copy replaces it, and what it says, such as that mkfs never finished, is so.
+/// Returns whether the first superblock is as it was written: its checksum is right, or in version 4 it can be used. No
+/// copy replaces such a superblock, even if it states that mkfs never finished.
 fn is_first_written(device: &dyn BlockDevice) -> bool {
     let Some(sector) = first_sector(device) else { return false };
     let Ok((first, _)) = RawSuperblock::read_from_prefix(&sector) else { return false };
@@ -261,8 +261,8 @@ fn is_first_written(device: &dyn BlockDevice) -> bool {
     sector.is_some_and(|sector| checksum::check("superblock", sector, CRC_OFFSET).is_ok())
 }
 
-/// Searches the device for copies, from its start on. The first shape of groups of which several copies are sound wins,
-/// or else the one with the first sound copy.
+/// Searches the device for copies, from its start on. The first group size with several sound copies wins, or else the
+/// first sound copy.
 fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
     let len = device.len();
     let mut best = Vec::new();
@@ -304,7 +304,7 @@ pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
     Copy::find(device).is_some()
 }
 
-/// As [`has_superblock_copy`], and reads the whole device if no copy is where mkfs usually places it.
+/// Does the same as [`has_superblock_copy`], and reads the whole device if no copy is where mkfs usually places it.
 pub fn has_superblock_copy_anywhere(device: &dyn BlockDevice) -> bool {
     Copy::find_anywhere(device, &|_, _| true).is_some()
 }

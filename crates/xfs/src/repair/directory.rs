@@ -104,7 +104,7 @@ fn data_block(view: &View<'_>, ino: Ino, number: u64, block: &[u8], contents: &m
     let (layout, geometry) = (view.layout(), view.geometry());
     let kind = be32(block, 0);
     let is_data = magic::BLOCK.contains(&kind) || magic::DATA.contains(&kind);
-    // A sound block of another directory is no part of this one. An owner that is no directory is damage.
+    // A sound block of another directory does not belong here. An owner that is not a directory is damage.
     let owner = Ino(be64(block, 40));
     let is_directory = || view.inode(owner).is_some_and(|inode| inode.is_dir());
     if layout.crc && is_data && owner != ino && map::is_sealed(block, 4) && is_directory() {

@@ -396,7 +396,7 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
-            // What is lost keeps what it says of where it was. The root and what the superblock names are never lost.
+            // A lost inode keeps its parent pointers. The root and inodes that the superblock names are never lost.
             let is_named_elsewhere = Ino(*ino) == view.root() || view.is_special(Ino(*ino));
             let links = match names.links.get(ino) {
                 Some(links) => links.clone(),

@@ -126,7 +126,7 @@ fn chosen(
                 sector.map_or((Reverse(0), usize::MAX), |sector| faults(staging, &sector))
             };
             let all = std::iter::once(found.clone()).chain(others).map(finished);
-            // Of several that are as good, the first.
+            // The first of several that are equally good.
             all.min_by_key(faults).unwrap_or_else(|| finished(found.clone()))
         }
     }

@@ -22,7 +22,7 @@ use crate::format::symlink::{self, HEADER_SIZE, TARGET_LEN_MAX};
 /// A damaged link.
 struct Damaged {
     ino: Ino,
-    /// As much of the target as can be read.
+    /// The part of the target that can be read.
     target: Vec<u8>,
     /// The names that lead to it.
     names: Vec<Link>,
@@ -83,7 +83,7 @@ fn remove(fs: &Xfs, damaged: &Damaged) -> Result<()> {
     inactivate_all(fs).map(drop)
 }
 
-/// What can be read of a target.
+/// Returns the part of a target that can be read.
 fn target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
     let size = usize::try_from(inode.size()).unwrap_or(usize::MAX).min(TARGET_LEN_MAX - 1);
     let mut target = match inode.format() {
@@ -127,8 +127,8 @@ fn remote_target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
     target
 }
 
-/// Whether a damaged header is that of a link: at least half of what it says of itself is right, and no other inode in use
-/// owns it.
+/// Returns whether a damaged header is that of a link: at least half of its identifying fields are right, and no other
+/// inode in use owns it.
 fn is_likely(view: &View<'_>, ino: Ino, block: Block, run: &[u8]) -> bool {
     let geometry = view.geometry();
     let Ok((header, _)) = symlink::RawHeader::ref_from_prefix(run) else { return false };

@@ -329,8 +329,8 @@ fn what_went_wrong_once_is_repaired() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether `xfs_repair` only remarks that the root directory does not lie behind a log in the first group: an image that
-/// is cut short there has no other place for a log.
+/// Returns whether `xfs_repair` only remarks that the root directory does not follow a log in the first group. An image
+/// that is cut short there has no other place for a log.
 fn is_about_log_of_first_group(complaint: &str) -> bool {
     let remarks =
         complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));

@@ -100,7 +100,7 @@ fn copies_of_the_superblock_name_no_files_of_quotas() {
     }
 }
 
-/// Changes an inode as it lies.
+/// Changes an inode on disk.
 fn edit_slot(device: &MemoryDevice, ino: Ino, change: impl FnOnce(&mut [u8])) {
     let geometry = geometry(device);
     let (ag, ag_ino) = geometry.split_ino(ino).unwrap();

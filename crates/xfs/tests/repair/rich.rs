@@ -1,4 +1,4 @@
-//! Images with many kinds of structures, beside the golden ones: stripes, names that fold, inodes that are open when the
+//! Images with many kinds of structures that the golden ones lack: stripes, names that fold, inodes that are open when the
 //! machine stops.
 
 use std::sync::Arc;

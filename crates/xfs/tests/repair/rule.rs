@@ -103,7 +103,7 @@ fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
 /// Runs one case.
 ///
 /// # Errors
-/// What is damaged, and what is lost by that.
+/// The damage, and the loss.
 fn case(seed: u64) -> Result<(), String> {
     let bases = bases();
     let base = &bases[seed as usize % bases.len()];
@@ -114,7 +114,7 @@ fn case(seed: u64) -> Result<(), String> {
         .map_err(|fault| format!("{}, seed {seed}: {place}\n  {fault}", base.image.name))
 }
 
-/// Runs cases; the seeds of those that are worse, with what is wrong.
+/// Runs cases. Returns the seeds of those that are worse, with the reasons.
 fn run(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
     let (next, worse) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

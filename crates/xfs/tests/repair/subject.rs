@@ -1,10 +1,13 @@
 //! A repair of an image in memory, with what came of it.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::repair::{PAGE_BYTES, Plan, Staging, make_plan};
 use blockdev::{BlockDevice, MemoryDevice};
 use check::{Finding, Observer};
+use oracle::crash::write_image;
 use xfs::repair::Repair;
 
 /// What came of a repair.
@@ -31,7 +34,7 @@ fn plan(device: &MemoryDevice) -> Result<Plan, String> {
 /// Repairs an image.
 ///
 /// # Errors
-/// Why there is no plan, or that a second repair finds something to do.
+/// The reason if there is no plan, or if a second repair finds something to do.
 pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
     let first = plan(&device)?;
     for step in &first.steps {
@@ -51,5 +54,13 @@ pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
     let mut codes: Vec<&str> = first.findings.iter().map(|finding| finding.code.name).collect();
     codes.dedup();
     let is_complete = first.summary.is_complete;
+    // For another kernel, and `xfs_scrub -n`.
+    if let Some(dir) =
+        std::env::var_os("DISKWRIGHT_REPAIRED_IMAGES").filter(|_| first.left.is_empty())
+    {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let file = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
+        write_image(&device, &Path::new(&dir).join(file)).unwrap();
+    }
     Ok(Repaired { device, codes, left: first.left, is_complete })
 }
