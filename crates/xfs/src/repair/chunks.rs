@@ -193,12 +193,33 @@ fn is_inode(device: &GroupDevice<'_>, ino: AgIno) -> bool {
 
 fn bears_number(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
     let geometry = device.geometry;
-    let is_own = || {
-        slot[4] == 3
-            && be64(slot, 152) == geometry.ino(device.ag, ino).0
-            && slot[160..176] == geometry.meta_uuid
-    };
-    be16(slot, 0) == inode::MAGIC && (!geometry.features.crc() || is_own())
+    match geometry.features.crc() {
+        true => signs(device, ino, slot) == SIGNS,
+        false => be16(slot, 0) == inode::MAGIC,
+    }
+}
+
+/// Signs by which an inode of version 5 is known.
+const SIGNS: usize = 4;
+
+/// Returns how many signs of an inode of version 5 a slot has.
+fn signs(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> usize {
+    let geometry = device.geometry;
+    let signs = [
+        be16(slot, 0) == inode::MAGIC,
+        slot[4] == 3,
+        be64(slot, 152) == geometry.ino(device.ag, ino).0,
+        slot[160..176] == geometry.meta_uuid,
+    ];
+    signs.into_iter().filter(|sign| *sign).count()
+}
+
+/// Returns whether a slot is that of an inode. One of its signs may be damaged.
+fn is_likely(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
+    match device.geometry.features.crc() {
+        true => signs(device, ino, slot) >= SIGNS - 1,
+        false => be16(slot, 0) == inode::MAGIC,
+    }
 }
 
 /// The blocks of a group that have inodes.
@@ -332,7 +353,7 @@ fn is_free(device: &GroupDevice<'_>, ino: AgIno, nth: u32, hint: Option<&InodeCh
     match (slot, hint) {
         (Some(slot), _) if bears_number(device, ino, slot) => be16(slot, 2) == 0,
         (_, Some(hint)) => hint.free >> nth & 1 == 1,
-        (Some(slot), None) => be16(slot, 0) != inode::MAGIC || be16(slot, 2) == 0,
+        (Some(slot), None) => !is_likely(device, ino, slot) || be16(slot, 2) == 0,
         (None, None) => false,
     }
 }

@@ -73,6 +73,13 @@ impl Mender<'_, '_> {
         let is_own =
             signs_of_identity(&self.geometry(), ino, slot) >= 2 && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
+        // The root of a map may be wrong although all blocks below it can be read.
+        let again = Hints { is_map_wrong: true, ..hints };
+        let can_retry = made.is_none() && is_own && !hints.is_map_wrong && !self.is_full;
+        let made = match can_retry {
+            true => self.mend_own(ino, slot, &mapped, again),
+            false => made,
+        };
         let made = made.or_else(|| self.made_of_reverse_map(ino, &mapped));
         // What would be lost for want of room stays as it is.
         if made.is_none() && std::mem::take(&mut self.is_full) {
