@@ -199,7 +199,7 @@ fn bears_number(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
     }
 }
 
-/// Signs by which an inode of version 5 is known.
+/// Number of signs that identify an inode of version 5.
 const SIGNS: usize = 4;
 
 /// Returns how many signs of an inode of version 5 a slot has.
