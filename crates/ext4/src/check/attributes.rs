@@ -5,21 +5,20 @@ use transaction::Corruption;
 use vfs::FileType;
 
 use super::codes::{
-    ACL, XATTR_BLOCK, XATTR_CHECKSUM, XATTR_ENTRY, XATTR_HASH, XATTR_INODE, XATTR_VALUE,
+    ACL, ENCRYPTION_CONTEXT, XATTR_BLOCK, XATTR_CHECKSUM, XATTR_ENTRY, XATTR_HASH, XATTR_INODE,
+    XATTR_VALUE,
 };
 use super::context::{Context, Subject};
 use super::inode::AttributeSpace;
 use super::survey::Scanner;
 use crate::format::address::Block;
+use crate::format::encryption;
 use crate::format::features::Incompat;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Inode, Time, flags};
 use crate::format::xattr::{
     self, Area, AttributeName, Entry, INDEX_SYSTEM, Value, entry_hash, entry_hash_signed,
     is_acl_index,
 };
-
-/// `e_name_index` of the attribute that says how an inode is encrypted, and its name.
-const ENCRYPTION: (u8, &[u8]) = (9, b"c");
 
 /// Where attributes are.
 #[derive(Clone, Copy)]
@@ -147,7 +146,15 @@ impl Context<'_> {
         if is_nameless || entry.name_index == 0 && home.block.is_some() {
             self.tell(home.finding(XATTR_ENTRY).named(entry.name).detail("it has no such name"));
         }
-        space.has_context |= (entry.name_index, entry.name) == ENCRYPTION;
+        if entry.name.contains(&0) {
+            self.tell(
+                home.finding(XATTR_ENTRY).named(entry.name).detail("its name has a zero byte"),
+            );
+        }
+        if (entry.name_index, entry.name) == encryption::NAME {
+            space.has_context = true;
+            self.check_context(entry, home, space);
+        }
         match entry.value {
             Value::Here(value) => {
                 if name == AttributeName::INLINE_DATA && home.block.is_none() {
@@ -164,6 +171,7 @@ impl Context<'_> {
             Value::Inode { ino, size } => {
                 let cluster =
                     u64::from(self.geometry().block_size()) << self.geometry().cluster_blocks_log;
+                space.values += 1;
                 space.value_units += u64::from(size).next_multiple_of(cluster) / 512;
                 self.check_reference(entry, (ino, size), home);
             }
@@ -174,6 +182,21 @@ impl Context<'_> {
             self.tell(
                 home.finding(XATTR_ENTRY).named(entry.name).detail("it belongs into the inode"),
             );
+        }
+    }
+
+    /// Checks what says how the inode is encrypted.
+    fn check_context(&self, entry: &Entry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
+        let Value::Here(value) = entry.value else { return };
+        match encryption::read(value) {
+            encryption::Context::Known(policy) => space.policy = Some(policy),
+            encryption::Context::Unknown => {}
+            encryption::Context::Damaged if home.subject.has(flags::ENCRYPT) => {
+                let found = format!("version {:?}, {} bytes", value.first(), value.len());
+                let expected = "version 1 in 28 bytes, or version 2 in 40";
+                self.tell(home.finding(ENCRYPTION_CONTEXT).mismatch(expected, found));
+            }
+            encryption::Context::Damaged => {}
         }
     }
 

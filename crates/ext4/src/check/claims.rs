@@ -8,6 +8,7 @@ use check::{BitSet, Finding};
 use super::codes::BLOCK_METADATA;
 use super::context::Context;
 use crate::format::address::{Block, Group};
+use crate::format::features::{Features, RoCompat};
 use crate::format::geometry::Geometry;
 
 /// Clusters in use, counted from the first of group 0.
@@ -17,16 +18,29 @@ pub(super) struct Claims {
     again: OnceLock<BitSet>,
     /// Blocks of attributes that were met, which inodes may share.
     attributes: OnceLock<BitSet>,
+    /// The kinds of claims, if the file system has `shared_blocks`.
+    sharing: Option<Sharing>,
     first_data_block: u64,
     cluster_blocks_log: u32,
 }
 
+/// Claims where files may share their contents (`shared_blocks`).
+struct Sharing {
+    /// Clusters with contents of files.
+    contents: BitSet,
+    /// Clusters that everything else claims.
+    alone: BitSet,
+}
+
 impl Claims {
-    pub(super) fn new(geometry: &Geometry) -> Self {
+    pub(super) fn new(geometry: &Geometry, features: &Features) -> Self {
         let first_data_block = u64::from(geometry.first_data_block);
         let blocks = geometry.blocks_count - first_data_block;
+        let clusters = blocks.div_ceil(u64::from(geometry.cluster_blocks()));
+        let sharing = || Sharing { contents: BitSet::new(clusters), alone: BitSet::new(clusters) };
         Self {
-            used: BitSet::new(blocks.div_ceil(u64::from(geometry.cluster_blocks()))),
+            used: BitSet::new(clusters),
+            sharing: features.ro_compat(RoCompat::SHARED_BLOCKS).then(sharing),
             again: OnceLock::new(),
             attributes: OnceLock::new(),
             first_data_block,
@@ -66,8 +80,26 @@ impl Claims {
         self.again.get()
     }
 
+    /// Returns whether a block was claimed again.
+    pub(super) fn is_shared(&self, block: Block) -> bool {
+        self.shared().is_some_and(|shared| shared.contains(self.clusters(block, 1).start))
+    }
+
     fn again(&self) -> &BitSet {
         self.again.get_or_init(|| BitSet::new(self.used.limit()))
+    }
+
+    /// Marks as claimed again what contents of files share with anything else, once all claims are known. The order
+    /// in which threads claim does not matter then.
+    pub(super) fn settle_sharing(&self) {
+        let Some(Sharing { contents, alone }) = &self.sharing else { return };
+        for word in 0..self.used.limit().div_ceil(64) {
+            let mut both = contents.word(word) & alone.word(word);
+            while both != 0 {
+                self.again().insert(word * 64 + u64::from(both.trailing_zeros()));
+                both &= both - 1;
+            }
+        }
     }
 
     /// Notes that a block of attributes was met. Whether it is the first time.
@@ -79,8 +111,31 @@ impl Claims {
 }
 
 impl Context<'_> {
-    /// Claims clusters for an inode. Whether all were free.
+    /// Claims clusters that an inode must have alone. Returns whether all were free.
     pub(super) fn claim(&self, ino: u32, clusters: Range<u64>) -> bool {
+        let again = |cluster| {
+            self.claims.again().insert(cluster);
+        };
+        let Some(sharing) = &self.claims.sharing else { return self.take(ino, clusters, again) };
+        sharing.alone.insert_range(clusters.clone(), again);
+        self.take(ino, clusters, |_| {})
+    }
+
+    /// Claims clusters for the contents of a file, which files share if the feature says so.
+    pub(super) fn claim_contents(&self, ino: u32, clusters: Range<u64>) {
+        match &self.claims.sharing {
+            Some(sharing) => {
+                sharing.contents.insert_range(clusters.clone(), |_| {});
+                self.take(ino, clusters, |_| {});
+            }
+            None => {
+                self.claim(ino, clusters);
+            }
+        }
+    }
+
+    /// Marks clusters as in use. Calls `again` with each that was so before and is not the file system's own.
+    fn take(&self, ino: u32, clusters: Range<u64>, again: impl Fn(u64)) -> bool {
         let mut is_new = true;
         let mut of_system = None;
         self.claims.used.insert_range(clusters.clone(), |cluster| {
@@ -89,7 +144,7 @@ impl Context<'_> {
             if self.system.overlaps(block, u64::from(self.geometry().cluster_blocks())) {
                 of_system.get_or_insert(block);
             } else {
-                self.claims.again().insert(cluster);
+                again(cluster);
             }
         });
         if let Some(block) = of_system {

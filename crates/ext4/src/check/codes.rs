@@ -40,7 +40,7 @@ codes! {
     SUPERBLOCK_FEATURE: "ext4-superblock-feature", AtRisk, "superblock",
         "The image uses something whose feature is off.",
         "The feature is turned on.";
-    SUPERBLOCK_BACKUP: "ext4-superblock-backup", AtRisk, "superblock backup",
+    SUPERBLOCK_BACKUP: "ext4-superblock-backup", Harmless, "superblock backup",
         "A backup of the superblock is damaged, or describes another file system.",
         "The backup is written again from the primary superblock.";
     MMP: "ext4-mmp", AtRisk, "mmp block",
@@ -61,7 +61,7 @@ codes! {
     GROUP_UNUSED: "ext4-group-unused", AtRisk, "group descriptor",
         "A descriptor says that inodes were never used that are in use.",
         "The inodes of the group are looked through, and their number is set right.";
-    GROUP_BACKUP: "ext4-group-backup", AtRisk, "group descriptor backup",
+    GROUP_BACKUP: "ext4-group-backup", Harmless, "group descriptor backup",
         "A backup of a group descriptor has other places than the primary one.",
         "The backup is written again.";
     GROUP_FREE_BLOCKS: "ext4-group-free-blocks", Harmless, "group descriptor",
@@ -181,6 +181,9 @@ codes! {
     DIR_INODE: "ext4-directory-inode", AtRisk, "directory entry",
         "An entry leads to an inode that it cannot lead to.",
         "The entry is removed.";
+    DIR_POLICY: "ext4-directory-policy", AtRisk, "directory block",
+        "A name in an encrypted directory leads to an inode that is encrypted in another way, or not at all.",
+        "The name is removed, and the inode goes to lost+found.";
     DIR_TYPE: "ext4-directory-type", Harmless, "directory entry",
         "An entry says another file type than the inode has.",
         "The type is set right.";
@@ -238,6 +241,9 @@ codes! {
     ACL: "ext4-acl", AtRisk, "access control list",
         "An access control list is damaged.",
         "The list is removed.";
+    ENCRYPTION_CONTEXT: "ext4-encryption-context", AtRisk, "encryption context",
+        "The attribute that says how an inode is encrypted is damaged, so that no key can open it.",
+        "The inode is freed; what a damaged directory names goes to lost+found.";
     BLOCK_BITMAP_CHECKSUM: "ext4-block-bitmap-checksum", AtRisk, "block bitmap",
         "The checksum of a block bitmap does not match.",
         "The bitmap is built anew.";

@@ -8,7 +8,7 @@ use check::{Finding, Phase};
 use super::codes::{DIR_LOST_FOUND, DIR_PARENT, INODE_LINKS, INODE_UNATTACHED};
 use super::context::Context;
 use super::directories::{Directories, Directory};
-use super::inodes::{INDEXED, ORPHAN, State};
+use super::inodes::{HIDDEN, INDEXED, ORPHAN, State, VALUE};
 use super::survey::ROOT;
 
 /// Most links of a directory that are counted; one link stands for more.
@@ -126,7 +126,7 @@ impl Context<'_> {
 
     fn check_file_links(&self, ino: u32, state: &State) {
         let (links, names) = (u32::from(state.links()), state.names());
-        if links == names || state.needs_no_name() && !state.has(ORPHAN) {
+        if links == names || state.has(VALUE | HIDDEN) {
             return;
         }
         if names == 0 && !state.has(ORPHAN) {

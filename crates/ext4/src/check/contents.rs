@@ -24,6 +24,8 @@ pub(super) struct Claimed {
     pub(super) first: Option<Block>,
     /// Whether not all of the map could be walked.
     pub(super) is_cut: bool,
+    /// True if the map has nodes in blocks.
+    pub(super) has_nodes: bool,
 }
 
 /// Claims what a map holds.
@@ -33,6 +35,8 @@ struct Claimer<'s, 'c> {
     claimed: Claimed,
     /// Whether each block must have been written.
     is_written: bool,
+    /// True for a file, whose contents others may share.
+    is_file: bool,
     runs: Option<Vec<Run>>,
     /// The last cluster: in the file, and on the device.
     last: Option<(u64, u64)>,
@@ -40,7 +44,8 @@ struct Claimer<'s, 'c> {
 
 impl<'s, 'c> Claimer<'s, 'c> {
     fn new(context: &'s Context<'c>, ino: u32, is_written: bool) -> Self {
-        Self { context, ino, claimed: Claimed::default(), is_written, runs: None, last: None }
+        let claimed = Claimed::default();
+        Self { context, ino, claimed, is_written, is_file: false, runs: None, last: None }
     }
 
     fn tell(&self, finding: Finding) {
@@ -84,7 +89,11 @@ impl Blocks for Claimer<'_, '_> {
         }
         let clusters = self.new_clusters(run);
         self.claimed.clusters += clusters.end - clusters.start;
-        self.context.claim(self.ino, clusters);
+        if self.is_file {
+            self.context.claim_contents(self.ino, clusters);
+        } else {
+            self.context.claim(self.ino, clusters);
+        }
         if let Some(runs) = &mut self.runs {
             runs.push(run);
         }
@@ -93,6 +102,7 @@ impl Blocks for Claimer<'_, '_> {
     fn node(&mut self, block: Block) -> bool {
         let clusters = self.context.claims.clusters(block, 1);
         self.claimed.clusters += 1;
+        self.claimed.has_nodes = true;
         let is_new = self.context.claim(self.ino, clusters);
         // Whoever claimed it first looks into it, so that all nodes of an image are read once.
         self.claimed.is_cut |= !is_new;
@@ -110,8 +120,9 @@ impl Blocks for Claimer<'_, '_> {
 }
 
 impl Scanner<'_, '_> {
-    fn claim_map(&self, subject: &Subject, is_written: bool) -> Claimed {
-        let mut claimer = Claimer::new(self.context, subject.ino, is_written);
+    fn claim_map(&self, subject: &Subject, is_file: bool) -> Claimed {
+        let mut claimer = Claimer::new(self.context, subject.ino, !is_file);
+        claimer.is_file = is_file;
         walk(self.context, subject, &mut claimer);
         claimer.claimed
     }
@@ -125,11 +136,11 @@ impl Scanner<'_, '_> {
     }
 
     pub(super) fn claim_symlink(&self, subject: &Subject) -> Claimed {
-        self.claim_map(subject, true)
+        self.claim_map(subject, false)
     }
 
     pub(super) fn claim_file(&self, subject: &Subject) -> Claimed {
-        let claimed = self.claim_map(subject, false);
+        let claimed = self.claim_map(subject, true);
         let geometry = self.context.geometry();
         let (log, size) = (geometry.block_size_log, subject.inode.size());
         let is_protected = subject.has(flags::VERITY);
@@ -171,8 +182,18 @@ impl Scanner<'_, '_> {
             self.tell_size(subject, claimed.end << log);
         }
         runs.retain(|run| !run.unwritten);
-        self.directories.add(subject, &runs, log);
+        self.add_directory(subject, &runs);
         claimed
+    }
+}
+
+impl Scanner<'_, '_> {
+    /// Notes a directory whose entries are to be read. Recovery frees removed directories, with names in them or
+    /// without, so that their entries count nothing.
+    pub(super) fn add_directory(&mut self, subject: &Subject, runs: &[Run]) {
+        if !subject.is_removed() {
+            self.directories.add(subject, runs, self.context.geometry().block_size_log);
+        }
     }
 }
 

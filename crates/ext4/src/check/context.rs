@@ -1,25 +1,30 @@
 //! What all parts of a check share: the device, what the superblock says, what was found so far.
 
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use blockdev::BlockDevice;
 use check::{BitSet, Code, Finding, Observer, Waiting};
+use parking_lot::Mutex;
 use transaction::Corruption;
-use vfs::Ino;
+use vfs::{FileType, Ino};
 
 use super::claims::Claims;
 use super::codes::IO;
 use super::groups::GroupFacts;
+use super::inode::RESIZE_INO;
 use super::inodes::Inodes;
 use super::references::References;
 use super::tally::Tally;
 use crate::alloc::system::SystemZone;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
+use crate::format::encryption::Policy;
+use crate::format::features::Incompat;
 use crate::format::geometry::Geometry;
-use crate::format::inode::Inode;
+use crate::format::inode::{I_BLOCK_SIZE, Inode, flags};
 use crate::params::Params;
 
 /// A check that is under way.
@@ -37,6 +42,8 @@ pub(super) struct Context<'c> {
     pub(super) orphans: BitSet,
     pub(super) references: References,
     pub(super) tally: Tally,
+    /// The encryption policies of inodes.
+    pub(super) policies: Mutex<HashMap<u32, Policy>>,
     waiting: Waiting,
     is_incomplete: AtomicBool,
     /// Whether a file needs the feature `large_file`.
@@ -71,11 +78,12 @@ impl<'c> Context<'c> {
             threads,
             groups: Vec::new(),
             system: SystemZone::of(&geometry, |_| None),
-            claims: Claims::new(&geometry),
+            claims: Claims::new(&geometry, &params.sb.features),
             inodes: Inodes::new(&geometry),
             orphans: BitSet::new(u64::from(geometry.inodes_count) + 1),
             references: References::default(),
             tally: Tally::new(&params),
+            policies: Mutex::default(),
             waiting: Waiting::default(),
             is_incomplete: AtomicBool::new(false),
             has_large_file: AtomicBool::new(false),
@@ -151,7 +159,11 @@ impl<'c> Context<'c> {
 
     /// The inode in a slot.
     pub(super) fn subject(&self, ino: u32, slot: &[u8]) -> Subject {
-        let inode = Inode::from_slot(slot);
+        let mut inode = Inode::from_slot(slot);
+        if self.params.sb.is_of_hurd() && !self.params.sb.features.incompat(Incompat::BIT64) {
+            // The Hurd stores something else in the high half.
+            inode.set_file_acl(inode.file_acl() & 0xffff_ffff);
+        }
         let seed = self
             .params
             .checksums
@@ -161,6 +173,28 @@ impl<'c> Context<'c> {
 }
 
 impl Subject {
+    /// Returns whether it was removed while it was open, so that recovery frees it.
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_orphan && self.inode.links_count() == 0
+    }
+
+    /// The block of its passive translator in a file system of the Hurd, if it has one.
+    pub(super) fn translator(&self, context: &Context<'_>) -> Option<Block> {
+        let block = Block(self.inode.translator().into());
+        let has_one = context.params.sb.is_of_hurd() && self.has_map();
+        Some(block).filter(|block| has_one && context.geometry().contains(*block, 1))
+    }
+
+    /// Returns whether a map names its blocks.
+    pub(super) fn has_map(&self) -> bool {
+        let is_of_type = match self.inode.file_type() {
+            Some(FileType::Regular | FileType::Directory) => true,
+            Some(FileType::Symlink) => self.inode.size() >= I_BLOCK_SIZE as u64,
+            _ => false,
+        };
+        is_of_type && !self.has(flags::INLINE_DATA) && self.ino != RESIZE_INO
+    }
+
     /// Whether any of the flags is set.
     pub(super) fn has(&self, flags: u32) -> bool {
         self.inode.has_flag(flags)

@@ -1,5 +1,6 @@
 //! The directories that were found, where their blocks are, and reading them in the order of places.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -145,7 +146,7 @@ impl Directories {
     }
 
     /// Calls `each` with the blocks of a directory, in their order, up to its size: the number, the place and
-    /// the bytes. Tells of nothing.
+    /// the bytes. A block that it has several times is read once, so that its names take memory once. Reports nothing.
     pub(super) fn for_each_block(
         &self,
         context: &Context<'_>,
@@ -155,6 +156,7 @@ impl Directories {
     ) {
         let size = context.block_size();
         let most = (READ_BYTES / size).max(1) as u32;
+        let mut met = HashSet::new();
         for run in self.runs(directory) {
             let end =
                 (u64::from(run.first) + u64::from(run.len)).min(directory.blocks.into()) as u32;
@@ -167,6 +169,11 @@ impl Directories {
                     return;
                 }
                 for (at, bytes) in (0..count).zip(buffer.chunks_exact(size)) {
+                    if context.claims.is_shared(start.plus(at.into()))
+                        && !met.insert(start.plus(at.into()))
+                    {
+                        continue;
+                    }
                     if each(block + at, start.plus(at.into()), bytes).is_break() {
                         return;
                     }

@@ -102,7 +102,7 @@ impl InUse<'_> {
         let mut runs = Runs::default();
         walk(&self.0, &self.0.subject(ino, &slot), &mut runs);
         let mut places = Vec::new();
-        for run in runs.0 {
+        for run in runs.all {
             if run.unwritten || run.first as usize != places.len() || places.len() >= max {
                 break;
             }

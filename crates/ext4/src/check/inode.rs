@@ -10,10 +10,12 @@ use super::codes::{
 use super::contents::Claimed;
 use super::context::{Context, Subject};
 use super::survey::{Scanner, Target, target_problem};
+use super::tally::Values;
 use crate::format::address::Block;
+use crate::format::encryption::Policy;
 use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
+use crate::format::inode::{self, I_BLOCK_SIZE, flags};
 
 /// `i_flags`: for the AFS server.
 const IMAGIC: u32 = 0x2000;
@@ -29,12 +31,16 @@ pub(super) struct AttributeSpace {
     pub(super) has_block: bool,
     /// Whether they say how the inode is encrypted.
     pub(super) has_context: bool,
+    /// The encryption policy, if it can be read.
+    pub(super) policy: Option<Policy>,
     /// Bytes of `system.data`, if there is one.
     pub(super) inline: Option<usize>,
     /// Whether they could not be read, so that nothing is known.
     pub(super) is_damaged: bool,
     /// 512-byte units of values in inodes of their own, which may count.
     pub(super) value_units: u64,
+    /// Values in inodes of their own.
+    pub(super) values: u64,
 }
 
 impl Scanner<'_, '_> {
@@ -49,12 +55,25 @@ impl Scanner<'_, '_> {
         self.check_fields(subject, slot);
         let space = self.attributes(subject, slot);
         self.check_flags(subject, file_type, &space);
+        if let Some(policy) = space.policy.filter(|_| subject.has(flags::ENCRYPT)) {
+            context.policies.lock().insert(subject.ino, policy);
+        }
         let claimed = self.contents(subject, file_type, &space, slot);
         self.check_blocks(subject, &space, &claimed);
+        let is_mapped = (claimed.end > 0 || claimed.has_nodes) && !subject.has(flags::EXTENTS);
+        let needs_extents =
+            context.params.sb.features.ro_compat(RoCompat::BIGALLOC) && subject.ino != RESIZE_INO;
+        if is_mapped && needs_extents {
+            let finding = Finding::new(INODE_FLAGS).of_inode(subject.ino.into()).field("flags");
+            context.tell(finding.detail("extents is not set, which files in clusters need"));
+        }
+        if let Some(translator) = subject.translator(context) {
+            context.claim(subject.ino, context.claims.clusters(translator, 1));
+        }
         if subject.has(flags::EA_INODE) {
             context.check_value(subject, &claimed);
         }
-        self.counted.add(context, subject);
+        self.counted.add(context, subject, self.values_to_pay(subject, &space, &claimed));
     }
 
     fn check_fields(&self, subject: &Subject, slot: &[u8]) {
@@ -69,11 +88,9 @@ impl Scanner<'_, '_> {
         if let Some(at) = inode::early_times(slot).first() {
             tell("times", "an epoch that goes with the seconds", slot[*at].into());
         }
-        let (extra, most) =
-            (usize::from(subject.inode.extra_isize()), slot.len() - GOOD_OLD_INODE_SIZE);
-        if extra != 0 && (!(4..=most).contains(&extra) || extra % 4 != 0) {
+        if let Err(most) = inode::check_extra_isize(slot) {
             let expected = format!("a multiple of 4 from 4 to {most}");
-            tell("extra_isize", &expected, extra as u32);
+            tell("extra_isize", &expected, inode::stored_extra_isize(slot).into());
         }
     }
 
@@ -138,7 +155,7 @@ impl Scanner<'_, '_> {
         match file_type {
             FileType::Directory if is_inline => {
                 self.check_inline_size(subject, space, Some(true));
-                self.directories.add(subject, &[], self.context.geometry().block_size_log);
+                self.add_directory(subject, &[]);
                 Claimed::default()
             }
             FileType::Directory => self.claim_directory(subject),
@@ -215,7 +232,12 @@ impl Scanner<'_, '_> {
         let claimed = self.claim_symlink(subject);
         match claimed.first {
             _ if claimed.is_cut => {}
-            Some(block) if size < self.context.block_size() as u64 && claimed.end == 1 => {
+            // The inode itself names the block: neither a map of pointers nor a tree leads to it.
+            Some(block)
+                if size < self.context.block_size() as u64
+                    && claimed.end == 1
+                    && !claimed.has_nodes =>
+            {
                 self.targets.push(Target { block, ino: subject.ino, size, is_encrypted });
             }
             _ if subject.is_orphan => {}
@@ -234,15 +256,38 @@ impl Scanner<'_, '_> {
         if claimed.is_cut {
             return;
         }
-        let geometry = self.context.geometry();
-        let clusters = claimed.clusters + u64::from(space.has_block);
-        let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
-        let found = subject.inode.blocks_512(geometry.block_size());
-        // Kernels count values in inodes of their own, others do not.
-        if found != units && found != units + space.value_units {
+        let units = self.units(space, claimed);
+        let found = subject.inode.blocks_512(self.context.geometry().block_size());
+        let translator = subject.translator(self.context).map_or(0, |_| self.units_of(1));
+        // Kernels count values in inodes of their own, others do not; the Hurd counts translators, e2fsck does not.
+        let possible = [units, units + space.value_units, units + translator];
+        if !possible.contains(&found) {
             let finding = Finding::new(INODE_BLOCKS).of_inode(subject.ino.into()).field("blocks");
             self.context.tell(finding.mismatch(units, found));
         }
+    }
+
+    /// Returns what the owner pays for values in other inodes, beyond what `i_blocks` says.
+    fn values_to_pay(
+        &self,
+        subject: &Subject,
+        space: &AttributeSpace,
+        claimed: &Claimed,
+    ) -> Values {
+        let found = subject.inode.blocks_512(self.context.geometry().block_size());
+        let is_counted = found >= self.units(space, claimed).saturating_add(space.value_units);
+        let bytes = if is_counted { 0 } else { space.value_units.saturating_mul(512) };
+        Values { count: space.values, bytes }
+    }
+
+    /// The 512-byte units of an inode's own clusters.
+    fn units(&self, space: &AttributeSpace, claimed: &Claimed) -> u64 {
+        self.units_of(claimed.clusters + u64::from(space.has_block))
+    }
+
+    fn units_of(&self, clusters: u64) -> u64 {
+        let geometry = self.context.geometry();
+        clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9)
     }
 
     /// The place of an inode's block of attributes, if it can be one.

@@ -20,6 +20,8 @@ pub(super) const HIDDEN: u16 = 1 << 5;
 pub(super) const ORPHAN: u16 = 1 << 6;
 /// A directory with an index.
 pub(super) const INDEXED: u16 = 1 << 7;
+/// Its contents or names are encrypted.
+pub(super) const ENCRYPTED: u16 = 1 << 8;
 
 const _: () = assert!(size_of::<State>() == 8);
 
@@ -55,8 +57,19 @@ impl State {
         self.type_code() == file_type_code(FileType::Directory)
     }
 
+    /// Returns whether it is a regular file, a directory or a symbolic link.
+    pub(super) fn has_contents(&self) -> bool {
+        let of_contents = [FileType::Regular, FileType::Directory, FileType::Symlink];
+        of_contents.iter().any(|file_type| file_type_code(*file_type) == self.type_code())
+    }
+
     pub(super) const fn links(&self) -> u16 {
         self.links
+    }
+
+    /// Returns whether it was removed while it was open, so that recovery frees it.
+    pub(super) const fn is_removed(&self) -> bool {
+        self.has(ORPHAN) && self.links == 0
     }
 
     /// Counts a name.

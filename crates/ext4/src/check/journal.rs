@@ -6,7 +6,7 @@ use vfs::{Error, Result};
 use super::codes::{JOURNAL_INODE, JOURNAL_PENDING, JOURNAL_SUPERBLOCK, SUPERBLOCK_FIELD};
 use super::context::Context;
 use crate::format::features::{Compat, Incompat};
-use crate::format::jbd2::JournalSuperblock;
+use crate::format::jbd2::{BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock};
 use crate::log::JournalMap;
 
 impl Context<'_> {
@@ -22,6 +22,10 @@ impl Context<'_> {
         }
         if !sb.features.compat(Compat::HAS_JOURNAL) {
             self.check_no_journal();
+            return Ok(());
+        }
+        if sb.raw.journal_inum == 0 && sb.raw.journal_dev == 0 && sb.raw.journal_uuid == [0; 16] {
+            self.tell(Finding::new(JOURNAL_INODE).detail("the superblock names no journal"));
             return Ok(());
         }
         let map = match JournalMap::read(&*self.device, sb) {
@@ -55,6 +59,7 @@ impl Context<'_> {
                     let finding = Finding::new(JOURNAL_PENDING).at_block(block_number);
                     self.tell(finding.field("errno").mismatch(0, errno as i32));
                 }
+                self.check_fast_commits(&journal);
                 let users = journal.raw.users_count();
                 if users > 1 {
                     let finding = Finding::new(JOURNAL_SUPERBLOCK).at_block(block_number);
@@ -71,6 +76,22 @@ impl Context<'_> {
                 self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail(error.to_string()));
                 Ok(())
             }
+        }
+    }
+
+    /// Checks that a journal whose area for fast commits is reserved at the next mount has room for both: kernels
+    /// refuse the mount otherwise.
+    fn check_fast_commits(&self, journal: &JournalSuperblock) {
+        let blocks = match journal.raw.num_fc_blks.get() {
+            0 => FAST_COMMIT_BLOCKS_DEFAULT,
+            blocks => blocks,
+        };
+        let least = BLOCKS_MIN.saturating_add(blocks);
+        let found = journal.raw.maxlen.get();
+        if self.params.sb.features.compat(Compat::FAST_COMMIT) && found < least {
+            let finding = Finding::new(SUPERBLOCK_FIELD).field("feature_compat");
+            let expected = format!("a journal of {least} blocks for fast_commit");
+            self.tell(finding.mismatch(expected, found));
         }
     }
 

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use check::{Code, Finding};
 
 use super::codes::{
-    DIR_BLOCK, DIR_CHECKSUM, DIR_DOTS, DIR_DUPLICATE, DIR_INODE, DIR_NAME, DIR_NAMES, DIR_TYPE,
-    HTREE_HASH, HTREE_LEAF,
+    DIR_BLOCK, DIR_CHECKSUM, DIR_DOTS, DIR_DUPLICATE, DIR_INODE, DIR_NAME, DIR_NAMES, DIR_POLICY,
+    DIR_TYPE, HTREE_HASH, HTREE_LEAF,
 };
 use super::context::Context;
 use super::directories::{Directories, Directory};
-use super::inodes::{HIDDEN, State, VALUE};
+use super::inodes::{ENCRYPTED, HIDDEN, State, VALUE};
 use super::survey::ROOT;
 use super::tree::{Plan, Role};
 use crate::dir::casefold;
@@ -98,10 +98,6 @@ impl<'r, 'c> Reader<'r, 'c> {
             ControlFlow::Continue(())
         });
         self.buffer = buffer;
-        for block in self.plan.unreached() {
-            let finding = Finding::new(HTREE_LEAF).of_inode(directory.ino.into());
-            context.tell(finding.detail(format!("the index does not lead to block {block}")));
-        }
         self.all_keys.sort_unstable();
         if self.all_keys.windows(2).any(|pair| pair[0] == pair[1]) {
             self.find_duplicates(directory);
@@ -135,6 +131,10 @@ impl<'r, 'c> Reader<'r, 'c> {
 
     fn block(&mut self, directory: &Directory, number: u32, place: Block, bytes: &[u8]) {
         let chain = Chain { directory, place: Some(place), role: self.plan.role(number) };
+        if self.plan.is_unreached(number) {
+            let finding = chain.finding(HTREE_LEAF);
+            self.context.tell(finding.detail(format!("the index does not lead to block {number}")));
+        }
         if chain.role == Role::Node {
             return;
         }
@@ -240,8 +240,14 @@ impl<'r, 'c> Reader<'r, 'c> {
         if state.has(VALUE | HIDDEN) {
             return bad("which has no names");
         }
+        if state.is_removed() && state.is_dir() {
+            return bad("a directory that was removed");
+        }
         state.count_name();
         self.check_type(chain, record, state.type_code());
+        if chain.directory.has(flags::ENCRYPT) {
+            self.check_policy(chain, record, state);
+        }
         if state.is_dir() {
             self.subdirectory(chain, record);
         }
@@ -249,11 +255,29 @@ impl<'r, 'c> Reader<'r, 'c> {
 
     fn check_type(&self, chain: &Chain<'_>, record: &Record<'_>, code: u8) {
         let expected = if self.has_types { code } else { 0 };
+        // The Hurd stores no types, because translators may change them.
+        let is_left_out = record.file_type == 0 && self.context.params.sb.is_of_hurd();
         // The high byte of the name's length, without types.
-        if record.file_type != expected {
+        if record.file_type != expected && !is_left_out {
             let finding = chain.of_entry(DIR_TYPE, record);
             self.context.tell(finding.mismatch(expected, record.file_type));
         }
+    }
+
+    /// Checks that the files of an encrypted directory have its policy. Kernels refuse others.
+    fn check_policy(&self, chain: &Chain<'_>, record: &Record<'_>, state: &State) {
+        if !state.has_contents() {
+            return;
+        }
+        let policies = self.context.policies.lock();
+        let problem = match (policies.get(&chain.directory.ino), policies.get(&record.inode)) {
+            _ if !state.has(ENCRYPTED) => "is not encrypted",
+            (Some(own), Some(other)) if own != other => "is encrypted in another way",
+            _ => return,
+        };
+        drop(policies);
+        let finding = chain.of_entry(DIR_POLICY, record);
+        self.context.tell(finding.detail(format!("inode {} {problem}", record.inode)));
     }
 
     fn subdirectory(&self, chain: &Chain<'_>, record: &Record<'_>) {
@@ -399,9 +423,9 @@ fn hash_64(bytes: &[u8]) -> u64 {
 }
 
 impl State {
-    /// Whether it is one of the file system's own, which needs no name.
+    /// Returns true for inodes without names: the file system's own, values of attributes, removed ones.
     pub(super) const fn needs_no_name(&self) -> bool {
-        self.has(VALUE | HIDDEN | super::inodes::ORPHAN)
+        self.has(VALUE | HIDDEN) || self.is_removed()
     }
 }
 

@@ -53,6 +53,7 @@ pub use codes::CODES;
 use context::Context;
 use directories::Directories;
 pub(crate) use in_use::{InUse, find_in_use};
+pub(crate) use superblock::ENCODING_UTF8;
 
 use crate::params::Params;
 

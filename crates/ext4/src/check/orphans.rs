@@ -1,5 +1,7 @@
 //! Orphans: inodes that the list or the orphan file names are in use, with names or without.
 
+use std::collections::HashSet;
+
 use check::Finding;
 
 use super::codes::{ORPHAN_FILE, ORPHAN_FILE_ENTRY, ORPHAN_LIST, ORPHAN_PRESENT};
@@ -70,11 +72,11 @@ impl Context<'_> {
             let expected = format!("1 to {FILE_BLOCKS_MAX} blocks");
             return self.tell(finding.mismatch(expected, format!("{} bytes", file.inode.size())));
         }
-        let mut places = Places(Vec::new());
+        let mut places = Places::default();
         walk(self, &file, &mut places);
         let mut is_full = false;
         for number in 0..blocks {
-            match places.0.get(number as usize) {
+            match places.all.get(number as usize) {
                 Some(&place) => is_full |= self.read_orphan_block(&file, place),
                 None => {
                     let finding = Finding::new(ORPHAN_FILE).of_inode(ino.into());
@@ -119,19 +121,24 @@ impl Context<'_> {
 }
 
 /// The blocks of a small file, in order and without holes.
-struct Places(Vec<Block>);
+#[derive(Default)]
+struct Places {
+    all: Vec<Block>,
+    /// Nodes of the map that were read.
+    met: HashSet<Block>,
+}
 
 impl Blocks for Places {
     fn run(&mut self, run: Run) {
-        if run.unwritten || u64::from(run.first) != self.0.len() as u64 {
+        if run.unwritten || u64::from(run.first) != self.all.len() as u64 {
             return;
         }
         let len = run.len.min(FILE_BLOCKS_MAX as u32);
-        self.0.extend((0..len).map(|at| run.start.plus(at.into())));
-        self.0.truncate(FILE_BLOCKS_MAX as usize);
+        self.all.extend((0..len).map(|at| run.start.plus(at.into())));
+        self.all.truncate(FILE_BLOCKS_MAX as usize);
     }
 
-    fn node(&mut self, _: Block) -> bool {
-        true
+    fn node(&mut self, block: Block) -> bool {
+        self.met.insert(block)
     }
 }

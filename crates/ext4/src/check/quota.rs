@@ -56,7 +56,7 @@ impl Context<'_> {
         let mut runs = Runs::default();
         walk(self, subject, &mut runs);
         let (met, usage) = (HashSet::new(), Usage::new());
-        let mut file = File { context: self, runs: runs.0, blocks: 1, met, usage };
+        let mut file = File { context: self, runs: runs.all, blocks: 1, met, usage };
         let info = parse_info(&file.block(INFO_BLOCK)?, kind, subject.inode.size())?;
         file.blocks = info.blocks.get();
         file.node(ROOT_BLOCK, 0, 0)?;

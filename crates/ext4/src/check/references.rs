@@ -1,6 +1,6 @@
 //! Who refers to blocks of attributes and to inodes that hold values.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use check::Finding;
 use parking_lot::Mutex;
@@ -53,17 +53,21 @@ impl References {
     }
 }
 
-/// The runs of a file.
+/// The runs of a file. Nodes of its map are read once, so that a map that repeats one neither takes long nor much
+/// memory.
 #[derive(Default)]
-pub(super) struct Runs(pub(super) Vec<Run>);
+pub(super) struct Runs {
+    pub(super) all: Vec<Run>,
+    met: HashSet<Block>,
+}
 
 impl Blocks for Runs {
     fn run(&mut self, run: Run) {
-        self.0.push(run);
+        self.all.push(run);
     }
 
-    fn node(&mut self, _: Block) -> bool {
-        true
+    fn node(&mut self, block: Block) -> bool {
+        self.met.insert(block)
     }
 }
 
@@ -78,7 +82,7 @@ impl Context<'_> {
         let mut runs = Runs::default();
         walk(self, subject, &mut runs);
         let mut bytes = vec![0; size.next_multiple_of(1 << log) as usize];
-        for run in runs.0.iter().filter(|run| !run.unwritten) {
+        for run in runs.all.iter().filter(|run| !run.unwritten) {
             let start = (run.first as usize) << log;
             let end = (start + ((run.len as usize) << log)).min(bytes.len());
             if start < end && !self.read(run.start, &mut bytes[start..end]) {

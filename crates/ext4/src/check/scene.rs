@@ -30,7 +30,7 @@ pub(crate) struct Known {
     pub(crate) type_code: u8,
     /// Whether it is a directory.
     pub(crate) is_dir: bool,
-    /// Whether it belongs to the file system itself or holds the value of an attribute, so that it has no names.
+    /// True if no name may lead to it: the file system's own inodes, values of attributes, removed directories.
     pub(crate) is_nameless: bool,
 }
 
@@ -171,7 +171,7 @@ impl Scene {
         Some(Known {
             type_code: state.type_code(),
             is_dir: state.is_dir(),
-            is_nameless: state.has(VALUE | HIDDEN),
+            is_nameless: state.has(VALUE | HIDDEN) || state.is_removed() && state.is_dir(),
         })
     }
 

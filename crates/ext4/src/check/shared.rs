@@ -1,14 +1,11 @@
 //! Who claims the blocks that several claim: the tables are read again, but only if there are such blocks.
 
 use check::{BitSet, Finding};
-use vfs::FileType;
 
 use super::codes::BLOCK_SHARED;
-use super::context::{Context, Subject};
-use super::inode::RESIZE_INO;
+use super::context::Context;
 use super::mapping::{Blocks, Run, walk};
 use crate::format::address::{Block, Group};
-use crate::format::inode::{I_BLOCK_SIZE, flags};
 
 /// Most claims that are remembered.
 const CLAIMS_MAX: usize = 100_000;
@@ -92,7 +89,7 @@ impl Context<'_> {
         for group in self.geometry().groups() {
             self.for_each_used(group, &mut |ino, slot| {
                 let subject = self.subject(ino, slot);
-                if has_map(&subject) {
+                if subject.has_map() {
                     walk(self, &subject, &mut beneath);
                 }
             });
@@ -143,7 +140,10 @@ impl Context<'_> {
         if self.geometry().contains(attributes, 1) {
             finder.claim(attributes, 1);
         }
-        if has_map(&subject) {
+        if let Some(translator) = subject.translator(self) {
+            finder.claim(translator, 1);
+        }
+        if subject.has_map() {
             walk(self, &subject, finder);
         }
     }
@@ -174,14 +174,4 @@ impl Context<'_> {
             self.tell(Finding::new(BLOCK_SHARED));
         }
     }
-}
-
-/// Whether an inode has a map that says what is its own.
-fn has_map(subject: &Subject) -> bool {
-    let is_of_type = match subject.inode.file_type() {
-        Some(FileType::Regular | FileType::Directory) => true,
-        Some(FileType::Symlink) => subject.inode.size() >= I_BLOCK_SIZE as u64,
-        _ => false,
-    };
-    is_of_type && !subject.has(flags::INLINE_DATA) && subject.ino != RESIZE_INO
 }

@@ -15,7 +15,7 @@ use crate::Ext4;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::inode::Inode;
+use crate::format::inode::{GOOD_OLD_INODE_SIZE, Inode};
 use crate::format::superblock::{self, FIRST_INO_REV0, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log;
@@ -31,6 +31,12 @@ pub(super) struct Start {
 
 /// Seconds that a time may lie in the future: clocks differ.
 const TIME_SLACK: i64 = 24 * 3600;
+
+/// Highest `s_def_hash_version`: TEA of unsigned bytes. SipHash is only for directories with a key of their own.
+const HASH_VERSION_MAX: u8 = 5;
+
+/// `s_encoding` of UTF-8, the only one there is.
+pub(crate) const ENCODING_UTF8: u16 = 1;
 
 /// Features that kernels turn on while the file system is in use, so that backups need not have them.
 const COMPAT_LATER: Compat = Compat::EXT_ATTR;
@@ -157,6 +163,7 @@ impl Context<'_> {
         if sb.features.incompat(Incompat::FLEX_BG) && raw.log_groups_per_flex >= 32 {
             self.field("log_groups_per_flex", "below 32", raw.log_groups_per_flex);
         }
+        self.check_inode_fields();
         if sb.features.compat(Compat::SPARSE_SUPER2) {
             for group in raw.backup_bgs.iter().filter(|g| g.get() >= sb.groups_count) {
                 self.field("backup_bgs", format!("below {}", sb.groups_count), group);
@@ -164,6 +171,41 @@ impl Context<'_> {
         }
         if sb.features.metadata_csum() && sb.features.ro_compat(RoCompat::GDT_CSUM) {
             self.field("feature_ro_compat", "metadata_csum or uninit_bg", "both");
+        }
+    }
+
+    /// Checks what kernels verify at a mount and do not need to read an image.
+    fn check_inode_fields(&self) {
+        let (sb, raw) = (&self.params.sb, &self.params.sb.raw);
+        let most = sb.inode_size.saturating_sub(GOOD_OLD_INODE_SIZE as u16);
+        if sb.features.ro_compat(RoCompat::EXTRA_ISIZE) && most > 0 {
+            for (field, found) in [
+                ("want_extra_isize", raw.want_extra_isize.get()),
+                ("min_extra_isize", raw.min_extra_isize.get()),
+            ] {
+                if found > most {
+                    self.field(field, format!("at most {most}"), found);
+                }
+            }
+        }
+        if raw.def_hash_version > HASH_VERSION_MAX {
+            self.field(
+                "def_hash_version",
+                format!("at most {HASH_VERSION_MAX}"),
+                raw.def_hash_version,
+            );
+        }
+        if !raw.mount_opts.contains(&0) {
+            self.field("mount_opts", "a string that ends with a zero byte", "none");
+        }
+        if sb.features.ro_compat(RoCompat::BIGALLOC) && sb.first_data_block != 0 {
+            self.field("first_data_block", "0 in a file system of clusters", sb.first_data_block);
+        }
+        if sb.features.incompat(Incompat::CASEFOLD) && raw.encoding != ENCODING_UTF8 {
+            self.field("encoding", ENCODING_UTF8, raw.encoding);
+        }
+        if raw.journal_inum != 0 && raw.journal_dev != 0 {
+            self.field("journal_dev", "0 beside a journal in the file system", raw.journal_dev);
         }
     }
 
@@ -243,13 +285,13 @@ impl Context<'_> {
                 ("inodes_per_group", raw.inodes_per_group.get()),
                 ("inode_size", raw.inode_size.get().into()),
                 ("desc_size", raw.desc_size.get().into()),
-                ("block_group_nr", raw.block_group_nr.get().into()),
             ]
         };
-        for ((field, found), (_, mut expected)) in sizes(&raw).into_iter().zip(sizes(primary)) {
-            if field == "block_group_nr" {
-                expected = group.0 & 0xffff;
-            }
+        if !superblock::is_backup_number(raw.block_group_nr.get(), group) {
+            let finding = Finding::new(SUPERBLOCK_BACKUP).field("block_group_nr");
+            tell(finding.mismatch(superblock::backup_number(group), raw.block_group_nr));
+        }
+        for ((field, found), (_, expected)) in sizes(&raw).into_iter().zip(sizes(primary)) {
             if found != expected {
                 tell(Finding::new(SUPERBLOCK_BACKUP).field(field).mismatch(expected, found));
             }

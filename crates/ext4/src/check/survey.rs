@@ -40,6 +40,7 @@ pub(super) fn survey(context: &Context<'_>) -> Directories {
             context.tally.add(&mut scanner.counted);
         },
     );
+    context.claims.settle_sharing();
     let mut all = all.into_inner();
     all.sort();
     all
@@ -142,6 +143,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         }
         let subject = context.subject(ino, slot);
         self.check_checksum(&subject, slot);
+        self.check_reserved(&subject);
         if links == 0 && !subject.is_orphan {
             if subject.inode.dtime() == 0 && ino >= context.params.sb.first_ino {
                 let finding = Finding::new(INODE_DELETION_TIME).of_inode(ino.into());
@@ -150,15 +152,6 @@ impl<'s, 'c> Scanner<'s, 'c> {
             return;
         }
         let file_type = subject.inode.file_type();
-        if ino != ROOT && context.is_reserved_for_nothing(ino) {
-            let is_wrong = match ino {
-                BOOT_LOADER_INO => file_type == Some(FileType::Directory),
-                _ => mode != 0,
-            };
-            if is_wrong {
-                context.tell_special(ino, "it is reserved, and nothing uses it");
-            }
-        }
         self.states.resize_with(index as usize, State::default);
         self.states.push(State::new(file_type, links, self.facts(&subject)));
         match file_type {
@@ -168,6 +161,21 @@ impl<'s, 'c> Scanner<'s, 'c> {
                 let finding = Finding::new(INODE_MODE).of_inode(ino.into()).field("mode");
                 context.tell(finding.mismatch("a file type", found));
             }
+        }
+    }
+
+    /// Checks that an inode that is reserved for something that is not there has no mode, with links or without.
+    fn check_reserved(&self, subject: &Subject) {
+        let ino = subject.ino;
+        if ino == ROOT || !self.context.is_reserved_for_nothing(ino) {
+            return;
+        }
+        let is_wrong = match ino {
+            BOOT_LOADER_INO => subject.inode.is_dir(),
+            _ => subject.inode.mode() != 0,
+        };
+        if is_wrong {
+            self.context.tell_special(ino, "it is reserved, and nothing uses it");
         }
     }
 
@@ -206,6 +214,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
             | is(context.is_hidden(subject.ino), inodes::HIDDEN)
             | is(subject.is_orphan, inodes::ORPHAN)
             | is(subject.has(flags::INDEX), inodes::INDEXED)
+            | is(subject.has(flags::ENCRYPT), inodes::ENCRYPTED)
     }
 
     /// Reads the targets of symbolic links in the order of their places.
@@ -237,8 +246,8 @@ impl Context<'_> {
     /// Whether an inode is the file system's own, so that no name leads to it.
     pub(super) fn is_hidden(&self, ino: u32) -> bool {
         let raw = &self.params.sb.raw;
+        // A journal that tune2fs added to a mounted file system is a file with a name.
         let own = [
-            raw.journal_inum,
             raw.usr_quota_inum,
             raw.grp_quota_inum,
             raw.prj_quota_inum,

@@ -5,12 +5,20 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::context::{Context, Subject};
-use crate::format::features::{Incompat, RoCompat};
+use crate::format::features::RoCompat;
 use crate::format::inode::flags;
 use crate::params::Params;
 
 /// Inodes and bytes by id, for each kind of quota.
 pub(crate) type Usage = [HashMap<u32, (u64, u64)>; 3];
+
+/// Values of an inode's attributes that are in other inodes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Values {
+    pub(super) count: u64,
+    /// Bytes that `i_blocks` of the inode does not count already.
+    pub(super) bytes: u64,
+}
 
 /// One thread's part.
 #[derive(Default)]
@@ -24,10 +32,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(params: &Params) -> Self {
-        let features = &params.sb.features;
-        // Who pays for values in inodes of their own is not known here.
-        let is_wanted =
-            features.ro_compat(RoCompat::QUOTA) && !features.incompat(Incompat::EA_INODE);
+        let is_wanted = params.sb.features.ro_compat(RoCompat::QUOTA);
         Self { is_wanted, all: Mutex::default() }
     }
 
@@ -55,17 +60,21 @@ impl Tally {
 }
 
 impl Counted {
-    /// Counts an inode in use, if it counts: of the file system's own only the root directory does.
-    pub(super) fn add(&mut self, context: &Context<'_>, subject: &Subject) {
+    /// Counts an inode in use, if it counts: of the file system's own only the root directory does. The owner also
+    /// pays for the `values` of its attributes that are in other inodes: each is an inode, and bytes.
+    pub(super) fn add(&mut self, context: &Context<'_>, subject: &Subject, values: Values) {
         let is_own = context.is_hidden(subject.ino) || subject.has(flags::EA_INODE);
         if !context.tally.is_wanted || is_own {
             return;
         }
         let inode = &subject.inode;
-        let bytes = inode.blocks_512(context.geometry().block_size()).saturating_mul(512);
+        let bytes = inode
+            .blocks_512(context.geometry().block_size())
+            .saturating_mul(512)
+            .saturating_add(values.bytes);
         for (usage, id) in self.0.iter_mut().zip([inode.uid(), inode.gid(), inode.projid()]) {
             let sum = usage.entry(id).or_default();
-            *sum = (sum.0 + 1, sum.1.saturating_add(bytes));
+            *sum = (sum.0 + 1 + values.count, sum.1.saturating_add(bytes));
         }
     }
 }

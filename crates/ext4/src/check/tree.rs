@@ -1,5 +1,7 @@
 //! The index of a hashed directory: what each block of the directory is for.
 
+use std::collections::HashMap;
+
 use check::{Code, Finding};
 use transaction::Corruption;
 
@@ -35,18 +37,21 @@ pub(super) enum Role {
 /// How a directory is to be read.
 #[derive(Default)]
 pub(super) struct Plan {
-    roles: Vec<Role>,
+    /// The blocks that the index leads to. The size that the inode claims takes no memory.
+    roles: HashMap<u32, Role>,
     /// How names are hashed, if it has an index and that is known.
     pub(super) hasher: Option<NameHasher>,
     /// Whether names are hashed with a key, and their hashes stored behind them.
     pub(super) is_keyed: bool,
     /// Whether it has an index that cannot be used, so that nothing is known of its blocks.
     pub(super) is_broken: bool,
+    has_index: bool,
 }
 
 impl Plan {
     pub(super) fn role(&self, block: u32) -> Role {
-        self.roles.get(block as usize).copied().unwrap_or(Role::Linear)
+        let other = if self.has_index { Role::Unreached } else { Role::Linear };
+        self.roles.get(&block).copied().unwrap_or(other)
     }
 
     /// Makes the plan of a directory.
@@ -60,6 +65,7 @@ impl Plan {
         self.hasher = None;
         self.is_keyed = false;
         self.is_broken = false;
+        self.has_index = directory.has(flags::INDEX);
         if !directory.has(flags::INDEX) {
             return;
         }
@@ -67,10 +73,9 @@ impl Plan {
         walk.is_sound_from_root();
     }
 
-    /// The blocks that the index does not lead to.
-    pub(super) fn unreached(&self) -> impl Iterator<Item = usize> {
-        let roles = if self.is_broken { &[] } else { &self.roles[..] };
-        roles.iter().enumerate().filter(|(_, role)| **role == Role::Unreached).map(|(at, _)| at)
+    /// Returns whether a usable index does not lead to a block of the directory.
+    pub(super) fn is_unreached(&self, block: u32) -> bool {
+        self.has_index && !self.is_broken && !self.roles.contains_key(&block)
     }
 }
 
@@ -91,14 +96,11 @@ impl Walk<'_, '_> {
             self.plan.is_broken = true;
             return;
         };
-        // A size that lies takes no more memory than there are blocks.
-        let most = self.context.geometry().blocks_count.min(self.directory.blocks.into());
-        self.plan.roles.resize(most as usize, Role::Unreached);
-        let Some(root) = self.plan.roles.first_mut() else {
+        if self.directory.blocks == 0 {
             self.plan.is_broken = true;
             return;
-        };
-        *root = Role::Root;
+        }
+        self.plan.roles.insert(0, Role::Root);
         let Some(bytes) = self.read(place, Place::Root, HTREE_ROOT) else {
             self.plan.is_broken = true;
             return;
@@ -163,24 +165,21 @@ impl Walk<'_, '_> {
                 self.context.tell(finding.mismatch(expected, format!("{low:#x} to {high:#x}")));
             }
             let child = index.block(at).0;
-            let role = self.plan.roles.get(child as usize).copied();
-            let child_place = self.directories.place(self.directory, child);
-            let (Some(Role::Unreached), Some(child_place)) = (role, child_place) else {
-                let problem = if role.is_none() || child_place.is_none() {
-                    "is not there"
-                } else {
-                    "was reached before"
-                };
+            let is_there = child < self.directory.blocks;
+            let child_place = self.directories.place(self.directory, child).filter(|_| is_there);
+            let is_new = !self.plan.roles.contains_key(&child);
+            let Some(child_place) = child_place.filter(|_| is_new) else {
+                let problem = if is_new { "is not there" } else { "was reached before" };
                 let finding = self.finding(HTREE_LEAF, place);
                 self.context
                     .tell(finding.detail(format!("it leads to block {child}, which {problem}")));
                 continue;
             };
             if levels == 0 {
-                self.plan.roles[child as usize] = Role::Leaf { low, high };
+                self.plan.roles.insert(child, Role::Leaf { low, high });
                 continue;
             }
-            self.plan.roles[child as usize] = Role::Node;
+            self.plan.roles.insert(child, Role::Node);
             match self.read(child_place, Place::Node, HTREE_NODE) {
                 Some(bytes) => {
                     self.node(&bytes, (child_place, Place::Node), levels - 1, (low, high));

@@ -102,6 +102,25 @@ const CHECKSUM_LO_OFFSET: usize = 0x7c;
 /// Byte of `checksum_hi` in an inode.
 const CHECKSUM_HI_OFFSET: usize = 0x82;
 
+/// `i_extra_isize` of a slot, whatever its value; 0 if the slot has no such field.
+#[must_use]
+pub fn stored_extra_isize(slot: &[u8]) -> u16 {
+    let bytes = slot.get(GOOD_OLD_INODE_SIZE..).and_then(|bytes| bytes.first_chunk());
+    bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
+}
+
+/// Checks that the fixed fields end inside of the slot, and at a multiple of 4. 0 means that there are none
+/// past the first 128 bytes.
+///
+/// # Errors
+/// The maximum for a slot of this size.
+pub fn check_extra_isize(slot: &[u8]) -> Result<(), usize> {
+    let (extra, most) =
+        (usize::from(stored_extra_isize(slot)), slot.len().saturating_sub(GOOD_OLD_INODE_SIZE));
+    let is_sound = extra == 0 || (4..=most).contains(&extra) && extra.is_multiple_of(4);
+    if is_sound { Ok(()) } else { Err(most) }
+}
+
 /// Bytes of `dtime` in an inode.
 pub const DTIME_BYTES: std::ops::Range<usize> = 0x14..0x18;
 
@@ -312,6 +331,11 @@ impl Inode {
     /// `i_version`: counts changes; in an inode that holds an attribute's value, the low half of
     /// its references.
     pub fn version(&self) -> u32 {
+        self.raw.version.get()
+    }
+
+    /// In a file system of the Hurd, the block that holds the inode's passive translator; 0 if there is none.
+    pub fn translator(&self) -> u32 {
         self.raw.version.get()
     }
 

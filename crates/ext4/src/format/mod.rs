@@ -8,6 +8,7 @@ pub mod address;
 pub mod bitmap;
 pub mod checksum;
 pub mod dirent;
+pub mod encryption;
 pub mod extent;
 pub mod features;
 pub mod geometry;

@@ -7,6 +7,7 @@ use vfs::{Corruption, Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::address::Group;
 use super::checksum;
 use super::features::{Compat, Features, Incompat, RoCompat};
 
@@ -24,6 +25,8 @@ pub const STATE_ERROR: u16 = 2;
 pub const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: directory hashes take name bytes as unsigned.
 pub const FLAG_UNSIGNED_HASH: u32 = 2;
+/// `s_creator_os` of the Hurd.
+pub const CREATOR_OS_HURD: u32 = 1;
 /// Inode size where the superblock does not give one (revision 0), in bytes.
 pub const INODE_SIZE_REV0: u16 = 128;
 /// First inode that is not reserved, where the superblock does not say.
@@ -239,6 +242,19 @@ pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
     Ok(())
 }
 
+/// Returns `s_block_group_nr` of a backup in `group`, as mke2fs writes it: numbers that do not fit become 65,535.
+#[must_use]
+pub fn backup_number(group: Group) -> u16 {
+    u16::try_from(group.0).unwrap_or(u16::MAX)
+}
+
+/// Returns whether `number` can be `s_block_group_nr` of a backup in `group`. Some programs write the low 16 bits of a number
+/// that does not fit.
+#[must_use]
+pub fn is_backup_number(number: u16, group: Group) -> bool {
+    number == backup_number(group) || number == group.0 as u16
+}
+
 fn checked_magic(bytes: &[u8]) -> Result<&RawSuperblock, Corruption> {
     let Ok(raw) = RawSuperblock::ref_from_bytes(bytes) else {
         return Err(Corruption::new("superblock", "cut short"));
@@ -366,6 +382,13 @@ impl Superblock {
         let name = &self.raw.volume_name;
         let len = name.iter().position(|&b| b == 0).unwrap_or(name.len());
         &name[..len]
+    }
+
+    /// Returns whether the Hurd made the file system: `i_osd1` and `i_osd2` have its layout, and entries of directories may
+    /// have no types.
+    #[must_use]
+    pub fn is_of_hurd(&self) -> bool {
+        self.raw.creator_os == CREATOR_OS_HURD
     }
 
     /// Whether directory hashes take name bytes as signed where the hash version leaves it open.

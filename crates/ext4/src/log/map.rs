@@ -4,6 +4,8 @@
 //! file system can be relied on: only the superblock, one group descriptor and the journal's inode.
 //! The inode's block map also stands in the superblock, for when these two were torn by the crash.
 
+use std::collections::HashSet;
+
 use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Ino, Result};
 
@@ -60,7 +62,14 @@ impl JournalMap {
                 "use the kernel's ext4, or run e2fsck with the journal's device",
             ));
         }
-        let walk = Walk { device, sb, geometry: Geometry::new(sb), runs: Vec::new(), next: 0 };
+        let walk = Walk {
+            device,
+            sb,
+            geometry: Geometry::new(sb),
+            runs: Vec::new(),
+            next: 0,
+            met: HashSet::new(),
+        };
         let ino = Ino(ino.into());
         // Among the reserved inodes only the journal's own can be one.
         let is_reserved = ino.0 < u64::from(sb.first_ino) && ino.0 != u64::from(JOURNAL_INO);
@@ -90,7 +99,14 @@ impl JournalMap {
         size: u64,
     ) -> Result<Self> {
         let is_extents = Node::parse(i_block, None).is_ok();
-        let walk = Walk { device, sb, geometry: Geometry::new(sb), runs: Vec::new(), next: 0 };
+        let walk = Walk {
+            device,
+            sb,
+            geometry: Geometry::new(sb),
+            runs: Vec::new(),
+            next: 0,
+            met: HashSet::new(),
+        };
         walk.map(&Root { i_block: *i_block, size, is_extents }, None)
     }
 
@@ -101,7 +117,14 @@ impl JournalMap {
         sb: &Superblock,
     ) -> Option<([u8; I_BLOCK_SIZE], u64, bool)> {
         let root = Root::from_backup(sb)?;
-        let walk = Walk { device, sb, geometry: Geometry::new(sb), runs: Vec::new(), next: 0 };
+        let walk = Walk {
+            device,
+            sb,
+            geometry: Geometry::new(sb),
+            runs: Vec::new(),
+            next: 0,
+            met: HashSet::new(),
+        };
         let map = walk.map(&root, None).ok()?;
         (map.blocks() > 0).then_some((root.i_block, root.size, root.is_extents))
     }
@@ -145,8 +168,7 @@ impl JournalMap {
         on_device.sort_unstable();
         let shared = on_device.windows(2).find(|pair| pair[0].0.plus(pair[0].1.into()) > pair[1].0);
         if let Some(pair) = shared {
-            let damage = Corruption::new(STRUCTURE, "two of its blocks are the same one");
-            return Err(damage.at_block(pair[1].0.0).into());
+            return Err(repeated(pair[1].0));
         }
         Ok(Self { runs, on_device, blocks, block_size_log })
     }
@@ -186,6 +208,8 @@ struct Walk<'d> {
     runs: Vec<Run>,
     /// Blocks mapped so far: the next one that must come.
     next: u64,
+    /// Blocks of pointers that were read. Each may come once, so that a small map takes little memory.
+    met: HashSet<Block>,
 }
 
 impl Walk<'_> {
@@ -242,7 +266,8 @@ impl Walk<'_> {
             let damage = Corruption::new(STRUCTURE, "blocks");
             return Err(damage.mismatch(format_args!("at most {blocks_max}"), blocks).into());
         }
-        let mut walk = Walk { device, sb, geometry, runs: Vec::new(), next: 0 };
+        let mut walk =
+            Walk { device, sb, geometry, runs: Vec::new(), next: 0, met: HashSet::new() };
         if root.is_extents {
             let node = Node::parse(&root.i_block, None)?;
             walk.extents(&node, seed, 1 << 32)?;
@@ -299,6 +324,9 @@ impl Walk<'_> {
                 continue;
             }
             self.check(block, 1)?;
+            if !self.met.insert(block) {
+                return Err(repeated(block));
+            }
             let below = self.read(block)?;
             self.pointers(&below, levels - 1, blocks)?;
         }
@@ -329,6 +357,10 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+fn repeated(block: Block) -> Error {
+    Corruption::new(STRUCTURE, "two of its blocks are the same one").at_block(block.0).into()
 }
 
 fn hole(block: u64) -> Error {

@@ -9,8 +9,11 @@ use blockdev::{BlockDevice, OverlayDevice};
 use vfs::{Corruption, Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat};
-use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use crate::format::superblock::{
+    RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, is_backup_number,
+};
 
 /// Largest `s_log_block_size`: 64 KiB blocks.
 const LOG_BLOCK_SIZE_MAX: u32 = 6;
@@ -72,7 +75,7 @@ impl Copy {
         // Other file systems, or files, may have one of their own here.
         let is_ours = u64::from(sb.block_size()) == block_size
             && sb.blocks_per_group == blocks_per_group
-            && u32::from(raw.block_group_nr.get()) == group & 0xffff;
+            && is_backup_number(raw.block_group_nr.get(), Group(group));
         is_ours.then_some(Self { group, block, raw, is_marked: false })
     }
 

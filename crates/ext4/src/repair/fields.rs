@@ -8,11 +8,12 @@ use zerocopy::IntoBytes;
 use super::Job;
 use super::image::{Image, by_group, now, step};
 use super::system_files::free_block;
-use crate::check::find_in_use;
-use crate::format::address::Block;
+use crate::check::{ENCODING_UTF8, find_in_use};
+use crate::format::address::{Block, Group};
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
-use crate::format::superblock::{RawSuperblock, STATE_VALID};
+use crate::format::inode::EXTRA_ISIZE;
+use crate::format::superblock::{RawSuperblock, STATE_VALID, backup_number};
 use crate::log::JOURNAL_INO;
 use crate::open::superblock_copy::Copy;
 
@@ -20,6 +21,9 @@ use crate::open::superblock_copy::Copy;
 const RESIZE_INO: u32 = 7;
 /// Groups whose structures lie together, as mke2fs has it.
 const LOG_GROUPS_PER_FLEX: u8 = 4;
+
+/// `s_def_hash_version` of half MD4, which mke2fs sets.
+const HALF_MD4: u8 = 1;
 
 /// Sets fields right that have values which they cannot have.
 pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -100,6 +104,22 @@ fn mend_field(
             raw.log_cluster_size = raw.log_block_size;
             usual(field)
         }
+        "want_extra_isize" => {
+            raw.want_extra_isize = EXTRA_ISIZE.into();
+            usual(field)
+        }
+        "min_extra_isize" => {
+            raw.min_extra_isize = EXTRA_ISIZE.into();
+            usual(field)
+        }
+        "mount_opts" => {
+            raw.mount_opts = [0; 64];
+            "The mount options are cleared.".into()
+        }
+        "def_hash_version" => {
+            raw.def_hash_version = HALF_MD4;
+            usual(field)
+        }
         "first_ino" => {
             raw.first_ino = 11.into();
             usual(field)
@@ -135,6 +155,19 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
         "feature_ro_compat" => {
             set_features(raw, |features| features.ro_compat.remove(RoCompat::GDT_CSUM));
             "The feature uninit_bg is turned off, for metadata_csum includes it.".into()
+        }
+        "first_data_block" => {
+            // Such clusters are single blocks.
+            set_features(raw, |features| features.ro_compat.remove(RoCompat::BIGALLOC));
+            "The feature bigalloc is turned off, for its clusters are blocks.".into()
+        }
+        "encoding" => {
+            raw.encoding = ENCODING_UTF8.into();
+            usual(field)
+        }
+        "feature_compat" => {
+            set_features(raw, |features| features.compat.remove(Compat::FAST_COMMIT));
+            "The feature fast_commit is turned off, for the journal is too small.".into()
         }
         "journal_uuid" => {
             raw.journal_uuid = [0; 16];
@@ -216,7 +249,7 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
         let Some(block) = own.iter().find_map(|finding| finding.place.block) else { continue };
         step(&job.staging, || {
             let mut raw = image.params.sb.raw.clone();
-            raw.block_group_nr = (group as u16).into();
+            raw.block_group_nr = backup_number(Group(group as u32)).into();
             raw.state = (raw.state.get() & !STATE_VALID).into();
             set_features(&mut raw, |features| features.incompat.remove(Incompat::RECOVER));
             raw.seal();

@@ -78,6 +78,7 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[Fix {
         DIR_DUPLICATE,
         DIR_INODE,
         DIR_TYPE,
+        DIR_POLICY,
         HTREE_ROOT,
         HTREE_NODE,
         HTREE_CHECKSUM,

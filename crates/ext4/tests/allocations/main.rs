@@ -16,3 +16,4 @@ mod files;
 #[allow(dead_code, reason = "each user takes a part of it")]
 mod images;
 mod names;
+mod sparse;

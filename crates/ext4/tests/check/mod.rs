@@ -1,7 +1,10 @@
 //! The checker: silent about what is sound, and never quieter than e2fsck about what is damaged.
 
 mod damage;
+mod kernel;
+mod missed;
 pub(crate) mod sound;
+mod unusual;
 pub(crate) mod victim;
 
 use std::num::NonZero;

@@ -16,7 +16,7 @@ use crate::changing::Layout;
 use crate::changing::crashing::Ext4Target;
 use crate::common::image::{GOLDEN, device, golden};
 
-fn file_device(path: &Path) -> Arc<dyn BlockDevice> {
+pub(crate) fn file_device(path: &Path) -> Arc<dyn BlockDevice> {
     Arc::new(FileDevice::new(File::open(path).expect("an image")).expect("a file"))
 }
 

@@ -244,7 +244,7 @@ fn superblock_bytes(image: &[u8]) -> [u8; SUPERBLOCK_SIZE] {
     image[start..start + SUPERBLOCK_SIZE].try_into().expect("the length is that of the range")
 }
 
-fn superblock(image: &[u8]) -> Option<Superblock> {
+pub fn superblock(image: &[u8]) -> Option<Superblock> {
     Superblock::parse(&superblock_bytes(image), image.len() as u64).ok()
 }
 

@@ -74,6 +74,7 @@ fn choose<'b>(
     draft: &mut Draft,
 ) -> Vec<NewAttribute<'b>> {
     all.retain(|kept| kept.index != 0 && (!kept.name.is_empty() || is_acl_index(kept.index)));
+    all.retain(|kept| !kept.name.contains(&0));
     all.sort_by_key(|kept| (kept.index, kept.name.len(), kept.name));
     all.dedup_by_key(|kept| (kept.index, kept.name));
     let chosen = all.into_iter().filter_map(|kept| {

@@ -29,7 +29,14 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     for (ino, findings) in of_directories {
         let actions =
             || findings.iter().map(|finding| Action::about(finding, sentence(finding))).collect();
-        let Some(directory) = Directory::read(&ward, ino) else { continue };
+        let Some(mut directory) = Directory::read(&ward, ino) else { continue };
+        let is_foreign = |name: &Name| {
+            let is_it = |finding: &&&Finding| {
+                finding.code == DIR_POLICY && finding.place.name.as_ref() == Some(&name.name)
+            };
+            findings.iter().any(|finding| is_it(&finding))
+        };
+        directory.entries_mut().retain(|name| !is_foreign(name));
         let Some(draft) = directory.write(&mut ward) else { continue };
         ward.end(draft, actions())?;
     }
@@ -46,6 +53,7 @@ fn sentence(finding: &Finding) -> &'static str {
         (DIR_DUPLICATE, "The second entry gets another name."),
         (DIR_INODE, "The entry is removed."),
         (DIR_TYPE, "The type is set right."),
+        (DIR_POLICY, "The name is removed."),
         (INODE_SIZE, "The directory gets a block."),
     ];
     let found = sentences.iter().find(|(code, _)| *code == finding.code);

@@ -61,8 +61,16 @@ pub(super) const OF_MAP: &[&Code] = &[
 ];
 
 /// What concerns attributes in an inode.
-pub(super) const OF_ATTRIBUTES: &[&Code] =
-    &[XATTR_INODE, XATTR_BLOCK, XATTR_CHECKSUM, XATTR_ENTRY, XATTR_HASH, XATTR_VALUE, ACL];
+pub(super) const OF_ATTRIBUTES: &[&Code] = &[
+    XATTR_INODE,
+    XATTR_BLOCK,
+    XATTR_CHECKSUM,
+    XATTR_ENTRY,
+    XATTR_HASH,
+    XATTR_VALUE,
+    ACL,
+    ENCRYPTION_CONTEXT,
+];
 
 /// Mends inodes.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -135,6 +143,10 @@ impl Case<'_, '_, '_> {
             self.mend_root();
         } else if self.is_beyond_help() && (!self.is_own() || ino == RESIZE_INO) {
             self.cleared = Some("The inode is not one any more, and is freed.");
+            return self.patient.clear();
+        }
+        if self.has(&[ENCRYPTION_CONTEXT]) && ino != ROOT && !self.is_own() {
+            self.cleared = Some("The inode, which no key can open, is freed.");
             return self.patient.clear();
         }
         self.mend_fields();
@@ -217,9 +229,8 @@ impl Case<'_, '_, '_> {
             self.patient.patch(at, &[extra]);
         }
         let size = usize::from(self.ward.scene.geometry().inode_size);
-        let extra = usize::from(self.patient.inode.extra_isize());
         let most = size - GOOD_OLD_INODE_SIZE;
-        if extra != 0 && (!(4..=most).contains(&extra) || !extra.is_multiple_of(4)) {
+        if inode::check_extra_isize(self.patient.bytes()).is_err() {
             // Attributes start where the fixed fields end, with a number of their own.
             let slot = self.patient.bytes();
             let magic = 0xea02_0000_u32.to_le_bytes();
