@@ -12,7 +12,7 @@ use super::codes::{
 };
 use super::context::Context;
 use super::directories::{Directories, Directory};
-use super::inodes::{HIDDEN, State, VALUE};
+use super::inodes::{HIDDEN, ORPHAN, State, VALUE};
 use super::survey::ROOT;
 use super::tree::{Plan, Role};
 use crate::dir::casefold;
@@ -212,6 +212,11 @@ impl<'r, 'c> Reader<'r, 'c> {
 
     fn dot_dot(&self, chain: &Chain<'_>, parent: u32) {
         chain.directory.dotdot.store(parent, Ordering::Relaxed);
+        // A directory that was removed while it was open is not a link of its parent any more.
+        let own = self.context.inodes.get(chain.directory.ino);
+        if own.is_some_and(|own| own.has(ORPHAN) && own.links() == 0) {
+            return;
+        }
         match self.context.inodes.get(parent) {
             Some(state) if state.is_dir() => state.count_name(),
             // That it is not the parent is found later.

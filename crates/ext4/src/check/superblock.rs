@@ -19,7 +19,7 @@ use crate::format::inode::Inode;
 use crate::format::superblock::{self, FIRST_INO_REV0, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log;
-use crate::open::superblock_copy::Copy;
+use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
 
 /// The image as it is checked.
@@ -60,6 +60,19 @@ pub(super) fn begin(
             Ok(Some(Start { device, sb, transactions_replayed: 0 }))
         }
     }
+}
+
+/// A view of the image with a named copy of the superblock in the place of the primary one.
+pub(super) fn by_copy(
+    device: Arc<dyn BlockDevice>,
+    place: SuperblockPlace,
+    observer: &dyn Observer,
+) -> Result<Arc<dyn BlockDevice>> {
+    let copy = Copy::named(&*device, place)?;
+    if let Err(Error::Corrupt(damage)) = read_superblock(&*device) {
+        observer.found(Finding::of_damage(SUPERBLOCK, &damage).detail(copy.remark(&damage)));
+    }
+    Ok(copy.in_place(device)?.0)
 }
 
 /// The superblock, or a backup in its place.
@@ -162,6 +175,12 @@ impl Context<'_> {
                 self.field("backup_bgs", format!("below {}", sb.groups_count), group);
             }
         }
+        if raw.rev_level == 0 && sb.features.has_any() {
+            self.field("rev_level", "1, for there are features", 0);
+        }
+        if sb.features.compat(Compat::RESIZE_INODE) && sb.features.incompat(Incompat::META_BG) {
+            self.field("feature_compat", "resize_inode or meta_bg", "both");
+        }
         if sb.features.metadata_csum() && sb.features.ro_compat(RoCompat::GDT_CSUM) {
             self.field("feature_ro_compat", "metadata_csum or uninit_bg", "both");
         }
@@ -248,7 +267,9 @@ impl Context<'_> {
         };
         for ((field, found), (_, mut expected)) in sizes(&raw).into_iter().zip(sizes(primary)) {
             if field == "block_group_nr" {
-                expected = group.0 & 0xffff;
+                // Revision 0 does not have the field, and not every mke2fs writes it.
+                let has_number = raw.rev_level != 0 || found != 0;
+                expected = if has_number { group.0 & 0xffff } else { 0 };
             }
             if found != expected {
                 tell(Finding::new(SUPERBLOCK_BACKUP).field(field).mismatch(expected, found));

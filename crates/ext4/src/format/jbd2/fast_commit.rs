@@ -148,6 +148,8 @@ pub struct FastCommitScan {
     has_head: bool,
     crc: u32,
     complete: Vec<FastCommitTag>,
+    /// Set once a fast commit is complete, even an empty one.
+    has_tail: bool,
     /// Since the last tail.
     open: Vec<FastCommitTag>,
 }
@@ -163,6 +165,7 @@ impl FastCommitScan {
             has_head: false,
             crc: 0,
             complete: Vec::new(),
+            has_tail: false,
             open: Vec::new(),
         }
     }
@@ -175,7 +178,7 @@ impl FastCommitScan {
     pub fn block(&mut self, block: &[u8]) -> Result<Scanned, Corruption> {
         let outcome = self.tags(block);
         match outcome {
-            Err(_) if !self.complete.is_empty() => Ok(Scanned::End),
+            Err(_) if self.has_tail => Ok(Scanned::End),
             outcome => outcome,
         }
     }
@@ -232,6 +235,7 @@ impl FastCommitScan {
             return Err(Corruption::checksum(STRUCTURE, crc, tail.crc.get()));
         }
         self.crc = 0;
+        self.has_tail = true;
         self.complete.append(&mut self.open);
         Ok(Scanned::More)
     }
