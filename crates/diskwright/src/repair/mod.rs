@@ -40,7 +40,7 @@ pub use text::{paths_of, write_plan};
 
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
 use crate::format::Format;
-use crate::{Error, OpenImage, Result, image, lock};
+use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock};
 
 /// An image that is open to be repaired. Nobody else can use it meanwhile.
 pub struct Repair {
@@ -48,6 +48,7 @@ pub struct Repair {
     format: Format,
     device: Arc<dyn BlockDevice>,
     is_writable: bool,
+    superblock: Option<SuperblockPlace>,
 }
 
 /// How a plan was carried out.
@@ -87,7 +88,8 @@ impl Repair {
         is_writable: bool,
     ) -> Result<Self> {
         let format = format_of_device(path, &device, options)?;
-        Ok(Self { path: path.to_owned(), format, device, is_writable })
+        let superblock = options.superblock;
+        Ok(Self { path: path.to_owned(), format, device, is_writable, superblock })
     }
 
     /// The image file.
@@ -132,6 +134,9 @@ impl Repair {
         options: &Options,
         observer: &dyn Observer,
     ) -> Result<Plan> {
+        if let Some(place) = self.superblock {
+            ext4::repair::take_superblock(staging, place).map_err(|source| self.failed(source))?;
+        }
         let repairer = dispatch::repairer(self.format, options);
         make_plan(&*repairer, staging, observer).map_err(|source| self.failed(source))
     }
