@@ -15,7 +15,7 @@ use vfs::{Error as FsError, FileSystem, Paths};
 
 use crate::format::Format;
 use crate::partition::{self, Partition, PartitionError, Signature};
-use crate::{Error, Result, anywhere, lock};
+use crate::{Error, Result, SuperblockPlace, anywhere, lock};
 
 /// Where in a file the image is, and how to read it.
 ///
@@ -36,6 +36,8 @@ pub struct OpenImage {
     pub norecovery: bool,
     /// Memory for cached metadata, in bytes, instead of what is usual for the format.
     pub cache_bytes: Option<usize>,
+    /// The copy of an ext2, ext3 or ext4 superblock that a check or a repair reads the image with.
+    pub superblock: Option<SuperblockPlace>,
 }
 
 /// An open image.

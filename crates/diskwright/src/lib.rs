@@ -109,6 +109,7 @@ mod windows_names;
 pub mod workload;
 mod writable;
 
+pub use ::ext4::SuperblockPlace;
 pub use ::partition;
 pub use error::{Error, Outcome, Result};
 pub use format::Format;

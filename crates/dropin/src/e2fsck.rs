@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use diskwright::{Image, ImageInfo, OpenImage};
+use diskwright::{Image, ImageInfo, OpenImage, SuperblockPlace};
 
 use crate::failure::{Ended, Failure, Statuses};
 use crate::invoked::{Invoked, say};
@@ -37,6 +37,9 @@ struct Wish {
     is_forced: bool,
     only_journal: bool,
     undo: Option<PathBuf>,
+    /// `-b` and `-B`.
+    superblock: Option<u64>,
+    block_bytes: Option<u32>,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
@@ -56,12 +59,13 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     if let Some(info) = &found {
         let is_clean = info.state == "clean" && !info.needs_recovery;
-        if wish.only_journal || (is_clean && !wish.is_forced) {
+        let is_forced = wish.is_forced || wish.superblock.is_some();
+        if wish.only_journal || (is_clean && !is_forced) {
             say(format_args!("{name}: {}", figures("clean", info)));
             return Ok(status);
         }
     }
-    let mended = mend(&wish.image, wish.may(), wish.undo.as_deref());
+    let mended = mend(&wish.image, &wish.open(), wish.may(), wish.undo.as_deref());
     Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
 }
 
@@ -145,6 +149,8 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
         is_forced: false,
         only_journal: false,
         undo: None,
+        superblock: None,
+        block_bytes: None,
     };
     while let Some(word) = words.next()? {
         let letter = match word {
@@ -162,8 +168,9 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             'z' => wish.undo = Some(words.path()?),
             'E' => wish.extended(&words.text()?)?,
             'V' => return Ok(None),
-            // Copies of the superblock are found by themselves where the first is damaged.
-            'b' | 'B' | 'C' => drop(words.value()?),
+            'b' => wish.superblock = Some(words.parsed()?),
+            'B' => wish.block_bytes = Some(words.parsed()?),
+            'C' => drop(words.value()?),
             // Directories are written with their indexes, and what is said is said anyway.
             'D' | 'v' | 'd' | 't' | 'F' | 'r' | 's' => {}
             'c' | 'k' | 'l' | 'L' => return Err(words.refused("an image has no bad blocks")),
@@ -182,6 +189,14 @@ fn exists(image: &Path) -> Result<(), Failure> {
 }
 
 impl Wish {
+    /// How the image is opened: by the copy of the superblock that `-b` names, with blocks of the size that `-B` names.
+    fn open(&self) -> OpenImage {
+        let mut open = OpenImage::default();
+        let block_bytes = self.block_bytes;
+        open.superblock = self.superblock.map(|block| SuperblockPlace { block, block_bytes });
+        open
+    }
+
     fn answer_by(&mut self, answer: Answer) -> Result<(), Failure> {
         if self.answer != Answer::Ask && self.answer != answer {
             return Err(STATUSES.usage("only one of -p (or -a), -n and -y may be given"));

@@ -45,12 +45,16 @@ impl Observer for Watch {
 }
 
 /// Checks an image, and repairs what may be. With `undo`, what was there before is kept in that file.
-pub(crate) fn mend(image: &Path, may: May, undo: Option<&Path>) -> Result<Mended> {
+pub(crate) fn mend(
+    image: &Path,
+    open: &OpenImage,
+    may: May,
+    undo: Option<&Path>,
+) -> Result<Mended> {
     let stop = diskwright::stop_on_signals()?;
-    let open = OpenImage::default();
     let repair = match may {
-        May::Look => Repair::open_to_plan(image, &open)?,
-        May::MendHarmless | May::Mend => Repair::open(image, &open)?,
+        May::Look => Repair::open_to_plan(image, open)?,
+        May::MendHarmless | May::Mend => Repair::open(image, open)?,
     };
     let plan = repair.plan(&Options::default(), &Watch(stop))?;
     if stop.load(Ordering::Relaxed) {

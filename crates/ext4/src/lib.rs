@@ -36,6 +36,6 @@ mod waiting;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
-pub use open::superblock_copy::has_superblock_copy;
+pub use open::superblock_copy::{SuperblockPlace, has_superblock_copy};
 pub use operation::waiting::WaitingPolicy;
 pub use orphan::{OrphanPolicy, OrphanReport};

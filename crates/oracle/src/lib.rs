@@ -14,6 +14,8 @@
 //! - [`show_image`] shows an image in memory to a program that only reads it.
 //! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
 //! - [`effort`] gives the number of seeds, rounds and states that `DISKWRIGHT_EFFORT` asks for.
+//! - [`harm`] damages structures of an image at random, [`Survivors`] counts the files that are left as they were, and
+//!   [`Batches`] runs such cases by seed and keeps their results.
 //! - [`wait_until`] waits for what a test needs, for no time.
 //! - [`crash`] has the judges of crashed images, and [`assert_survives`] explores crashes with them.
 //! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
@@ -26,12 +28,14 @@
 
 #![forbid(unsafe_code)]
 
+mod batches;
 mod canvas;
 mod check;
 mod compare;
 pub mod crash;
 mod effort;
 mod explore;
+mod harm;
 mod mount;
 mod need;
 mod ours;
@@ -43,6 +47,7 @@ mod shown;
 mod skip;
 mod sparse;
 pub mod stress;
+mod survivors;
 mod tool;
 mod tree;
 mod wait;
@@ -50,6 +55,7 @@ mod web;
 mod xfs;
 mod xfs_sample;
 
+pub use batches::{BATCH_CASES, Batches};
 pub use canvas::{show_bytes, show_image};
 pub use check::{
     Format, e2fsck, e2fsck_verdict, judge, verdict, xfs_repair, xfs_repair_alone,
@@ -58,6 +64,7 @@ pub use check::{
 pub use compare::{Ignore, assert_same, differences};
 pub use effort::{Effort, effort};
 pub use explore::{assert_survives, explore};
+pub use harm::{HarmTarget, harm};
 pub use mount::{KernelMount, MountOptions, unmount_from};
 pub use need::{Need, missing, satisfied};
 pub use oracle_test::test;
@@ -68,6 +75,7 @@ pub use scratch::scratch;
 pub use shown::{Leave, shown_differences};
 pub use skip::{run_test, skip};
 pub use sparse::{copy_image, digest};
+pub use survivors::Survivors;
 pub use tool::{command, copy_program, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use wait::{HANG_AFTER, umount_when_free, wait_until};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use diskwright::OpenImage;
+use diskwright::{OpenImage, SuperblockPlace};
 
 /// Where in a file the image is. Part of every command that reads one.
 #[derive(Debug, Args)]
@@ -47,6 +47,29 @@ impl PlaceArgs {
         options.partition = self.partition;
         options
     }
+}
+
+/// The superblock copy that a damaged image is read with.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SuperblockArgs {
+    /// Read an ext2, ext3 or ext4 image by the copy of the superblock in this block. Without BYTES, the size of a block,
+    /// all sizes are tried
+    #[arg(long, value_name = "BLOCK[:BYTES]", value_parser = superblock_place, help_heading = "Image")]
+    pub(crate) superblock: Option<SuperblockPlace>,
+}
+
+/// Reads the place of a copy of the superblock.
+fn superblock_place(text: &str) -> Result<SuperblockPlace, String> {
+    let (block, bytes) =
+        text.split_once(':').map_or((text, None), |(block, bytes)| (block, Some(bytes)));
+    let expected = || {
+        format!(
+            "{text:?} is not a place: expected the number of a block, such as 32768 or 32768:4096"
+        )
+    };
+    let block = block.parse().map_err(|_| expected())?;
+    let block_bytes = bytes.map(|bytes| bytes.parse().map_err(|_| expected())).transpose()?;
+    Ok(SuperblockPlace { block, block_bytes })
 }
 
 /// Memory for cached metadata while an image is only read, in bytes: with all else that a command has, it stays

@@ -12,7 +12,7 @@ use diskwright::extract::{
 use diskwright::repair::{Repair, write_plan};
 use diskwright::{Error, Image, Outcome, Result};
 
-use crate::commands::arguments::{ImageArgs, bytes};
+use crate::commands::arguments::{ImageArgs, SuperblockArgs, bytes};
 use crate::commands::host_names::NameArgs;
 use crate::commands::repair::Watch;
 use crate::terminal::{self, CopyProgress};
@@ -56,6 +56,9 @@ pub(crate) struct ExtractArgs {
     salvage: bool,
 
     #[command(flatten)]
+    superblock: SuperblockArgs,
+
+    #[command(flatten)]
     names: NameArgs,
 
     /// Report what was extracted as one JSON object on standard output
@@ -76,6 +79,11 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
     let to_archive = to_output || args.destination.extension().is_some_and(|end| end == "tar");
     if to_archive && args.names.map_names {
         let problem = "--map-names is for a directory: an archive holds any name";
+        return Err(Error::Usage(problem.into()));
+    }
+    if args.superblock.superblock.is_some() && !args.salvage {
+        let problem =
+            "--superblock needs --salvage: other ways of reading find copies by themselves";
         return Err(Error::Usage(problem.into()));
     }
     let (image, is_sound) = if args.salvage { salvage(args)? } else { (args.image.open()?, true) };
@@ -101,7 +109,9 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
 
 /// The image as it would be after a repair, and whether it needs none. Says what is wrong with it.
 fn salvage(args: &ExtractArgs) -> Result<(Image, bool)> {
-    let repair = Repair::open_to_plan(&args.image.image, &args.image.options())?;
+    let mut open = args.image.options();
+    open.superblock = args.superblock.superblock;
+    let repair = Repair::open_to_plan(&args.image.image, &open)?;
     let watch = Watch::new(diskwright::stop_on_signals()?);
     let salvaged = repair.salvage(&Options::default(), &watch);
     drop(watch);

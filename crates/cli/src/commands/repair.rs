@@ -12,7 +12,7 @@ use diskwright::check::{Finding, Observer, Options, Phase};
 use diskwright::repair::{Done, Plan, Prepared, Repair, Standing, restore, write_plan};
 use diskwright::{Error, OpenImage, Outcome, Result, text};
 
-use crate::commands::arguments::PlaceArgs;
+use crate::commands::arguments::{PlaceArgs, SuperblockArgs};
 use crate::terminal::{self, RepairProgress};
 
 const NOTES: &str = "\
@@ -74,10 +74,14 @@ pub(crate) struct RepairArgs {
 
     #[command(flatten)]
     place: PlaceArgs,
+
+    #[command(flatten)]
+    superblock: SuperblockArgs,
 }
 
 pub(crate) fn run(args: &RepairArgs) -> Result<Outcome> {
-    let open = args.place.options(false);
+    let mut open = args.place.options(false);
+    open.superblock = args.superblock.superblock;
     if let Some(undo) = &args.restore {
         return bring_back(undo, &args.image, &open);
     }

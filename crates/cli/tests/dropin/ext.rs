@@ -73,6 +73,29 @@ fn a_check_ends_as_e2fsck_does() {
 }
 
 #[test]
+fn a_named_copy_of_the_superblock_is_used() {
+    oracle::require!(Tool("e2fsck"), Tool("mke2fs"));
+    let home = home();
+    let dir = home.path();
+    let image = dir.join("image");
+    let made = oracle::Mke2fs::new("ext4").arguments(["-b", "1024", "-g", "1024"]);
+    made.populate(&dir.join("tree")).create(&image, 16 << 20);
+    for options in ["-b 1025 -B 1024", "-b 3073"] {
+        let device = File::options().write(true).open(&image).unwrap();
+        device.write_all_at(&[0; 2048], 0).unwrap();
+        for wrong in ["-b 1026", "-b 1025 -B 4096"] {
+            assert_eq!(run(dir, &format!("e2fsck -fy {wrong} image")).status, 8, "{wrong}");
+        }
+        assert_eq!(run(dir, &format!("e2fsck -fn {options} image")).status, 4, "{options}");
+        let repaired = run(dir, &format!("e2fsck -fy {options} image"));
+        assert_eq!(repaired.status, 1, "{options}: {repaired:?}");
+        assert_eq!(run(dir, &format!("e2fsck -fy {options} image")).status, 0, "{options}");
+        assert_eq!(contents(dir, "image", "/etc/hostname"), "box\n");
+        oracle::e2fsck(&image);
+    }
+}
+
+#[test]
 fn what_is_no_image_has_the_status_of_the_namesake() {
     let home = home();
     let dir = home.path();

@@ -33,3 +33,30 @@ fn a_sound_image_is_extracted_as_ever() {
         assert!(said.messages.contains("/dir/file"), "{}", said.messages);
     }
 }
+
+#[test]
+fn a_named_copy_of_the_superblock_is_used() {
+    let home = image("--fs ext4 --size 300M");
+    let path = home.path().join("a.img");
+    // The first block of the second group holds a copy.
+    let all = fs::read(&path).unwrap();
+    let has_copy = |place: &(usize, usize)| all[place.0 * place.1 + 0x38..][..2] == [0x53, 0xef];
+    let (block, bytes) = [(8193, 1024), (32768, 4096)].into_iter().find(has_copy).expect("a copy");
+    write(&path, 0, &[0; 4096]);
+    for place in [format!("{block}"), format!("{block}:{bytes}")] {
+        let checked = run(home.path(), &format!("check --superblock {place} a.img"));
+        assert_eq!(checked.status, 1, "{}{}", checked.out, checked.messages);
+        assert!(checked.out.contains("ext4-superblock"), "{}", checked.out);
+        let said =
+            run(home.path(), &format!("extract --salvage --superblock {place} --force a.img out"));
+        assert_eq!(said.status, 1, "{}{}", said.out, said.messages);
+        let file = fs::read_to_string(home.path().join("out/dir/file")).unwrap();
+        assert_eq!(file, "contents");
+    }
+    ends(home.path(), &format!("repair --plan --superblock {} a.img", block + 1), 3);
+    ends(home.path(), "repair --plan --superblock first a.img", 2);
+    ends(home.path(), &format!("extract --superblock {block} a.img out2"), 2);
+    ends(home.path(), &format!("repair --yes --superblock {block} a.img"), 0);
+    ends(home.path(), &format!("repair --yes --superblock {block} a.img"), 0);
+    ends(home.path(), "check a.img", 0);
+}

@@ -40,7 +40,7 @@ pub use collect::{Collector, Limits};
 pub use json::{error_line, finding_line};
 pub use report::{FindingsOfKind, Report, Verdict};
 
-use crate::{Error, OpenImage, Result, image};
+use crate::{Error, OpenImage, Result, SuperblockPlace, image};
 use meter::Meter;
 
 /// Checks an image and collects what is wrong, as far as [`Limits`] allow by default.
@@ -78,6 +78,7 @@ pub struct Subject {
     format: Format,
     device: Arc<Meter>,
     norecovery: bool,
+    superblock: Option<SuperblockPlace>,
 }
 
 impl Subject {
@@ -93,8 +94,9 @@ impl Subject {
 
     fn with_device(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
         let format = format_of_device(path, &device, options)?;
-        let norecovery = options.norecovery;
-        Ok(Self { path: path.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })
+        let OpenImage { norecovery, superblock, .. } = *options;
+        let device = Arc::new(Meter::new(device));
+        Ok(Self { path: path.to_owned(), format, device, norecovery, superblock })
     }
 
     /// The same of what lies on any device, which nobody else may change meanwhile. Errors call it `name`.
@@ -139,7 +141,11 @@ impl Subject {
     pub fn check(&self, options: &Options, observer: &dyn Observer) -> Result<Summary> {
         let options = options.with_norecovery(options.norecovery || self.norecovery);
         let device = Arc::clone(&self.device) as Arc<dyn BlockDevice>;
-        match dispatch::check(self.format, device, &options, observer) {
+        let checked = match self.superblock {
+            Some(place) => ext4::check::check_by_copy(device, place, &options, observer),
+            None => dispatch::check(self.format, device, &options, observer),
+        };
+        match checked {
             // The report has the error.
             Err(vfs::Error::Device(_)) if self.device_error().is_some() => Ok(Summary::default()),
             checked => checked.map_err(|source| Error::Image { image: self.path.clone(), source }),
@@ -153,6 +159,9 @@ pub(crate) fn format_of_device(
     device: &Arc<dyn BlockDevice>,
     options: &OpenImage,
 ) -> Result<Format> {
+    if options.superblock.is_some() {
+        return Ok(Format::Ext4);
+    }
     Ok(match image::format_of(path, &**device)? {
         Some(kind) => kind.into(),
         None => match probe::format_without_superblock(&**device) {

@@ -41,7 +41,7 @@ pub use text::{paths_of, write_plan};
 use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
 use crate::format::Format;
-use crate::{Error, OpenImage, Result, image, lock};
+use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock};
 
 /// An image that is open to be repaired. Nobody else can use it meanwhile.
 pub struct Repair {
@@ -51,6 +51,7 @@ pub struct Repair {
     /// The same device.
     meter: Arc<Meter>,
     is_writable: bool,
+    superblock: Option<SuperblockPlace>,
 }
 
 /// How a plan was carried out.
@@ -92,7 +93,8 @@ impl Repair {
         let format = format_of_device(path, &device, options)?;
         let meter = Arc::new(Meter::writable(device));
         let device = Arc::clone(&meter) as Arc<dyn BlockDevice>;
-        Ok(Self { path: path.to_owned(), format, device, meter, is_writable })
+        let superblock = options.superblock;
+        Ok(Self { path: path.to_owned(), format, device, meter, is_writable, superblock })
     }
 
     /// The image file.
@@ -148,6 +150,9 @@ impl Repair {
         options: &Options,
         observer: &dyn Observer,
     ) -> Result<Plan> {
+        if let Some(place) = self.superblock {
+            ext4::repair::take_superblock(staging, place).map_err(|source| self.failed(source))?;
+        }
         let repairer = dispatch::repairer(self.format, options);
         make_plan(&*repairer, staging, observer).map_err(|source| self.failed(source))
     }

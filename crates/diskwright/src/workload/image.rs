@@ -19,8 +19,13 @@ use crate::edit::OpenToEdit;
 use crate::{Image, OpenImage, host};
 
 /// How images are opened.
-const OPEN: OpenImage =
-    OpenImage { offset: 0, partition: None, norecovery: false, cache_bytes: Some(CACHE_BYTES) };
+const OPEN: OpenImage = OpenImage {
+    offset: 0,
+    partition: None,
+    norecovery: false,
+    cache_bytes: Some(CACHE_BYTES),
+    superblock: None,
+};
 
 /// Most names that are tried for the directory.
 const NAMES_MAX: u32 = 1000;

@@ -90,7 +90,7 @@ codes! {
         "The list is cut there.";
     ORPHAN_FILE: "ext4-orphan-file", AtRisk, "orphan file",
         "The orphan file is damaged.",
-        "The damaged block is made anew and empty, or the whole file.";
+        "Slots of the damaged block are kept if their inode is deleted and was never freed; else the whole file is written again.";
     ORPHAN_FILE_ENTRY: "ext4-orphan-file-entry", AtRisk, "orphan file",
         "The orphan file names an inode that cannot be an orphan.",
         "The slot is emptied.";
@@ -135,7 +135,7 @@ codes! {
         "The inode is made anew; without room, the feature is turned off.";
     EXTENT_NODE: "ext4-extent-node", AtRisk, "extent tree node",
         "A node of an extent tree is damaged.",
-        "The tree is built anew of all that can be read; what was only in the node is lost.";
+        "The tree is built again of every entry that can be verified.";
     EXTENT_CHECKSUM: "ext4-extent-checksum", AtRisk, "extent tree node",
         "The checksum of a node of an extent tree does not match.",
         "The checksum is computed again if all entries are plausible.";
@@ -237,7 +237,7 @@ codes! {
         "The attribute is removed; if the value is there, its hash or size is set right.";
     XATTR_VALUE_REFERENCES: "ext4-xattr-value-references", Harmless, "extended attribute inode",
         "Another number of attributes refers to an inode that holds a value than it says.",
-        "The number is set to what was counted; without any, the inode is freed.";
+        "The number is set to what was counted; without any, the inode becomes a file in lost+found, or is freed if it is empty.";
     ACL: "ext4-acl", AtRisk, "access control list",
         "An access control list is damaged.",
         "The list is removed.";

@@ -94,7 +94,8 @@ impl Context<'_> {
         let (links, names) = (u32::from(state.links()), state.names());
         let has_many = self.params.dir_nlink();
         let is_uncounted = links == 1 && has_many && (names > LINKS_MAX || state.has(INDEXED));
-        if links != names && !is_uncounted {
+        let is_counted = links == names && names <= LINKS_MAX;
+        if !is_counted && !is_uncounted {
             self.tell_links(directory.ino, names, links);
         }
     }

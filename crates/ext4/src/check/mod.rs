@@ -98,6 +98,19 @@ pub fn check(
     })
 }
 
+/// Checks an image by the copy of the superblock that a caller names. A damaged primary superblock is a finding.
+///
+/// # Errors
+/// As [`check`]; `Corrupt` if no sound superblock is in that place.
+pub fn check_by_copy(
+    device: Arc<dyn BlockDevice>,
+    place: crate::SuperblockPlace,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Summary> {
+    check(superblock::by_copy(device, place, observer)?, options, observer)
+}
+
 impl Context<'_> {
     /// Directories and what follows from them, as far as nobody cancels.
     fn check_names(&self, directories: &Directories) {

@@ -19,7 +19,7 @@ use crate::format::inode::{GOOD_OLD_INODE_SIZE, Inode};
 use crate::format::superblock::{self, FIRST_INO_REV0, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log;
-use crate::open::superblock_copy::Copy;
+use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
 
 /// The image as it is checked.
@@ -66,6 +66,19 @@ pub(super) fn begin(
             Ok(Some(Start { device, sb, transactions_replayed: 0 }))
         }
     }
+}
+
+/// A view of the image with a named copy of the superblock in the place of the primary one.
+pub(super) fn by_copy(
+    device: Arc<dyn BlockDevice>,
+    place: SuperblockPlace,
+    observer: &dyn Observer,
+) -> Result<Arc<dyn BlockDevice>> {
+    let copy = Copy::named(&*device, place)?;
+    if let Err(Error::Corrupt(damage)) = read_superblock(&*device) {
+        observer.found(Finding::of_damage(SUPERBLOCK, &damage).detail(copy.remark(&damage)));
+    }
+    Ok(copy.in_place(device)?.0)
 }
 
 /// The superblock, or a backup in its place.
@@ -168,6 +181,12 @@ impl Context<'_> {
             for group in raw.backup_bgs.iter().filter(|g| g.get() >= sb.groups_count) {
                 self.field("backup_bgs", format!("below {}", sb.groups_count), group);
             }
+        }
+        if raw.rev_level == 0 && sb.features.has_any() {
+            self.field("rev_level", "1, for there are features", 0);
+        }
+        if sb.features.compat(Compat::RESIZE_INODE) && sb.features.incompat(Incompat::META_BG) {
+            self.field("feature_compat", "resize_inode or meta_bg", "both");
         }
         if sb.features.metadata_csum() && sb.features.ro_compat(RoCompat::GDT_CSUM) {
             self.field("feature_ro_compat", "metadata_csum or uninit_bg", "both");
@@ -287,7 +306,9 @@ impl Context<'_> {
                 ("desc_size", raw.desc_size.get().into()),
             ]
         };
-        if !superblock::is_backup_number(raw.block_group_nr.get(), group) {
+        // Revision 0 does not have the field, and not every mke2fs writes it.
+        let is_unnumbered = raw.rev_level == 0 && raw.block_group_nr == 0;
+        if !is_unnumbered && !superblock::is_backup_number(raw.block_group_nr.get(), group) {
             let finding = Finding::new(SUPERBLOCK_BACKUP).field("block_group_nr");
             tell(finding.mismatch(superblock::backup_number(group), raw.block_group_nr));
         }

@@ -246,6 +246,11 @@ pub struct Features {
 }
 
 impl Features {
+    /// Returns true if any feature is set.
+    pub fn has_any(&self) -> bool {
+        !self.compat.is_empty() || !self.incompat.is_empty() || !self.ro_compat.is_empty()
+    }
+
     /// Turns one feature on or off.
     pub fn set(&mut self, feature: Feature, on: bool) {
         match feature {

@@ -20,7 +20,7 @@ mod writer;
 pub use journal::Journal;
 pub use map::JournalMap;
 pub use recover::{Report, Resume, recover};
-pub(crate) use recover::{highest_sequence, salvage};
+pub(crate) use recover::{highest_sequence, salvage, users_count};
 
 /// Inode of the journal where the superblock does not say otherwise.
 pub(crate) const JOURNAL_INO: u32 = 8;

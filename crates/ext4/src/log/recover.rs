@@ -10,7 +10,9 @@ use super::replay::{Log, Revoked, Verified};
 use super::scan::{Extent, Scan, damage_at};
 use crate::alloc::groups::Trust;
 use crate::format::features::Incompat;
-use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid, header};
+use crate::format::jbd2::{
+    Checksums, FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid, header,
+};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
 use crate::params::read_superblock;
 use crate::volume::Volume;
@@ -108,6 +110,14 @@ pub(super) fn read_journal_superblock(
     JournalSuperblock::parse(&read_block(device, map, 0)?, map.blocks())
 }
 
+/// Returns how many file systems use the journal by its superblock; 0 where that does not say so.
+///
+/// # Errors
+/// `Corrupt` if the journal's superblock is damaged. `Device` if the device fails.
+pub(crate) fn users_count(device: &dyn BlockDevice, map: &JournalMap) -> Result<u32> {
+    Ok(read_journal_superblock(device, map)?.raw.users_count())
+}
+
 /// Writes the journal's superblock.
 pub(super) fn write_journal_superblock(
     device: &dyn BlockDevice,
@@ -131,7 +141,9 @@ impl Recovery<'_> {
         let mut reader = Reader::new(self.device, self.map);
         let extent = Scan::run(self.journal, &mut reader, start)?;
         let may_be_interrupted = self.journal.layout.async_commit;
-        let mut log = Log { sb: self.journal, map: self.map, start, extent, may_be_interrupted };
+        let skip_damaged = None;
+        let (sb, map) = (self.journal, self.map);
+        let mut log = Log { sb, map, start, extent, may_be_interrupted, skip_damaged };
         let device_blocks = self.device.len() >> self.sb.block_size_log;
         let (revoked, verified) = loop {
             let revoked = log.revoked(&mut reader, device_blocks)?;
@@ -162,10 +174,17 @@ impl Recovery<'_> {
         Ok(Report { fast_commits, resume, errno: self.errno(), ..report })
     }
 
-    /// Replays the transactions before the first damage.
+    /// Replays the images whose checksums match, if each has one; else the transactions before the first damage.
     fn salvage(&self, start: u32) -> Result<Report> {
         let mut reader = Reader::new(self.device, self.map);
         let all = Scan::run_to(self.journal, &mut reader, start, u32::MAX).transactions;
+        let has_checksums = matches!(self.journal.layout.checksums, Checksums::V2 | Checksums::V3);
+        let blocks = (self.device.len() >> self.sb.block_size_log).min(self.sb.blocks_count);
+        if has_checksums
+            && let Ok((log, revoked)) = self.prefix(&mut reader, start, all, Some(blocks))
+        {
+            return self.replay_salvaged(&mut reader, &log, &revoked);
+        }
         // The first so many that are not sound together.
         let (mut sound, mut damaged) = (0, all + 1);
         while damaged - sound > 1 {
@@ -173,10 +192,20 @@ impl Recovery<'_> {
             let is_sound = self.sound_prefix(&mut reader, start, middle).is_ok();
             if is_sound { sound = middle } else { damaged = middle }
         }
-        let mut report = Report { transactions: sound, ..Report::default() };
-        if sound > 0 {
-            let (log, revoked) = self.sound_prefix(&mut reader, start, sound)?;
-            let counts = log.replay(&mut reader, &revoked, self.device)?;
+        let (log, revoked) = self.sound_prefix(&mut reader, start, sound)?;
+        self.replay_salvaged(&mut reader, &log, &revoked)
+    }
+
+    /// Replays a log in spite of damage, and empties it.
+    fn replay_salvaged(
+        &self,
+        reader: &mut Reader<'_>,
+        log: &Log<'_>,
+        revoked: &Revoked,
+    ) -> Result<Report> {
+        let mut report = Report { transactions: log.extent.transactions, ..Report::default() };
+        if report.transactions > 0 {
+            let counts = log.replay(reader, revoked, self.device)?;
             (report.blocks_replayed, report.blocks_revoked) = (counts.replayed, counts.revoked);
         }
         // Numbers after all that it can hold cannot be taken for its own.
@@ -191,8 +220,20 @@ impl Recovery<'_> {
         start: u32,
         count: u32,
     ) -> Result<(Log<'_>, Revoked)> {
+        self.prefix(reader, start, count, None)
+    }
+
+    /// The first `count` transactions, if they are sound but for images that are skipped.
+    fn prefix(
+        &self,
+        reader: &mut Reader<'_>,
+        start: u32,
+        count: u32,
+        skip_damaged: Option<u64>,
+    ) -> Result<(Log<'_>, Revoked)> {
         let extent = Scan::run_to(self.journal, reader, start, count);
-        let log = Log { sb: self.journal, map: self.map, start, extent, may_be_interrupted: false };
+        let (sb, map) = (self.journal, self.map);
+        let log = Log { sb, map, start, extent, may_be_interrupted: false, skip_damaged };
         let device_blocks = self.device.len() >> self.sb.block_size_log;
         let revoked = log.revoked(reader, device_blocks)?;
         if let Ok(verified) = log.verify(reader, &revoked)? {

@@ -25,6 +25,8 @@ pub(super) struct Log<'j> {
     pub(super) extent: Extent,
     /// Whether the last transaction's commit block may have been written before its images.
     pub(super) may_be_interrupted: bool,
+    /// Blocks of the device, if images with a wrong checksum or target are skipped, as kernels and e2fsck do.
+    pub(super) skip_damaged: Option<u64>,
 }
 
 /// A block of the log that names others.
@@ -136,6 +138,9 @@ impl Log<'_> {
         let layout = &self.sb.layout;
         self.for_each(reader, |reader, tid, item| {
             let Item::Image(tag, image) = item else { return Ok(()) };
+            if self.skips(&tag, tid, reader.block(image)?) {
+                return Ok(());
+            }
             if self.map.contains(tag.block) {
                 let problem = "it would overwrite the journal";
                 let damage = damage_at("journal descriptor block", problem, image, tid);
@@ -167,6 +172,14 @@ impl Log<'_> {
         Ok(if interrupted { Err(Interrupted) } else { Ok(verified) })
     }
 
+    /// Returns true if an image is damaged and damaged ones are skipped.
+    fn skips(&self, tag: &Tag, tid: Tid, stored: &[u8]) -> bool {
+        self.skip_damaged.is_some_and(|blocks| {
+            let is_possible = tag.block.0 < blocks && !self.map.contains(tag.block);
+            !is_possible || !tag.matches(&self.sb.layout, tid, stored)
+        })
+    }
+
     /// Writes every image that is not revoked to its place.
     pub(super) fn replay(
         &self,
@@ -183,6 +196,9 @@ impl Log<'_> {
                 return Ok(());
             }
             let mut bytes = reader.block(image)?;
+            if self.skips(&tag, tid, bytes) {
+                return Ok(());
+            }
             let offset = tag.block.0 * bytes.len() as u64;
             if tag.escaped {
                 unescaped.clear();

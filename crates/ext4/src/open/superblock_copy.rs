@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat};
 use crate::format::superblock::{
-    RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, is_backup_number,
+    MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, is_backup_number,
 };
 
 /// Largest `s_log_block_size`: 64 KiB blocks.
@@ -21,6 +21,23 @@ const LOG_BLOCK_SIZE_MAX: u32 = 6;
 /// The first groups that have a copy with `sparse_super`, and others have one too without it: 1 and the
 /// powers of 3, 5 and 7.
 const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 25, 27, 49, 81];
+
+/// Bytes from the start of a device that are searched for a copy. The second group starts there at the latest, if blocks
+/// have at most 4 KiB.
+const SEARCH_BYTES: u64 = 129 << 20;
+/// Bytes of one read of the search.
+const SEARCH_PIECE_BYTES: usize = 1 << 20;
+/// Bytes of `s_magic`.
+const MAGIC_RANGE: std::ops::Range<usize> = 0x38..0x3a;
+
+/// The place of a superblock copy that a caller names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuperblockPlace {
+    /// The block that the copy starts.
+    pub block: u64,
+    /// Size of a block in bytes; `None` tries all sizes.
+    pub block_bytes: Option<u32>,
+}
 
 /// A sound copy.
 pub(crate) struct Copy {
@@ -56,9 +73,70 @@ impl Copy {
         let groups = || GROUPS.into_iter().chain(two);
         let shapes = std::iter::once(told).chain(usual.filter(|shape| *shape != told));
         let mut places = shapes.flat_map(|shape| groups().map(move |group| (shape, group)));
-        let copy = places.find_map(|(shape, group)| Self::at(device, shape, group))?;
+        let copy = places
+            .find_map(|(shape, group)| Self::at(device, shape, group))
+            .or_else(|| Self::search(device, &damaged))?;
         let is_marked = damaged.features().incompat(Incompat::RECOVER);
         Some(Self { is_marked, ..copy })
+    }
+
+    /// Searches the start of a device whose superblock is damaged for a copy, for groups of an unusual size.
+    fn search(device: &dyn BlockDevice, damaged: &RawSuperblock) -> Option<Self> {
+        let bytes = damaged.as_bytes().try_into().ok()?;
+        if Superblock::parse(bytes, device.len()).is_ok() {
+            return None;
+        }
+        let end = device.len().min(SEARCH_BYTES);
+        let mut piece = vec![0; SEARCH_PIECE_BYTES];
+        for start in (0..end).step_by(SEARCH_PIECE_BYTES) {
+            let len = (end - start).min(SEARCH_PIECE_BYTES as u64) as usize;
+            if device.read_at(start, &mut piece[..len]).is_err() {
+                continue;
+            }
+            let candidates = piece[..len].chunks_exact(SUPERBLOCK_SIZE).zip(0_u64..);
+            let has_magic = |bytes: &[u8]| bytes[MAGIC_RANGE] == MAGIC.to_le_bytes();
+            let found = candidates
+                .filter(|(bytes, _)| has_magic(bytes))
+                .find_map(|(_, at)| Self::at_byte(device, start + at * SUPERBLOCK_SIZE as u64));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The copy that starts at a byte of the device, if it is in its place there.
+    fn at_byte(device: &dyn BlockDevice, offset: u64) -> Option<Self> {
+        let raw = read(device, offset)?;
+        let (log_block_size, blocks_per_group) =
+            (raw.log_block_size.get(), raw.blocks_per_group.get());
+        if log_block_size > LOG_BLOCK_SIZE_MAX || blocks_per_group == 0 {
+            return None;
+        }
+        let in_blocks = (offset >> (10 + log_block_size)) - u64::from(log_block_size == 0);
+        let group = u32::try_from(in_blocks / u64::from(blocks_per_group)).ok()?;
+        let copy = Self::at(device, Shape { log_block_size, blocks_per_group }, group)?;
+        (copy.block << (10 + log_block_size) == offset).then_some(copy)
+    }
+
+    /// The copy that a caller names.
+    ///
+    /// # Errors
+    /// `Corrupt` without a sound superblock of that block size.
+    pub(crate) fn named(device: &dyn BlockDevice, place: SuperblockPlace) -> Result<Self> {
+        let sizes = 10..=10 + LOG_BLOCK_SIZE_MAX;
+        let wanted = |size: &u32| place.block_bytes.is_none_or(|bytes| bytes == 1 << size);
+        let found = sizes.filter(wanted).find_map(|size| {
+            let raw = read(device, place.block.checked_mul(1 << size)?)?;
+            let sb = Superblock::parse(raw.as_bytes().try_into().ok()?, device.len()).ok()?;
+            (sb.block_size_log == size).then_some(raw)
+        });
+        let Some(raw) = found else {
+            let damage = Corruption::new("superblock copy", "no sound superblock starts there");
+            return Err(damage.at_block(place.block).into());
+        };
+        let group = u32::from(raw.block_group_nr.get());
+        Ok(Self { group, block: place.block, raw, is_marked: false })
     }
 
     fn at(device: &dyn BlockDevice, shape: Shape, group: u32) -> Option<Self> {
@@ -72,10 +150,12 @@ impl Copy {
         let raw = read(device, block.checked_mul(block_size)?)?;
         let bytes = raw.as_bytes().try_into().ok()?;
         let sb = Superblock::parse(bytes, device.len()).ok()?;
+        // Revision 0 does not have the field, and not every mke2fs writes it.
+        let is_unnumbered = raw.rev_level == 0 && raw.block_group_nr == 0;
         // Other file systems, or files, may have one of their own here.
         let is_ours = u64::from(sb.block_size()) == block_size
             && sb.blocks_per_group == blocks_per_group
-            && is_backup_number(raw.block_group_nr.get(), Group(group));
+            && (is_unnumbered || is_backup_number(raw.block_group_nr.get(), Group(group)));
         is_ours.then_some(Self { group, block, raw, is_marked: false })
     }
 

@@ -13,12 +13,16 @@ use crate::format::address::{Block, Group};
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::inode::EXTRA_ISIZE;
-use crate::format::superblock::{RawSuperblock, STATE_VALID, backup_number};
+use crate::format::superblock::{
+    FIRST_INO_REV0, INODE_SIZE_REV0, RawSuperblock, STATE_VALID, backup_number,
+};
 use crate::log::JOURNAL_INO;
 use crate::open::superblock_copy::Copy;
 
 /// The inode that keeps blocks for descriptors.
 const RESIZE_INO: u32 = 7;
+/// The field of compatible features, as findings name it.
+const COMPAT: &str = "feature_compat";
 /// Groups whose structures lie together, as mke2fs has it.
 const LOG_GROUPS_PER_FLEX: u8 = 4;
 
@@ -35,6 +39,12 @@ pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
             let mut what = String::new();
             let facts = Facts::of(&image)?;
             image.edit_superblock(|raw| what = mend_field(raw, field, &facts, copy.as_ref()))?;
+            if field == COMPAT {
+                image.write_slot(
+                    RESIZE_INO,
+                    vec![0; usize::from(image.params.geometry.inode_size)],
+                )?;
+            }
             Ok(vec![Action::about(finding, what)])
         })?;
     }
@@ -132,6 +142,12 @@ fn mend_field(
             raw.reserved_gdt_blocks = 0.into();
             usual(field)
         }
+        "rev_level" => {
+            raw.rev_level = 1.into();
+            raw.first_ino = FIRST_INO_REV0.into();
+            raw.inode_size = INODE_SIZE_REV0.into();
+            "The superblock becomes one of revision 1, which has features.".into()
+        }
         "log_groups_per_flex" => {
             let from_copy = copy.map(|copy| copy.log_groups_per_flex).filter(|log| *log < 32);
             raw.log_groups_per_flex = from_copy.unwrap_or(LOG_GROUPS_PER_FLEX);
@@ -149,9 +165,19 @@ fn mend_field(
     }
 }
 
+fn has_both(raw: &RawSuperblock, compat: Compat, incompat: Incompat) -> bool {
+    let features = raw.features();
+    features.compat.contains(compat) && features.incompat.contains(incompat)
+}
+
 /// Mends a field that says which features there are, or where the journal is. Returns what was done.
 fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
     match field {
+        COMPAT if has_both(raw, Compat::RESIZE_INODE, Incompat::META_BG) => {
+            set_features(raw, |features| features.compat.remove(Compat::RESIZE_INODE));
+            raw.reserved_gdt_blocks = 0.into();
+            "The feature resize_inode is turned off, for there is meta_bg.".into()
+        }
         "feature_ro_compat" => {
             set_features(raw, |features| features.ro_compat.remove(RoCompat::GDT_CSUM));
             "The feature uninit_bg is turned off, for metadata_csum includes it.".into()
@@ -165,7 +191,7 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
             raw.encoding = ENCODING_UTF8.into();
             usual(field)
         }
-        "feature_compat" => {
+        COMPAT => {
             set_features(raw, |features| features.compat.remove(Compat::FAST_COMMIT));
             "The feature fast_commit is turned off, for the journal is too small.".into()
         }
@@ -219,7 +245,7 @@ pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
 /// Turns on features that are in use.
 pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
     const LARGE: &str = "feature_ro_compat";
-    const ATTRIBUTES: &str = "feature_compat";
+    const ATTRIBUTES: &str = COMPAT;
     let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {

@@ -72,6 +72,10 @@ fn open_journal(
     let mut alone = sb;
     alone.raw.jnl_backup_type = 0;
     let Some(Some(map)) = trusted(JournalMap::read(&**device, &alone))? else { return Ok(None) };
+    // Blocks of the journal are not written through it, so its own superblock must have nothing to repair.
+    if trusted(log::users_count(&**device, &map))?.is_none_or(|users| users > 1) {
+        return Ok(None);
+    }
     let Some(report) = trusted(log::recover(&**device))? else { return Ok(None) };
     if !report.fast_commits.is_empty() {
         return Ok(None);

@@ -31,6 +31,7 @@ use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 pub use log_writer::open_log;
 pub(crate) use log_writer::{LogWriter, open_writer};
 pub(crate) use superblock::mended as mended_superblock;
+pub use superblock::take_superblock;
 
 /// The inode of the root directory.
 const ROOT: u32 = 2;

@@ -74,16 +74,36 @@ pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
         }
         step(&job.staging, || {
             let generation = image.inode(ino)?.map_or(0, |inode| inode.generation());
-            let mut bytes = vec![0; image.block_size()];
+            let mut bytes = image.block(place)?;
+            let kept = keep_orphans(&image, &mut bytes)?;
             orphan::seal(&mut bytes, place, image.seed(ino, generation));
             image.write(place, &bytes)?;
-            Ok(vec![Action::about(
-                finding,
-                "The block of the orphan file is made anew, and empty.",
-            )])
+            let what =
+                format!("The block of the orphan file is written again, with {kept} orphans.");
+            Ok(vec![Action::about(finding, what)])
         })?;
     }
     Ok(())
+}
+
+/// Empties the slots of a damaged block but for those whose inode is deleted and was never freed. Returns how many are
+/// kept.
+fn keep_orphans(image: &Image<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
+    let mut seen = HashSet::new();
+    let slots = orphan::slots_per_block(bytes.len());
+    for slot in bytes.chunks_exact_mut(4).take(slots) {
+        let ino = slot.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let sb = &image.params.sb;
+        let can_be = (sb.first_ino..=sb.inodes_count).contains(&ino);
+        let inode = if can_be { image.inode(ino)? } else { None };
+        let is_orphan = inode.is_some_and(|inode| {
+            inode.file_type().is_some() && inode.links_count() == 0 && inode.dtime() == 0
+        });
+        if !is_orphan || !seen.insert(ino) {
+            slot.fill(0);
+        }
+    }
+    Ok(seen.len())
 }
 
 /// Whether any of the first blocks of an inode is one of an orphan file. If none is, the number of the inode is wrong, and

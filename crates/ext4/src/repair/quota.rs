@@ -1,6 +1,6 @@
 //! Quota files, written anew: limits as far as they can be read, usage as it is counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
 use ::repair::Action;
@@ -120,7 +120,7 @@ fn new_blocks(
     in_use: &InUse<'_>,
     ino: u32,
     number: usize,
-    usage: Option<&std::collections::HashMap<u32, (u64, u64)>>,
+    usage: Option<&HashMap<u32, (u64, u64)>>,
 ) -> io::Result<Vec<[u8; BLOCK_SIZE]>> {
     let kind = QuotaKind::ALL[number];
     let places = in_use.places(ino, BYTES_MAX / image.block_size());
@@ -130,7 +130,7 @@ fn new_blocks(
         parse_info(block, kind, bytes.len() as u64).ok()?;
         Info::read_from_bytes(&block[INFO_RANGE]).ok()
     });
-    let mut entries = old_entries(&blocks, before.is_some());
+    let mut entries = old_entries(&blocks, before.is_some(), usage);
     if let Some(usage) = usage {
         entries.retain(|id, entry| entry.has_limits() || usage.contains_key(id));
         for (id, entry) in &mut entries {
@@ -145,22 +145,27 @@ fn new_blocks(
     Ok(tree(kind, &entries, before.as_ref()))
 }
 
-/// The entries that a file holds. Blocks are looked through one by one, for its tree may be damaged: a leaf says how
-/// many entries it has.
-fn old_entries(blocks: &[&[u8]], is_known: bool) -> BTreeMap<u32, Entry> {
+/// The entries that a file holds. Blocks are read one by one, because the tree may be damaged. All entries of a leaf
+/// count if it has as many as it says. An entry of another block counts if it says the usage that was counted.
+fn old_entries(
+    blocks: &[&[u8]],
+    is_known: bool,
+    usage: Option<&HashMap<u32, (u64, u64)>>,
+) -> BTreeMap<u32, Entry> {
     let mut entries = BTreeMap::new();
-    if !is_known {
-        return entries;
-    }
+    let is_counted = |entry: &Entry| {
+        let counted = usage.and_then(|usage| usage.get(&entry.id.get()));
+        let told = (entry.inodes.get(), entry.space.get());
+        told != (0, 0) && counted == Some(&told)
+    };
     for block in blocks.iter().skip(ROOT_BLOCK as usize + 1) {
         let found: Vec<Entry> = (0..ENTRIES_PER_BLOCK)
             .filter_map(|index| entry_at(block, index))
             .filter(|entry| !entry.is_none())
             .collect();
-        if found.len() == usize::from(leaf_header(block).entries.get()) {
-            for entry in found {
-                entries.entry(entry.id.get()).or_insert(entry);
-            }
+        let is_whole = is_known && found.len() == usize::from(leaf_header(block).entries.get());
+        for entry in found.into_iter().filter(|entry| is_whole || is_counted(entry)) {
+            entries.entry(entry.id.get()).or_insert(entry);
         }
     }
     entries

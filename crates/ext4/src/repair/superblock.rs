@@ -17,7 +17,7 @@ use crate::format::inode::{self, Inode, ROOT_INO};
 use crate::format::superblock::{
     MAGIC, RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
-use crate::open::superblock_copy::Copy;
+use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
 
 /// Makes sure that there is a superblock.
@@ -33,6 +33,24 @@ pub(super) fn ensure(staging: &Staging) -> Result<()> {
     let Some((raw, what)) = mended(staging) else { return Err(damage.into()) };
     let action = Action::about(&check::Finding::of_damage(SUPERBLOCK, &damage), what);
     write(staging, &raw, action)
+}
+
+/// Puts the copy of the superblock that a caller names in the place of the primary one, unless that describes the same
+/// file system.
+///
+/// # Errors
+/// `Corrupt` if no sound superblock is there. If the device fails.
+pub fn take_superblock(staging: &Staging, place: SuperblockPlace) -> Result<()> {
+    let copy = Copy::named(staging, place)?;
+    let primary = read_raw(staging).filter(|primary| primary.magic == MAGIC);
+    let raw = primary.as_ref().map_or_else(|| alone(copy.raw()), |now| merged(copy.raw(), now));
+    let is_same = |now: &RawSuperblock| identity(now) == identity(&raw);
+    if read_superblock(staging).is_ok() && primary.as_ref().is_some_and(is_same) {
+        return Ok(());
+    }
+    let block = place.block;
+    let what = format!("The superblock is made from the copy in block {block}, as was asked for.");
+    write(staging, &raw, Action::new(what))
 }
 
 pub(super) fn write(staging: &Staging, raw: &RawSuperblock, action: Action) -> Result<()> {

@@ -1,13 +1,17 @@
 //! Repair: what it leaves has nothing that the check or e2fsck finds, and what was not damaged is as before.
 
+mod against;
+mod bases;
 mod conditions;
 mod connections;
 mod damage;
 mod features;
 mod fields;
 mod files;
+mod grain;
 mod log;
 mod many;
+mod once;
 mod tree;
 
 use std::num::NonZero;

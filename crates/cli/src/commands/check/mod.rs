@@ -13,7 +13,7 @@ use diskwright::check::{Options, error_line};
 use diskwright::{Outcome, Result};
 
 use super::session::told;
-use crate::commands::arguments::PlaceArgs;
+use crate::commands::arguments::{PlaceArgs, SuperblockArgs};
 use crate::terminal;
 use output::{Output, Style};
 
@@ -60,6 +60,9 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
+    #[command(flatten)]
+    superblock: SuperblockArgs,
+
     /// Check an image as it lies: without what its journal or log holds, and though another program may be
     /// changing it
     #[arg(long, help_heading = "Image")]
@@ -89,7 +92,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
         if args.images.len() > 1 {
             output.heading(image, nth == 0);
         }
-        let open = args.place.options(args.norecovery);
+        let mut open = args.place.options(args.norecovery);
+        open.superblock = args.superblock.superblock;
         let checked = run::check(image, &open, &args.options(), stop, &output);
         worst = worst.max(checked.unwrap_or_else(|error| {
             // The heading first, if both go to one terminal.

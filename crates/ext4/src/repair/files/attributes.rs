@@ -20,6 +20,10 @@ use crate::format::xattr::{
 const ENTRY_SIZE: usize = 16;
 /// The magic number of both places.
 const MAGIC: [u8; 4] = 0xea02_0000_u32.to_le_bytes();
+/// Highest `e_name_index` in use.
+const NAME_INDEX_MAX: u8 = 9;
+/// Bytes that are hashed at most to find the hidden entries of one area.
+const HASHED_BYTES_MAX: usize = 4 << 20;
 /// Most inodes that may share a block.
 const REFCOUNT_MAX: u32 = 1024;
 
@@ -57,12 +61,44 @@ fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
         }
         at += entry_size(name_len);
     }
+    add_hashed(base, start, &mut found);
     // A value among the entries is none.
     found.retain(|(offset, kept)| match kept.value {
         Value::Here(value) => value.is_empty() || *offset >= at,
         Value::Inode { .. } => true,
     });
     found.into_iter().map(|(_, kept)| kept).collect()
+}
+
+/// Adds entries that a wrong length of a name hides: those at other places whose hashes match.
+fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>)>) {
+    let names = |found: &[(usize, Kept<'_>)], index: u8, name: &[u8]| {
+        found.iter().any(|(_, kept)| (kept.index, kept.name) == (index, name))
+    };
+    let word = |at: usize| {
+        let bytes = base.get(at..).and_then(<[u8]>::first_chunk::<4>);
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    let mut left = HASHED_BYTES_MAX;
+    for at in (start..base.len().saturating_sub(ENTRY_SIZE)).step_by(4) {
+        let (name_len, index) = (usize::from(base[at]), base[at + 1]);
+        let (offset, size, hash) =
+            ((word(at) >> 16) as usize, word(at + 8) as usize, word(at + 12));
+        let is_plausible = name_len > 0 && (1..=NAME_INDEX_MAX).contains(&index) && hash != 0;
+        let name = base.get(at + ENTRY_SIZE..at + ENTRY_SIZE + name_len);
+        let value = offset.checked_add(size).and_then(|end| base.get(offset..end));
+        let (true, 0, Some(name), Some(value)) = (is_plausible, word(at + 4), name, value) else {
+            continue;
+        };
+        let bytes = name.len() + value.len();
+        if bytes > left {
+            return;
+        }
+        left -= bytes;
+        if hash == entry_hash(name, value) && !names(found, index, name) {
+            found.push((offset, Kept { index, name, value: Value::Here(value), hash }));
+        }
+    }
 }
 
 /// What to write of what was read: no name twice, no damaged list, no value that is not there.

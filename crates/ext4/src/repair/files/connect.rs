@@ -14,7 +14,9 @@ use super::names_in::{Name, old_name, other_name};
 use super::ward::Ward;
 use crate::check::codes::*;
 use crate::check::scene::Known;
+use crate::format::features::RoCompat;
 use crate::repair::Job;
+use crate::repair::image::Image;
 
 /// Most directories above one that comes back to its parent.
 const DEPTH_MAX: usize = 1000;
@@ -274,6 +276,18 @@ fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
     Ok(())
 }
 
+/// Turns on the feature with which directories have more subdirectories than links are counted.
+fn allow_uncounted(job: &Job) -> Result<()> {
+    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    image
+        .edit_superblock(|raw| {
+            let mut features = raw.features();
+            features.ro_compat.insert(RoCompat::DIR_NLINK);
+            raw.set_features(&features);
+        })
+        .map_err(vfs::Error::Device)
+}
+
 /// Sets the numbers of links.
 pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
     /// Most links of a directory that are counted; one link stands for more.
@@ -287,6 +301,9 @@ pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
             continue;
         };
         let is_uncounted = patient.inode.is_dir() && count > LINKS_MAX;
+        if is_uncounted && !ward.scene.params().dir_nlink() {
+            allow_uncounted(job)?;
+        }
         let count = if is_uncounted { 1 } else { count.min(u16::MAX.into()) };
         patient.inode.set_links_count(count as u16);
         let mut draft = Draft::default();

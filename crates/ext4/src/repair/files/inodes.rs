@@ -428,7 +428,25 @@ pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Opt
     Some(bytes)
 }
 
-/// Sets how many attributes refer to inodes that hold values; one without any is freed.
+/// Makes an inode that holds a value without an attribute a regular file, which is then found without a name. Returns
+/// whether it holds anything.
+fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
+    let map = Map::read(&ward.scene, patient);
+    if map.runs.is_empty() || map.is_unreadable || patient.inode.size() == 0 {
+        return false;
+    }
+    patient.inode.set_flag(flags::EA_INODE, false);
+    patient.inode.set_links_count(1);
+    // The fields of the count and of the hash are times in other inodes.
+    patient.inode.set_value_refcount(0);
+    let time = vfs::Timestamp { sec: now().into(), nsec: 0 };
+    for which in [inode::Time::Access, inode::Time::Change, inode::Time::Modify] {
+        patient.inode.set_time(which, time);
+    }
+    true
+}
+
+/// Sets how many attributes refer to inodes that hold values. An inode without any becomes a file.
 pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(ward) = Ward::new(job)? else { return Ok(()) };
     for (ino, findings) in by_inode(findings) {
@@ -436,6 +454,9 @@ pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<
         let count = findings[0].expected.as_ref().and_then(|text| text.parse::<u64>().ok());
         let what = match count {
             None => continue,
+            Some(0) if becomes_file(&ward, &mut patient) => {
+                "No attribute has its value here, and the inode becomes a file.".to_owned()
+            }
             Some(0) => {
                 patient.clear();
                 "No attribute has its value here, and the inode is freed.".to_owned()

@@ -16,6 +16,8 @@ use crate::format::inode::{I_BLOCK_SIZE, flags};
 
 /// `eh_magic`.
 const MAGIC: [u8; 2] = [0x0a, 0xf3];
+/// Deepest tree that is read. A file has at most [`DEPTH_MAX`] levels, but deeper levels are read, too.
+const DEPTH_READ_MAX: u16 = 64;
 
 /// Blocks of a file that lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ impl Map {
 
     /// The same without some blocks of the map and all that they lead to.
     pub(super) fn read_without(scene: &Scene, patient: &Patient, met: HashSet<Block>) -> Self {
-        let mut reader = Reader { scene, map: Self::default(), met };
+        let mut reader = Reader { scene, map: Self::default(), met, seed: patient.block_seed() };
         if !patient.has_map() {
             return reader.map;
         }
@@ -189,6 +191,8 @@ struct Reader<'s> {
     map: Map,
     /// Nodes that were met, so that the walk ends.
     met: HashSet<Block>,
+    /// Seed of the checksums of the inode's blocks, where there are any.
+    seed: Option<u32>,
 }
 
 /// A node that is still to be read: where, the first block that it is for, and its depth.
@@ -198,10 +202,51 @@ struct Child {
     depth: u16,
 }
 
+/// An entry of a node.
+#[derive(Clone, Copy)]
+enum Entry {
+    Extent(Run),
+    Index { key: u32, block: Block },
+}
+
+impl Entry {
+    /// The first file block that it covers.
+    fn first(&self) -> u32 {
+        match self {
+            Self::Extent(run) => run.first,
+            Self::Index { key, .. } => *key,
+        }
+    }
+}
+
+/// Returns the positions of the most items whose keys ascend. Few wrong keys among many right ones are left out, however
+/// far off they are.
+fn in_order<T>(items: &[T], key: impl Fn(&T) -> u32) -> Vec<usize> {
+    // Index: length of a chain, less one. Value: position of the item with the lowest key that ends such a chain.
+    let mut ends: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let key_here = key(item);
+        let len = ends.partition_point(|&end| key(&items[end]) < key_here);
+        before.push(len.checked_sub(1).map(|last| ends[last]));
+        match ends.get_mut(len) {
+            Some(end) => *end = at,
+            None => ends.push(at),
+        }
+    }
+    let mut chain: Vec<usize> =
+        std::iter::successors(ends.last().copied(), |&at| before[at]).collect();
+    chain.reverse();
+    chain
+}
+
 impl Reader<'_> {
+    /// Reads an extent tree in the order of its entries. All extents that were read then compete for their places in
+    /// the file: see [`in_order`].
     fn extents(&mut self, root: &[u8]) {
         let mut children = Vec::new();
         self.node(root, None, &mut children);
+        children.reverse();
         while let Some(child) = children.pop() {
             if !self.met.insert(child.block) {
                 self.map.is_damaged = true;
@@ -211,13 +256,27 @@ impl Reader<'_> {
                 self.map.is_unreadable = true;
                 continue;
             };
+            let before = children.len();
             if self.node(&bytes, Some(&child), &mut children) {
                 self.map.nodes.push(child.block);
             }
+            children[before..].reverse();
         }
+        let ordered = in_order(&self.map.runs, |run| run.first);
+        self.map.is_damaged |= ordered.len() != self.map.runs.len();
+        let mut runs: Vec<Run> = ordered.into_iter().map(|at| self.map.runs[at]).collect();
+        // An extent whose length is wrong ends where the next one starts.
+        for at in 1..runs.len() {
+            let next = u64::from(runs[at].first);
+            if let Some(part) = runs[at - 1].part(0, next) {
+                self.map.is_damaged |= part != runs[at - 1];
+                runs[at - 1] = part;
+            }
+        }
+        self.map.runs = runs;
     }
 
-    /// Reads what a node holds as far as it is plausible. Whether it looks like a node at all.
+    /// Reads the plausible entries of a node. Returns false if the block is not a node.
     fn node(&mut self, bytes: &[u8], child: Option<&Child>, children: &mut Vec<Child>) -> bool {
         let expected = child.map(|child| child.depth);
         let sound = Node::parse(bytes, expected);
@@ -229,65 +288,74 @@ impl Reader<'_> {
         self.map.is_damaged |= sound.is_err() || is_empty;
         let room = usize::from(extent::capacity(bytes.len()));
         let depth = expected.unwrap_or(if is_node { word(6) } else { 0 });
-        if depth > DEPTH_MAX {
+        if depth > DEPTH_READ_MAX {
             return false;
         }
-        let count = match &sound {
-            Ok(node) if !is_empty => node.len(),
-            Err(_) if has_magic && usize::from(word(2)) <= room => word(2).into(),
-            _ => room,
-        };
-        let mut end = 0;
-        let mut taken = 0;
+        let is_count_known = has_magic && usize::from(word(2)) <= room;
+        let count = if is_count_known { word(2).into() } else { room };
+        let entries = |at: usize| bytes[extent::entry_range(at)].first_chunk::<ENTRY_SIZE>();
+        let mut found: Vec<Entry> = Vec::new();
         for at in 0..count {
-            let entry: &[u8; ENTRY_SIZE] = match bytes[extent::entry_range(at)].first_chunk() {
-                Some(entry) => entry,
-                None => break,
+            let Some(entry) = entries(at).and_then(|entry| self.entry(entry, depth)) else {
+                self.map.is_damaged = true;
+                if is_count_known { continue } else { break }
             };
-            let found = self.entry(entry, depth, end, children);
-            // Without a header, only what starts as the parent says is believed, and only as far as it goes.
-            let is_first_wrong = at == 0
-                && !has_magic
-                && child.is_some_and(|child| child.key.to_le_bytes() != entry[..4]);
-            match found {
-                Some(next) if !is_first_wrong => (end, taken) = (next, taken + 1),
-                _ if !has_magic || sound.is_err() && usize::from(word(2)) > room => break,
-                _ => self.map.is_damaged = true,
+            // Without a header, only a node that starts as its parent says is read, up to the first wrong entry.
+            let is_first_wrong =
+                at == 0 && !has_magic && child.is_some_and(|child| child.key != entry.first());
+            let is_behind = found.last().is_some_and(|last| entry.first() <= last.first());
+            if !is_count_known && (is_first_wrong || is_behind) {
+                break;
             }
+            found.push(entry);
         }
+        let taken = found.len();
+        self.take(found, depth, children);
         is_node || taken > 0
     }
 
-    /// Takes an entry if it is plausible; where the next one may start.
-    fn entry(
-        &mut self,
-        bytes: &[u8; ENTRY_SIZE],
-        depth: u16,
-        after: u64,
-        children: &mut Vec<Child>,
-    ) -> Option<u64> {
-        let mut node = [0; 2 * ENTRY_SIZE];
-        extent::write_header(&mut node[..ENTRY_SIZE], 1, 1, depth);
-        node[extent::entry_range(0)].copy_from_slice(bytes);
-        let node = Node::parse(&node, Some(depth)).ok()?;
-        if depth > 0 {
-            let entry = node.index(0);
-            let is_good =
-                u64::from(entry.block.0) >= after && self.scene.can_be_of_file(entry.leaf, 1);
-            is_good.then(|| {
-                let child = Child { block: entry.leaf, key: entry.block.0, depth: depth - 1 };
-                children.push(child);
-                u64::from(entry.block.0) + 1
-            })
-        } else {
-            let Extent { block, len, start, unwritten } = node.extent(0);
-            let is_good =
-                u64::from(block.0) >= after && self.scene.geometry().contains(start, len.into());
-            is_good.then(|| {
-                self.map.runs.push(Run { first: block.0, start, len, unwritten });
-                u64::from(block.0) + u64::from(len)
-            })
+    /// Takes entries that were read: all extents, and those entries of an index that are in order or lead to a node
+    /// with the right header and checksum.
+    fn take(&mut self, found: Vec<Entry>, depth: u16, children: &mut Vec<Child>) {
+        let in_order: HashSet<usize> = in_order(&found, Entry::first).into_iter().collect();
+        for (at, entry) in found.into_iter().enumerate() {
+            match entry {
+                Entry::Extent(run) => self.map.runs.push(run),
+                Entry::Index { key, block } => {
+                    let child = Child { block, key, depth: depth - 1 };
+                    if in_order.contains(&at) || self.is_sound_node(&child) {
+                        children.push(child);
+                    } else {
+                        self.map.is_damaged = true;
+                    }
+                }
+            }
         }
+    }
+
+    /// Returns true if a block is a node of this depth, with a checksum of this inode if there are checksums.
+    fn is_sound_node(&self, child: &Child) -> bool {
+        self.scene.block(child.block).is_some_and(|bytes| {
+            Node::parse(&bytes, Some(child.depth)).is_ok()
+                && extent::verify(&bytes, self.seed).is_ok()
+        })
+    }
+
+    /// Parses an entry. Returns `None` if its blocks cannot be those of a file.
+    fn entry(&self, bytes: &[u8; ENTRY_SIZE], depth: u16) -> Option<Entry> {
+        let level = depth.min(1);
+        let mut node = [0; 2 * ENTRY_SIZE];
+        extent::write_header(&mut node[..ENTRY_SIZE], 1, 1, level);
+        node[extent::entry_range(0)].copy_from_slice(bytes);
+        let node = Node::parse(&node, Some(level)).ok()?;
+        if level > 0 {
+            let entry = node.index(0);
+            let is_good = self.scene.can_be_of_file(entry.leaf, 1);
+            return is_good.then_some(Entry::Index { key: entry.block.0, block: entry.leaf });
+        }
+        let Extent { block, len, start, unwritten } = node.extent(0);
+        let is_good = self.scene.geometry().contains(start, len.into());
+        is_good.then_some(Entry::Extent(Run { first: block.0, start, len, unwritten }))
     }
 
     fn pointers(&mut self, root: &[u8]) {

@@ -1,0 +1,125 @@
+//! Long runs of seeded cases in batches whose results are kept in a file, so that a run can be stopped and resumed.
+//!
+//! `DISKWRIGHT_DAMAGE_RUN=FILE,CASES[,FIRST]` asks for a run: `CASES` cases with seeds from `FIRST` (0), in batches of
+//! [`BATCH_CASES`]. Each finished batch is a line of the file: the run's name, the first seed, the number of cases and the
+//! seeds that went wrong. A batch that the file has is not run again.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Cases of one batch.
+pub const BATCH_CASES: u64 = 1000;
+
+/// The environment variable that asks for a run.
+const VARIABLE: &str = "DISKWRIGHT_DAMAGE_RUN";
+
+/// A run of seeded cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batches {
+    name: &'static str,
+    /// File of the results; `None` keeps none.
+    file: Option<PathBuf>,
+    first: u64,
+    cases: u64,
+}
+
+impl Batches {
+    /// The run that the environment asks for, else one of `cases` cases whose results are not kept.
+    ///
+    /// # Panics
+    /// If the environment asks for it in a form that is not known.
+    pub fn asked(name: &'static str, cases: u64) -> Self {
+        match std::env::var(VARIABLE) {
+            Ok(asked) => Self::named(name, &asked)
+                .unwrap_or_else(|| panic!("{VARIABLE} is {asked}, expected FILE,CASES[,FIRST]")),
+            Err(_) => Self { name, file: None, first: 0, cases },
+        }
+    }
+
+    fn named(name: &'static str, asked: &str) -> Option<Self> {
+        let mut parts = asked.split(',');
+        let file = Some(PathBuf::from(parts.next().filter(|file| !file.is_empty())?));
+        let cases = parts.next()?.parse().ok()?;
+        let first = parts.next().map_or(Ok(0), str::parse).ok()?;
+        parts.next().is_none().then_some(Self { name, file, first, cases })
+    }
+
+    /// Calls `case` with each seed that has no result yet; it returns a fault or `None`. Prints a fault as soon as it is
+    /// found.
+    ///
+    /// # Panics
+    /// At the end, with the faults of this run; or if the file of results cannot be written.
+    pub fn run(&self, mut case: impl FnMut(u64) -> Option<String>) {
+        let mut faults = Vec::new();
+        let end = self.first + self.cases;
+        for start in (self.first..end).step_by(BATCH_CASES as usize) {
+            let seeds = start..end.min(start + BATCH_CASES);
+            if self.file.as_deref().is_some_and(|file| self.has(file, start, seeds.clone().count()))
+            {
+                continue;
+            }
+            let mut wrong = Vec::new();
+            for seed in seeds.clone() {
+                if let Some(fault) = case(seed) {
+                    println!("WRONG {} seed {seed}: {fault}", self.name);
+                    wrong.push(seed.to_string());
+                    faults.push(format!("seed {seed}: {fault}"));
+                }
+            }
+            if let Some(file) = &self.file {
+                let line = format!("{} wrong {}", self.key(start, seeds.count()), wrong.join(" "));
+                let written = append(file, line.trim_end());
+                written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            }
+        }
+        assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    }
+
+    /// The start of a batch's line.
+    fn key(&self, start: u64, cases: usize) -> String {
+        format!("{} first {start} cases {cases}", self.name)
+    }
+
+    fn has(&self, file: &Path, start: u64, cases: usize) -> bool {
+        let key = self.key(start, cases) + " ";
+        fs::read_to_string(file).is_ok_and(|text| text.lines().any(|line| line.starts_with(&key)))
+    }
+}
+
+fn append(file: &Path, line: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+    writeln!(file, "{line}")?;
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_where_it_stopped() {
+        let folder = crate::scratch();
+        let file = folder.path().join("results");
+        let asked = format!("{},2500,7", file.display());
+        let run = Batches::named("test", &asked).unwrap();
+        let mut seeds = Vec::new();
+        // The first attempt stops in the second batch.
+        let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run.run(|seed| {
+                assert!(seed < 1500, "stopped");
+                None
+            });
+        }));
+        assert!(stopped.is_err());
+        run.run(|seed| {
+            seeds.push(seed);
+            None
+        });
+        assert_eq!((seeds[0], seeds.len()), (1007, 1500));
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.lines().next(), Some("test first 7 cases 1000 wrong"));
+        assert_eq!(text.lines().count(), 3);
+        assert!(Batches::named("test", "file").is_none() && Batches::named("test", ",1").is_none());
+    }
+}

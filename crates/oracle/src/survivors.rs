@@ -1,0 +1,100 @@
+//! The files of an image by path, to count how many of them are as they were before some damage.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
+
+use vfs::{FileSystem, FileType, Ino};
+
+/// Bytes of a file that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Bytes of a file that are read at most; sparse files claim much more.
+const READ_BYTES_MAX: u64 = 16 << 20;
+
+/// Paths and extended attributes of an image, each with a digest.
+///
+/// Unreadable files are left out: they did not survive.
+#[derive(Clone, Debug, Default)]
+pub struct Survivors {
+    /// Digest of type, size and contents, keyed by path.
+    files: BTreeMap<Vec<u8>, u32>,
+    /// Digest of the value, keyed by path and name.
+    xattrs: BTreeMap<(Vec<u8>, Vec<u8>), u32>,
+}
+
+impl Survivors {
+    /// Reads all of a file system.
+    pub fn of(fs: &dyn FileSystem) -> Self {
+        let mut all = Self::default();
+        let mut met = HashSet::new();
+        let mut pending = vec![(Vec::new(), fs.root())];
+        while let Some((path, ino)) = pending.pop() {
+            let Ok(attributes) = fs.attributes(ino) else { continue };
+            if attributes.file_type == FileType::Directory && met.insert(ino.0) {
+                let _ = fs.for_each_entry(ino, &mut |entry| {
+                    if !matches!(entry.name, b"." | b"..") {
+                        pending.push(([&path, entry.name].join(&b'/'), entry.ino));
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+            all.add_xattrs(fs, &path, ino);
+            let size = attributes.size;
+            if let Some(digest) = contents(fs, ino, attributes.file_type, size) {
+                let head = [attributes.file_type as u8];
+                all.files.insert(path, crc32c::crc32c_append(digest, &head));
+            }
+        }
+        all
+    }
+
+    fn add_xattrs(&mut self, fs: &dyn FileSystem, path: &[u8], ino: Ino) {
+        let mut names = Vec::new();
+        let _ = fs.list_xattrs(ino, &mut |name| names.push(name.to_vec()));
+        for name in names {
+            if let Ok(value) = fs.get_xattr(ino, &name) {
+                self.xattrs.insert((path.to_vec(), name), crc32c::crc32c(&value));
+            }
+        }
+    }
+
+    /// The paths that hold the same in `after`.
+    pub fn files_kept<'s>(&'s self, after: &Self) -> HashSet<&'s [u8]> {
+        let is_kept = |(path, digest): &(&Vec<u8>, &u32)| after.files.get(*path) == Some(digest);
+        self.files.iter().filter(is_kept).map(|(path, _)| &path[..]).collect()
+    }
+
+    /// The number of extended attributes that have the same value in `after`.
+    pub fn xattrs_kept(&self, after: &Self) -> usize {
+        let is_kept = |(key, digest): &(_, &u32)| after.xattrs.get(*key) == Some(*digest);
+        self.xattrs.iter().filter(is_kept).count()
+    }
+
+    /// The number of paths.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Returns true if the image has no readable file.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}
+
+/// A digest of what a file holds; `None` if that cannot be read.
+fn contents(fs: &dyn FileSystem, ino: Ino, file_type: FileType, size: u64) -> Option<u32> {
+    match file_type {
+        FileType::Symlink => fs.readlink(ino).ok().map(|target| crc32c::crc32c(&target)),
+        FileType::Regular => {
+            let mut digest = crc32c::crc32c(&size.to_le_bytes());
+            let mut bytes = vec![0; READ_BYTES];
+            let end = size.min(READ_BYTES_MAX);
+            for at in (0..end).step_by(READ_BYTES) {
+                let len = (end - at).min(READ_BYTES as u64) as usize;
+                fs.read(ino, at, &mut bytes[..len]).ok()?;
+                digest = crc32c::crc32c_append(digest, &bytes[..len]);
+            }
+            Some(digest)
+        }
+        _ => Some(0),
+    }
+}
