@@ -13,6 +13,7 @@
 //! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
 //! - [`effort`] gives the number of seeds, rounds and states that `DISKWRIGHT_EFFORT` asks for.
 //! - [`wait_until`] waits for what a test needs, for no time.
+//! - [`guest`] runs jobs on a current kernel in QEMU, and has its judgements on images.
 //! - [`crash`] has the judges of crashed images, and [`assert_survives`] explores crashes with them.
 //! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
 //! - [`stress`] puts a load like fsstress's on a mounted directory.
@@ -30,6 +31,7 @@ mod compare;
 pub mod crash;
 mod effort;
 mod explore;
+pub mod guest;
 mod mount;
 mod need;
 mod ours;
