@@ -180,7 +180,7 @@ def initramfs(name: str, root: Path, modules: Path, needs: dict[str, list[str]])
 CPU = "max,-la57,-smap,-smep"
 APPEND = (
     "console=ttyS0 quiet panic=1 mitigations=off nokaslr no5lvl rodata=off init_on_alloc=0 lsm= audit=0 "
-    "cryptomgr.notests tsc=reliable no_timer_check random.trust_cpu=on"
+    "cryptomgr.notests tsc=unstable no_timer_check random.trust_cpu=on"
 )
 
 

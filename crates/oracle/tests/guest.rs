@@ -45,7 +45,8 @@ fn jobs_see_their_images_and_their_answers_come_back() {
         Mke2fs::new("ext4").create(image, 16 * MIB);
     }
     changed(&images[0], "mount $1 /mnt; echo from the guest >/mnt/file; umount /mnt");
-    let job = Job::new("mount -o ro $2 /mnt; cat /mnt/file; umount /mnt; echo $#; echo oops >&2; exit 7");
+    let job =
+        Job::new("mount -o ro $2 /mnt; cat /mnt/file; umount /mnt; echo $#; echo oops >&2; exit 7");
     let job = job.disk(&images[1], false).disk(&images[0], true);
     // Twice: an image that was detached can be attached again.
     for _ in 0..2 {
@@ -140,7 +141,8 @@ fn quotas_are_reported_by_user() {
     require!(Guest("XFS_QUOTA"), Guest("QUOTA"), Tool("mkfs.xfs"), Tool("mke2fs"));
     let scratch = scratch();
     let image = scratch.path().join("image");
-    let fill = "for n in 1 2 3; do head -c 8192 /dev/zero >/mnt/$n; chown 1000 /mnt/$n; done; umount /mnt";
+    let fill =
+        "for n in 1 2 3; do head -c 8192 /dev/zero >/mnt/$n; chown 1000 /mnt/$n; done; umount /mnt";
     MkfsXfs::default().create(&image, 64 * MIB);
     changed(&image, &format!("mount $1 /mnt; {fill}"));
     let report = guest::quota_report(&image, Kernel::Newest).unwrap();
@@ -230,5 +232,7 @@ fn a_crash_leaves_a_log_that_a_mount_replays() {
     }
     let damage = OpenOptions::new().write(true).open(&image).unwrap();
     damage.write_all_at(&[0; 512], 0).unwrap();
-    assert!(guest::attempt(&Job::new("mount -t xfs $1 /mnt").disk(&image, false)).unwrap().status != 0);
+    assert!(
+        guest::attempt(&Job::new("mount -t xfs $1 /mnt").disk(&image, false)).unwrap().status != 0
+    );
 }

@@ -98,9 +98,10 @@ impl Machine {
         for (number, disk) in job.disks.iter().enumerate() {
             prepared = prepared.and_then(|()| self.attach(&format!("{token}-{number}."), disk));
         }
-        prepared = prepared
-            .and_then(|()| writeln!(self.port, "{token} {}", job.disks.len()));
-        prepared.map_err(|error| self.failure(&format!("the job cannot be handed over: {error}"), b""))?;
+        prepared = prepared.and_then(|()| writeln!(self.port, "{token} {}", job.disks.len()));
+        prepared.map_err(|error| {
+            self.failure(&format!("the job cannot be handed over: {error}"), b"")
+        })?;
         let mut output = Vec::new();
         let marker = format!("\n{token} ").into_bytes();
         let end = |heard: &[u8]| end_of_job(heard, &marker).is_some();
@@ -115,7 +116,9 @@ impl Machine {
         let (length, status) = end_of_job(&output, &marker).unwrap_or((output.len(), -1));
         for number in 0..job.disks.len() {
             let detached = self.detach(&format!("{token}-{number}."));
-            detached.map_err(|error| self.failure(&format!("an image cannot be detached: {error}"), &output))?;
+            detached.map_err(|error| {
+                self.failure(&format!("an image cannot be detached: {error}"), &output)
+            })?;
         }
         let log = fs::read(folder.join("log")).unwrap_or_default();
         let _ = fs::remove_dir_all(&folder);
@@ -143,7 +146,8 @@ impl Machine {
 
     fn detach(&mut self, name: &str) -> io::Result<()> {
         let id = quoted(&format!("d-{name}"));
-        self.qmp.command(&format!("{{\"execute\":\"device_del\",\"arguments\":{{\"id\":{id}}}}}"))?;
+        self.qmp
+            .command(&format!("{{\"execute\":\"device_del\",\"arguments\":{{\"id\":{id}}}}}"))?;
         let node = quoted(&format!("n-{name}"));
         let command =
             format!("{{\"execute\":\"blockdev-del\",\"arguments\":{{\"node-name\":{node}}}}}");
@@ -176,7 +180,9 @@ impl Machine {
             match self.port.read(&mut buffer) {
                 Ok(0) => return Err(Wait::Over),
                 Ok(count) => heard.extend_from_slice(&buffer[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
                     return Err(Wait::Late);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -18,12 +18,12 @@ mod machine;
 mod qmp;
 mod tree;
 
+pub(crate) use installed::missing;
+pub(crate) use judge::tree_missing;
 pub use judge::{
     Access, accepts, crash, finds_folded, mount_log, nfs, quota_report, reads_encrypted, scrub,
     shown, tcp,
 };
-pub(crate) use installed::missing;
-pub(crate) use judge::tree_missing;
 use machine::Machine;
 pub use tree::write_tree;
 

@@ -132,7 +132,8 @@ mod tests {
         std::os::unix::fs::symlink("target", root.path().join("symlink")).unwrap();
         let tree = Tree::of(root.path());
         let read = read_tree(&write_tree(&tree)).unwrap();
-        let everything = Ignore { atime: false, ctime: false, lost_found: false, ..Ignore::default() };
+        let everything =
+            Ignore { atime: false, ctime: false, lost_found: false, ..Ignore::default() };
         assert_same(&tree, &read, &everything);
         assert!(read_tree("tree 0\n").is_none() && read_tree("tree 1\nx file\n").is_none());
     }
