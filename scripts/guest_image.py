@@ -156,7 +156,7 @@ def initramfs(name: str, root: Path, modules: Path, needs: dict[str, list[str]])
     load: list[str] = []
     for wanted in BOOT:
         for path in (path for path in needs if module_name(path) == wanted):
-            # modules.dep lists what has to be loaded last first.
+            # modules.dep lists first the module that has to be loaded last.
             for part in [*reversed(needs[path]), path]:
                 if part not in load:
                     load.append(part)
@@ -230,7 +230,7 @@ def finish(name: str, root: Path, folder: Path) -> None:
         ("initramfs", initramfs(name, root, modules, needs)),
         ("arguments", "".join(f"{line}\n" for line in arguments(name, root)).encode()),
     ]:
-        # Replaced in one step: a test may start the guest meanwhile.
+        # Replaced in one step: a test may start the guest during the change.
         part = folder / f"{file}.part"
         part.write_bytes(content)
         part.rename(folder / file)

@@ -29,7 +29,7 @@ const COMPLAINTS: [&str; 10] = [
     "shutting down",
 ];
 
-/// Messages with such words that are no complaint about an image.
+/// Messages with such words that do not complain about an image.
 const HARMLESS: [&str; 4] = [
     // ext4 names its mode for errors when it mounts.
     "errors=",
@@ -62,7 +62,7 @@ fn complaints(log: &str) -> Vec<&str> {
     log.lines().filter(complains).collect()
 }
 
-/// The answer's kernel log if the script succeeded and the kernel complained about nothing.
+/// Returns the answer if the script succeeded and the kernel did not complain.
 fn silent(answer: Answer) -> Result<Answer, String> {
     let found = complaints(&answer.log);
     if answer.status == 0 && found.is_empty() {
@@ -88,7 +88,7 @@ pub fn accepts(image: &Path, kernel: Kernel, access: Access) -> Result<(), Strin
     mount_log(image, kernel, access, "").map(drop)
 }
 
-/// As [`accepts`], with options of the mount; returns the kernel's log.
+/// Does the same as [`accepts`] with options of the mount, and returns the kernel's log.
 ///
 /// # Errors
 /// As [`accepts`].
@@ -128,7 +128,7 @@ pub fn shown(image: &Path, kernel: Kernel, access: Access, options: &str) -> Res
     })
 }
 
-/// The program that prints trees, beside this test program.
+/// The program that prints trees, from the folder of this test program.
 fn tree_program() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = here.ancestors().skip(1).take(2);
@@ -137,7 +137,7 @@ fn tree_program() -> Result<PathBuf, String> {
     })
 }
 
-/// Whether [`shown`] can be asked here, else why not.
+/// Returns why [`shown`] cannot run here, or `None` if it can.
 pub(crate) fn tree_missing() -> Option<String> {
     tree_program().err()
 }
@@ -190,7 +190,7 @@ fn quota_line(line: &str) -> Option<(u32, u64, u64)> {
     Some((user, *numbers.first()?, *numbers.get(inodes)?))
 }
 
-/// Whether a name finds a file in a directory that folds case.
+/// Returns true if a name finds a file in a directory that folds case.
 ///
 /// # Errors
 /// As [`accepts`].
@@ -232,8 +232,8 @@ fn escaped(hex: &str) -> String {
     })
 }
 
-/// The state of an image in the middle of a load: what the kernel has written when a script has run on the mounted
-/// image (its place is `$M`) and the file system is then shut down, with the log flushed or not.
+/// Leaves an image as a crash in the middle of a load does. The kernel runs a script on the mounted image, whose place
+/// is `$M`, and shuts the file system down, after flushing its log or not.
 ///
 /// # Panics
 /// If the script fails.
@@ -251,7 +251,7 @@ pub fn crash(image: &Path, kernel: Kernel, load: &str, is_log_flushed: bool) {
 /// Bytes that a server on this machine's loopback sends to the guest.
 ///
 /// # Errors
-/// If there is no connection.
+/// If the guest cannot connect.
 pub fn tcp(port: u16) -> Result<String, String> {
     let script = format!("network && nc 10.0.2.2 {port} </dev/null");
     let answer = attempt(&Job::new(script)).map_err(|failure| failure.to_string())?;

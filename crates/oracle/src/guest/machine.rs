@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(600);
 /// Lines of the console that a failure shows.
 const CONSOLE_LINES: usize = 60;
 
-/// Most bytes of output that a job may print. More is a failure, before it fills the memory.
+/// Maximum output of a job in bytes. More is a failure, before it fills the memory.
 const OUTPUT_MAX: usize = 64 << 20;
 
 /// Starts QEMU, and kills it when standard input ends: when the test process does, however that is.
@@ -72,7 +72,6 @@ impl Machine {
         fs::create_dir(place.join("jobs"))?;
         let mut command = Command::new("sh");
         command.args(["-c", MINDER, "sh"]).arg(&place).args(arguments(kernel, &place)?);
-        // Whatever is inherited by QEMU would stay open as long as it runs.
         let mut minder =
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let life = minder.stdin.take();
@@ -222,7 +221,7 @@ fn failure(reason: String) -> Failure {
     Failure { reason, output: String::new(), console: String::new() }
 }
 
-/// QEMU's command line: that of the installed guest, and what belongs to one machine.
+/// QEMU's command line: the installed guest's arguments and those of one machine.
 fn arguments(kernel: Kernel, work: &Path) -> io::Result<Vec<OsString>> {
     let guests = folder();
     let guests = guests.to_str().ok_or_else(|| io::Error::other("a path is not UTF-8"))?;

@@ -3,8 +3,8 @@
 //! [`run`] hands a job (a shell script and images) to a machine that all tests of a process share. The machine is
 //! started by the first job, and again after a panic or a job that hangs. `scripts/install-guest` installs it.
 //!
-//! Invariants: one job runs on a machine at a time; its images are attached before the script starts and detached
-//! after it ends; QEMU does not outlive the test process, because a shell that waits for the process's end kills it.
+//! Invariants: A machine runs one job at a time. Images are attached before the script starts and detached after it
+//! ends. QEMU does not outlive the test process: a shell waits for the end of the process and kills QEMU.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Kernel {
 pub struct Disk {
     /// Its file.
     pub path: PathBuf,
-    /// Whether the guest may not write to it.
+    /// True if the guest may not write to it.
     pub read_only: bool,
 }
 
