@@ -17,6 +17,7 @@
 //! - [`harm`] damages structures of an image at random, [`Survivors`] counts the files that are left as they were, and
 //!   [`Batches`] runs such cases by seed and keeps their results.
 //! - [`wait_until`] waits for what a test needs, for no time.
+//! - [`guest`] runs jobs on a current kernel in QEMU, and has its judgements on images.
 //! - [`crash`] has the judges of crashed images, and [`assert_survives`] explores crashes with them.
 //! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
 //! - [`stress`] puts a load like fsstress's on a mounted directory.
@@ -35,6 +36,7 @@ mod compare;
 pub mod crash;
 mod effort;
 mod explore;
+pub mod guest;
 mod harm;
 mod mount;
 mod need;

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::sync::{Mutex, OnceLock};
 
 use crate::requirement::{self, Oldest, RIGHTS};
-use crate::{skip, tool};
+use crate::{guest, skip, tool};
 
 /// Something a test needs from the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,12 @@ pub enum Need {
     Mount(&'static str),
     /// An openable `/dev/fuse`, and the right to mount it or a `fusermount3` that has it.
     Fuse,
+    /// The guest with the newest kernel, built with this option (its name without `CONFIG_`).
+    Guest(&'static str),
+    /// The guest with the kernel of Debian's stable release, built with this option.
+    StableGuest(&'static str),
+    /// The program that reads trees in the guest.
+    GuestTree,
 }
 
 /// Returns from the calling test, loudly, unless every need is met.
@@ -89,6 +95,9 @@ fn probe(need: Need) -> Option<String> {
             .or_else(|| missing(Need::Tool("mount")))
             .or_else(|| probe_file_system(fs_type)),
         Need::Fuse => probe_fuse(),
+        Need::Guest(feature) => guest::missing(guest::Kernel::Newest, feature),
+        Need::StableGuest(feature) => guest::missing(guest::Kernel::Stable, feature),
+        Need::GuestTree => guest::tree_missing(),
     }
 }
 

@@ -77,7 +77,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Where the project's scripts install programs; `DISKWRIGHT_TOOLS` names another folder.
-fn installed() -> PathBuf {
+pub(crate) fn installed() -> PathBuf {
     let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
     std::env::var_os("DISKWRIGHT_TOOLS").map_or_else(ours, PathBuf::from)
 }

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use crate::mount::{KernelMount, MountOptions};
-use crate::{scratch, tool};
+use crate::need::{Need, missing};
+use crate::{guest, scratch, tool};
 
 /// A call of `mkfs.xfs`, built up option by option.
 ///
@@ -119,35 +120,42 @@ fn run_xfs_db(image: &Path, mode: &str, commands: &[&str]) -> String {
     tool::run("xfs_db", arguments)
 }
 
-/// Lets the kernel check an image from the inside (`xfs_scrub -n`), where it offers that. Whether it did;
-/// says on standard error, once, if it does not: most kernels are built without it, so this is no reason
-/// to fail.
+/// Has a kernel check an image from the inside (`xfs_scrub -n`): this machine's if it offers that, else the guest's.
+/// Returns false if neither does, and says so on standard error, once.
 ///
 /// # Panics
-/// With what scrub found.
+/// With the findings of scrub.
 #[track_caller]
 pub fn scrub(image: &Path) -> bool {
     static OFFERED: OnceLock<bool> = OnceLock::new();
-    let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
-    let offered = *OFFERED.get_or_init(|| {
-        if ["xfs_io", "xfs_scrub"].iter().any(|name| tool::program(name).is_none()) {
-            let _ = writeln!(std::io::stderr(), "SKIPPED scrub: xfs_scrub is not installed");
-            return false;
+    if missing(Need::Mount("xfs")).is_none() {
+        let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
+        let offered = *OFFERED.get_or_init(|| offers_scrub(mount.path()));
+        if offered {
+            let finished = tool::finish(tool::command("xfs_scrub").arg("-n").arg(mount.path()));
+            assert!(finished.code == Some(0), "{}: {}", image.display(), finished.text);
         }
-        let mut probe = tool::command("xfs_io");
-        probe.args(["-x", "-c", "scrub probe"]).arg(mount.path());
-        let finished = tool::finish(&mut probe);
-        let offered = finished.code == Some(0) && finished.text.is_empty();
-        if !offered {
-            let reason = finished.text.trim();
-            let _ = writeln!(std::io::stderr(), "SKIPPED scrub: the kernel offers none: {reason}");
+        mount.unmount();
+        if offered {
+            return true;
         }
-        offered
-    });
-    if offered {
-        let finished = tool::finish(tool::command("xfs_scrub").arg("-n").arg(mount.path()));
-        assert!(finished.code == Some(0), "{}: {}", image.display(), finished.text);
     }
-    mount.unmount();
-    offered
+    if let Some(reason) = missing(Need::Guest("XFS_ONLINE_SCRUB")) {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            let _ = writeln!(std::io::stderr(), "SKIPPED scrub: this kernel offers none; {reason}");
+        });
+        return false;
+    }
+    guest::scrub(image).unwrap_or_else(|found| panic!("{}: {found}", image.display()));
+    true
+}
+
+/// Returns true if the kernel has a scrub for a mounted file system, and the programs for it are installed.
+fn offers_scrub(mount: &Path) -> bool {
+    if ["xfs_io", "xfs_scrub"].iter().any(|name| tool::program(name).is_none()) {
+        return false;
+    }
+    let probe = tool::finish(tool::command("xfs_io").args(["-x", "-c", "scrub probe"]).arg(mount));
+    probe.code == Some(0) && probe.text.is_empty()
 }

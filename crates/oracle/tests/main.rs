@@ -4,6 +4,7 @@
 extern crate diskwright_oracle as oracle;
 
 mod circles;
+mod guest;
 mod judges;
 mod tidy;
 mod xfs;

@@ -8,6 +8,7 @@ mod directories;
 mod ending;
 mod failures;
 mod features;
+mod guest;
 mod large_files;
 mod once;
 mod outputs;
