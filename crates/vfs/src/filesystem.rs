@@ -105,7 +105,8 @@ pub trait FileSystem: Send + Sync {
     /// `unlink` or `rmdir`, unless `mode` says otherwise; if both name the same inode, nothing
     /// happens. In a directory that folds names, an entry that is replaced keeps its spelling. If both
     /// names lead to the same entry, [`RenameMode::Replace`] gives it the spelling of `to`. `time` becomes
-    /// the `ctime` of the inodes moved or removed and the `mtime` and `ctime` of the directories. `Invalid` if a directory would move into itself or below.
+    /// the `ctime` of the inodes moved or removed and the `mtime` and `ctime` of the directories. `Invalid`
+    /// if a directory would move into itself or below.
     fn rename(
         &self,
         from: (Ino, &[u8]),

@@ -55,9 +55,9 @@ fn encrypted_directories_are_removed_and_moved() {
     for name in names.lines() {
         ok(dir, &format!("rm -r e.img /moved/{name}"));
     }
-    judge(&dir.join("e.img"));
+    judge(dir.join("e.img"));
     ok(dir, "rmdir e.img /moved");
-    judge(&dir.join("e.img"));
+    judge(dir.join("e.img"));
     ok(dir, "convert e.img --fs xfs x.img --size 400M");
     assert_eq!(ok(dir, "cat x.img /plain"), "plain");
 }
@@ -73,5 +73,5 @@ fn a_mount_removes_encrypted_directories() {
     fs::remove_dir_all(mounted.join("enc")).unwrap();
     assert!(!mounted.join("enc").exists());
     assert_eq!(mounted.unmount(), "");
-    judge(&dir.join("e.img"));
+    judge(dir.join("e.img"));
 }

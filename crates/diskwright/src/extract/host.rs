@@ -194,9 +194,8 @@ impl HostTree {
     fn check_spelling(&self, name: &[u8]) -> io::Result<()> {
         let dir = self.current();
         let Some(other) = in_other_case(name) else { return Ok(()) };
-        match rustix::fs::statat(dir, &other[..], AtFlags::SYMLINK_NOFOLLOW) {
-            Err(_) => return Ok(()),
-            Ok(_) => {}
+        if rustix::fs::statat(dir, &other[..], AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            return Ok(());
         }
         let present = rustix::fs::Dir::read_from(dir)?;
         let name_of = |entry: rustix::io::Result<rustix::fs::DirEntry>| {

@@ -54,7 +54,7 @@ fn respell(features: &str, others: usize) {
         )
         .unwrap();
         rename(new, new, RenameMode::Replace).unwrap();
-        // By a spelling that is neither the old nor the new one.
+        // The old name may be given in a third spelling.
         rename(&old.to_lowercase(), old, RenameMode::Replace).unwrap();
         assert!(is_there(old) && !is_there(new), "{old}");
         rename(old, new, RenameMode::Replace).unwrap();
@@ -62,7 +62,7 @@ fn respell(features: &str, others: usize) {
         assert_eq!(fs.attributes(ino).unwrap().links, links);
     }
     assert_eq!(entries(&fs, dir).len(), others + 2);
-    // What is replaced keeps its spelling; what is moved gets the new one.
+    // A replaced entry keeps its spelling.
     fs.create(dir, b"bar", &NEW).unwrap();
     rename("BAR", "foo", RenameMode::Replace).unwrap();
     assert!(is_there("FOO") && !is_there("bar"));

@@ -156,13 +156,15 @@ impl FileSystem for Model {
         if mode == RenameMode::Replace && state.is_one_entry(from, to) {
             return Ok(());
         }
+        // The whiteout takes the place of the entry, with its spelling.
+        let stored = state.stored(from.0, from.1);
         state.rename(from, to, mode, time)?;
         // Where both names stand for one inode, nothing has happened.
         if state.entry(from.0, from.1).is_ok() {
             return Ok(());
         }
         let whiteout = NewInode { parent_time: None, ..*whiteout };
-        state.make(from.0, from.1, &whiteout, FileType::CharDevice, Body::Special).map(drop)
+        state.make(from.0, &stored?, &whiteout, FileType::CharDevice, Body::Special).map(drop)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {

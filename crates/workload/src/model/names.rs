@@ -89,7 +89,7 @@ impl State {
     }
 
     /// The spelling that a name is stored in.
-    fn stored(&self, dir: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn stored(&self, dir: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.directory(dir)?.stored(name).map(<[u8]>::to_vec).ok_or(Error::NotFound)
     }
 
