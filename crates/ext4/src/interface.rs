@@ -5,6 +5,7 @@
 //! format, because neither the trait nor the type would be its own; and a type of the core around a
 //! format would hide what the format alone offers.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
@@ -20,6 +21,7 @@ use vfs::{
 
 use crate::Ext4;
 use crate::dir;
+use crate::dir::compare::Style;
 use crate::dir::listing::{Listing, Scratch};
 use crate::file;
 use crate::format::features::Incompat;
@@ -46,6 +48,13 @@ impl FileSystem for Ext4 {
 
     fn folds_names(&self) -> bool {
         self.volume.sb.features.incompat(Incompat::CASEFOLD)
+    }
+
+    fn folded_name<'n>(&self, dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+        if !self.folds_names() {
+            return Ok(Cow::Borrowed(name));
+        }
+        look_at_dir(self, dir, |dir| Ok(Style::of(dir).folded(name)))
     }
 
     fn is_far(&self) -> bool {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockdev::MemoryDevice;
 use changing::crashing::Ext4Target;
 use changing::{Layout, MIB};
-use ext4::{Ext4, OpenOptions};
+use ext4::{Ext4, OpenOptions, WaitingPolicy};
 use oracle::crash::write_image;
 use oracle::{KernelMount, Leave, MountOptions, effort, require, shown_differences};
 use workload::operation::Mix;
@@ -59,6 +59,23 @@ fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
         }
         run(Layout::BLOCK_MAPS, Mix { preallocates: false, ..Mix::ALL }, seed, 600);
     }
+}
+
+#[test]
+fn folding_names_do_as_the_model_does() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    for seed in 500..500 + effort(1, 4, 100) {
+        for layout in [Layout::FOLDED, Layout::FOLDED_SMALL_BLOCKS] {
+            run(layout, Mix::ALL, seed, 1_000);
+            run(Layout { inodes: 2_000, ..layout }, LARGE_DIRECTORIES, seed, 1_500);
+        }
+    }
+    run_threads(Layout { inodes: 2_000, size: 128 << 20, ..Layout::FOLDED }, 3, 504, 250);
+    // Files never wait in a directory that folds names, because waiting names are compared by their bytes.
+    let layout = Layout { inodes: 2_000, ..Layout::FOLDED_SMALL_BLOCKS };
+    let mut target = Ext4Target::new(layout);
+    target.waiting = Some(WaitingPolicy { blocks_min: 1, ..WaitingPolicy::LARGE_IN_PARTS });
+    one_thread(&target.trial(), layout.mix(LARGE_DIRECTORIES), 505, 1_500);
 }
 
 #[test]

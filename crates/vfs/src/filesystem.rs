@@ -1,5 +1,6 @@
 //! The inode-level interface that every format implements and every front end uses.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use crate::{
@@ -27,6 +28,23 @@ pub trait FileSystem: Send + Sync {
     /// does not count.
     fn folds_names(&self) -> bool {
         false
+    }
+
+    /// Returns the folded form of `name` in `dir`. Two names lead to the same entry exactly if their folded forms are
+    /// equal. A directory that does not fold names returns `name` itself.
+    ///
+    /// # Errors
+    /// `NotFound` or `NotADirectory` if `dir` is not a directory.
+    fn folded_name<'n>(&self, _dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    /// Returns whether two names lead to the same entry of `dir`.
+    ///
+    /// # Errors
+    /// Those of [`Self::folded_name`].
+    fn is_same_name(&self, dir: Ino, a: &[u8], b: &[u8]) -> Result<bool> {
+        Ok(a == b || self.folds_names() && self.folded_name(dir, a)? == self.folded_name(dir, b)?)
     }
 
     /// Whether reading waits for something far away, so that who will read much does well to read ahead with
@@ -85,8 +103,10 @@ pub trait FileSystem: Send + Sync {
 
     /// Moves the entry `from` (directory and name) to `to`. What `to` named before is removed as by
     /// `unlink` or `rmdir`, unless `mode` says otherwise; if both name the same inode, nothing
-    /// happens. `time` becomes the `ctime` of the inodes moved or removed and the `mtime` and
-    /// `ctime` of the directories. `Invalid` if a directory would move into itself or below.
+    /// happens. In a directory that folds names, an entry that is replaced keeps its spelling. If both
+    /// names lead to the same entry, [`RenameMode::Replace`] gives it the spelling of `to`. `time` becomes
+    /// the `ctime` of the inodes moved or removed and the `mtime` and `ctime` of the directories. `Invalid`
+    /// if a directory would move into itself or below.
     fn rename(
         &self,
         from: (Ino, &[u8]),

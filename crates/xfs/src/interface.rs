@@ -5,6 +5,7 @@
 //! format, because neither the trait nor the type would be its own; and a type of the core around a
 //! format would hide what the format alone offers.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use operation::data;
@@ -18,6 +19,7 @@ use vfs::{
 };
 
 use crate::format::features::Incompat;
+use crate::format::hash;
 use crate::xattr::parent::Link;
 use crate::{Xfs, dir, file, inode, xattr};
 
@@ -28,6 +30,13 @@ impl FileSystem for Xfs {
 
     fn folds_names(&self) -> bool {
         self.volume.geometry.features.ascii_ci()
+    }
+
+    fn folded_name<'n>(&self, _dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+        if !self.folds_names() {
+            return Ok(Cow::Borrowed(name));
+        }
+        Ok(Cow::Owned(name.iter().map(|&byte| hash::fold(byte)).collect()))
     }
 
     fn is_far(&self) -> bool {

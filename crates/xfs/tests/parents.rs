@@ -1,5 +1,6 @@
 //! Parent pointers lead to every path of an inode: those that the kernel made, and those made here.
 
+use crate::changing::{Layout, XfsTarget, assert_clean};
 use crate::support;
 
 use std::collections::BTreeMap;
@@ -13,8 +14,9 @@ use fastrand::Rng;
 use oracle::{require, xfs_repair};
 use support::image::{kernel_image, open};
 use vfs::path::{PathsOf, paths_of};
-use vfs::{FileSystem, Ino, NewInode, RenameMode, Timestamp};
-use xfs::Xfs;
+use vfs::{Error, FileSystem, Ino, NewInode, RenameMode, Timestamp};
+use workload::crash::Target as _;
+use xfs::{OpenOptions, Xfs};
 
 /// Every path of every inode, sorted, by a walk of the mounted tree.
 fn all_paths(root: &Path) -> BTreeMap<u64, Vec<Vec<u8>>> {
@@ -218,4 +220,43 @@ fn a_full_data_fork_makes_way() {
             assert_eq!(&value[..len], b"value");
         }
     });
+}
+
+/// With ascii-ci, a parent pointer has the name as the entry stores it: xfs_repair compares the two by their bytes.
+#[test]
+fn parent_pointers_have_the_stored_spelling() {
+    require!(Tool("xfs_repair"));
+    for others in [0, 40, 3000] {
+        let target = XfsTarget::in_place(Layout { features: "+ascii-ci", ..Layout::DEFAULT });
+        let device = Arc::new(target.make(0).unwrap());
+        let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+        let (root, new, replace) = (fs.root(), new_inode(), RenameMode::Replace);
+        for number in 0..others {
+            fs.create(root, format!("other-{number}").as_bytes(), &new).unwrap();
+        }
+        let dir = fs.mkdir(root, b"Dir", &new).unwrap();
+        for name in [&b"a"[..], b"b", b"c", b"d", b"e", b"f"] {
+            fs.create(root, name, &new).unwrap();
+        }
+        // A name that is replaced keeps its spelling, and one that is moved or removed is found by another.
+        let file = fs.create_unlinked(root, &new).unwrap();
+        fs.link_over(file, root, b"A", None).unwrap();
+        FileSystem::close(&fs, file).unwrap();
+        fs.rename((root, b"B"), (root, b"C"), replace, None).unwrap();
+        fs.rename((root, b"C"), (dir, b"moved"), replace, None).unwrap();
+        fs.rename((root, b"D"), (root, b"E"), RenameMode::Exchange, None).unwrap();
+        fs.rename((root, b"F"), (root, b"\xc9 long new name"), replace, None).unwrap();
+        fs.rename((root, b"\xe9 LONG new NAME"), (root, b"\xe9 Long New Name"), replace, None)
+            .unwrap();
+        fs.rename((root, b"DIR"), (root, b"dIr"), replace, None).unwrap();
+        fs.unlink(root, b"D", None).unwrap();
+        let paths = |ino| paths_of(&fs, ino).unwrap().paths;
+        assert_eq!(paths(file), [b"/a".to_vec()]);
+        assert_eq!(paths(fs.lookup(dir, b"MOVED").unwrap()), [b"/dIr/moved".to_vec()]);
+        let long = fs.lookup(root, b"\xc9 long new name").unwrap();
+        assert_eq!(paths(long), [b"/\xe9 Long New Name".to_vec()]);
+        assert!(matches!(fs.mkdir(root, b"DIR", &new), Err(Error::Exists)));
+        fs.close().unwrap();
+        assert_clean(&device);
+    }
 }

@@ -96,6 +96,11 @@ fn large_directories_do_as_the_model_does() {
             run(way, layout, LARGE_DIRECTORIES, seed, 2_500);
         }
     }
+    let folding = Layout { features: "+ascii-ci", ..Layout::SMALL_BLOCKS };
+    for way in BOTH {
+        run(way, folding, LARGE_DIRECTORIES, 206, 2_000);
+    }
+    run_threads(IN_PLACE, Layout { size: 128 * MIB, ..folding }, 3, 207);
     // Long enough that the hash index has several leaves, and names wait for them.
     let longer = Mix { names_per_directory: 2_000, ..LARGE_DIRECTORIES };
     for seed in 203..effort(204, 205, 250) {

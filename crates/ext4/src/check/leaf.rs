@@ -269,13 +269,20 @@ impl<'r, 'c> Reader<'r, 'c> {
 
     fn check_name(&self, chain: &Chain<'_>, record: &Record<'_>) {
         let name = record.name;
-        let is_bad = if chain.directory.style() == Style::Encrypted {
+        let style = chain.directory.style();
+        let is_bad = if style == Style::Encrypted {
             name.len() < ENCRYPTED_NAME_MIN
         } else {
             name.iter().any(|&byte| byte == b'/' || byte == 0) || matches!(name, b"." | b"..")
         };
         if is_bad {
             self.context.tell(chain.of_entry(DIR_NAME, record));
+        } else if style == Style::Folded
+            && self.context.params.strict_names
+            && std::str::from_utf8(name).is_err()
+        {
+            let finding = chain.of_entry(DIR_NAME, record);
+            self.context.tell(finding.detail("it is not UTF-8, which the encoding requires"));
         }
     }
 

@@ -3,8 +3,7 @@
 //! ext4 compares and hashes names in their canonical decomposition after full case folding, without
 //! the characters that Unicode says to ignore (its tables are those of Unicode 12.1; ours are
 //! newer, and differ for characters assigned since). Names that are not UTF-8 are compared and
-//! hashed as they are; a file system in strict mode refuses to make such names, which does not
-//! matter for reading.
+//! hashed as they are. A file system in strict mode refuses to make them, and e2fsck renames them.
 
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
@@ -33,6 +32,13 @@ const IGNORABLE: [(u32, u32); 17] = [
 fn is_ignorable(c: char) -> bool {
     let c = u32::from(c);
     IGNORABLE.iter().any(|&(first, last)| (first..=last).contains(&c))
+}
+
+/// Replaces everything behind the valid beginning of a name by dots, as e2fsck does. Returns whether that changed it.
+pub(crate) fn make_valid(name: &mut [u8]) -> bool {
+    let Err(error) = std::str::from_utf8(name) else { return false };
+    name[error.valid_up_to()..].fill(b'.');
+    true
 }
 
 /// Puts the folded form of a name into `folded`. Leaves the name as it is if it is not UTF-8.
@@ -69,6 +75,20 @@ mod tests {
         assert_eq!(folded("stra\u{df}e"), "strasse");
         assert_eq!(folded("a\u{200d}b\u{fe0f}"), "ab");
         assert_ne!(folded("a"), folded("b"));
+    }
+
+    #[test]
+    fn invalid_names_end_in_dots() {
+        for (before, after) in [
+            (&b"A\xffA\xfe"[..], &b"A..."[..]),
+            (b"abcd\xc3(\xe2\x82efg", b"abcd......."),
+            (b"\xff", b"."),
+        ] {
+            let mut name = before.to_vec();
+            assert!(make_valid(&mut name));
+            assert_eq!(name, after);
+            assert!(!make_valid(&mut name));
+        }
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::op::Op;
 
 impl Op<'_> {
     /// Removes the entry of `name`, which was found in `dir`: its bytes go to the record before it,
-    /// and if it is the first of its block, it becomes an unused one. No other entry moves.
+    /// and if it is the first of its block, it becomes an unused one. No other entry moves. An encrypted
+    /// directory needs no key for that.
     pub(crate) fn remove_entry(
         &mut self,
         dir: &mut Handle,
@@ -45,6 +46,9 @@ impl Op<'_> {
         found: &Found,
         entry: Entry<'_>,
     ) -> Outcome<()> {
+        if dir.has_flag(flags::ENCRYPT) {
+            return Err(Error::Encrypted.into());
+        }
         let (id, Found { offset, .. }, _) = self.hold_entry(dir, entry.name, found)?;
         let ino = (entry.ino.0 as u32).to_le_bytes();
         self.txn.edit(id, offset..offset + ino.len()).copy_from_slice(&ino);
@@ -63,9 +67,6 @@ impl Op<'_> {
         name: &[u8],
         found: &Found,
     ) -> Outcome<(BufferId, Found, usize)> {
-        if dir.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted.into());
-        }
         let mut found = *found;
         if found.place.is_none() {
             self.give_block(dir)?;

@@ -35,6 +35,16 @@ impl Style {
         }
     }
 
+    /// Returns what all spellings of a name have in common.
+    pub(crate) fn folded(self, name: &[u8]) -> Cow<'_, [u8]> {
+        if self != Self::Folded {
+            return Cow::Borrowed(name);
+        }
+        let mut folded = Vec::new();
+        casefold::fold(name, &mut folded);
+        Cow::Owned(folded)
+    }
+
     /// Hashes a stored name; `scratch` is for its folded form.
     pub(crate) fn hash(self, hasher: &NameHasher, name: &[u8], scratch: &mut Vec<u8>) -> NameHash {
         if self == Self::Folded {
@@ -104,24 +114,54 @@ fn base64(bytes: &[u8], text: &mut Vec<u8>) {
     }
 }
 
+/// Returns the stored name that [`show_encrypted`] shows as this. `None` for a name that it shows in part only, and
+/// for one that it does not make.
+fn stored_encrypted(shown: &[u8]) -> Option<Vec<u8>> {
+    let text = shown.strip_prefix(ENCRYPTED_PREFIX)?;
+    let mut stored = Vec::with_capacity(text.len() * 3 / 4);
+    for chunk in text.chunks(4) {
+        let mut word = 0_u32;
+        for &digit in chunk {
+            word = word << 6 | u32::from(base64_value(digit)?);
+        }
+        let bytes = (word << (6 * (4 - chunk.len()))).to_be_bytes();
+        stored.extend_from_slice(&bytes[1..chunk.len()]);
+    }
+    (stored.len() <= ENCRYPTED_WHOLE_MAX).then_some(stored)
+}
+
+/// The value of a digit of URL-safe base64.
+fn base64_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'A'..=b'Z' => Some(digit - b'A'),
+        b'a'..=b'z' => Some(digit - b'a' + 26),
+        b'0'..=b'9' => Some(digit - b'0' + 52),
+        b'-' => Some(62),
+        b'_' => Some(63),
+        _ => None,
+    }
+}
+
 /// A name that is looked for.
 pub(crate) struct Wanted<'n> {
     style: Style,
     /// The name as stored names are compared with it: folded, or as shown.
     name: Cow<'n, [u8]>,
+    /// The stored name, if it is encrypted and shown whole.
+    stored: Option<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl<'n> Wanted<'n> {
     pub(crate) fn new(style: Style, name: &'n [u8]) -> Self {
-        let mut folded = Vec::new();
-        let name = if style == Style::Folded {
-            casefold::fold(name, &mut folded);
-            Cow::Owned(folded)
-        } else {
-            Cow::Borrowed(name)
-        };
-        Self { style, name, scratch: Vec::new() }
+        let mut scratch = Vec::new();
+        let stored = if style == Style::Encrypted { stored_encrypted(name) } else { None };
+        let stored = stored.filter(|stored| {
+            // Other digits may decode to the same bytes.
+            show_encrypted(stored, &mut scratch);
+            scratch == name
+        });
+        Self { style, name: style.folded(name), stored, scratch }
     }
 
     /// The name itself, if stored names are compared byte by byte.
@@ -131,7 +171,10 @@ impl<'n> Wanted<'n> {
 
     /// Its hash. `None` if that cannot be told from how the name is shown.
     pub(crate) fn hash(&self, hasher: &NameHasher) -> Option<NameHash> {
-        (self.style != Style::Encrypted).then(|| hasher.hash(&self.name))
+        match self.style {
+            Style::Encrypted => self.stored.as_ref().map(|stored| hasher.hash(stored)),
+            Style::Plain | Style::Folded => Some(hasher.hash(&self.name)),
+        }
     }
 
     /// Whether it stands for a stored name.
@@ -142,10 +185,13 @@ impl<'n> Wanted<'n> {
                 casefold::fold(stored, &mut self.scratch);
                 *self.name == *self.scratch
             }
-            Style::Encrypted => {
-                show_encrypted(stored, &mut self.scratch);
-                *self.name == *self.scratch
-            }
+            Style::Encrypted => match &self.stored {
+                Some(wanted) => wanted == stored,
+                None => {
+                    show_encrypted(stored, &mut self.scratch);
+                    *self.name == *self.scratch
+                }
+            },
         }
     }
 }
@@ -174,6 +220,8 @@ mod tests {
                 let name = Style::Encrypted.show(&stored, &mut name).unwrap();
                 assert!(name.len() <= 255 && !name.contains(&b'/'));
                 assert!(Wanted::new(Style::Encrypted, name).is(&stored));
+                let whole = (len <= ENCRYPTED_WHOLE_MAX).then_some(stored);
+                assert_eq!(stored_encrypted(name), whole);
                 shown.insert(name.to_vec());
             }
         }

@@ -75,6 +75,29 @@ pub(crate) fn find(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Resul
     Ok(found)
 }
 
+/// Returns the spelling that an entry is stored in, where `name` led to `found` in a directory that folds names.
+pub(crate) fn stored_name(
+    source: &mut impl Source,
+    dir: &Handle,
+    name: &[u8],
+    found: &Found,
+) -> Result<Vec<u8>> {
+    let stored = match found.place {
+        Some(place) => source.with(place, Kind::DirectoryLeaf.of(dir.owner), |block| {
+            dirent::record_at(block, found.offset).map(|record| record.name.to_vec())
+        })?,
+        None => {
+            let mut wanted = Wanted::new(Style::of(dir), name);
+            let fs = source.fs();
+            let contents = inline::contents(fs, dir)?;
+            let parts = inline_parts(fs, dir, &contents)?;
+            let mut records = parts.iter().flat_map(|(_, entries)| dirent::entries(entries));
+            records.find(|record| wanted.is(record.name)).map(|record| record.name.to_vec())
+        }
+    };
+    stored.ok_or_else(|| dir.corrupt("directory entry", "it is gone although it is locked"))
+}
+
 /// The entry of a name in a block, which lies at `place`.
 pub(crate) fn find_in_block(
     block: &[u8],

@@ -35,6 +35,14 @@ impl Op<'_> {
         if dir.has_flag(flags::ENCRYPT) {
             return Err(Error::Encrypted.into());
         }
+        if self.fs.volume.strict_names
+            && Style::of(dir) == Style::Folded
+            && std::str::from_utf8(entry.name).is_err()
+        {
+            return Err(
+                Error::Invalid("the encoding of the directory takes UTF-8 names only").into()
+            );
+        }
         self.give_block(dir)?;
         let mut wanted = Wanted::new(Style::of(dir), entry.name);
         if index::is_indexed(self.fs, dir) {

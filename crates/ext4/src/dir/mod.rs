@@ -19,5 +19,5 @@ mod unpack;
 
 pub(crate) use find::{
     Found, INLINE_SHIFT, blocks_count, find, find_by_hash, find_in_block, for_each_leaf,
-    inline_parent, inline_parts, is_empty, lookup, parent,
+    inline_parent, inline_parts, is_empty, lookup, parent, stored_name,
 };

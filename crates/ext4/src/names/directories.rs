@@ -1,10 +1,13 @@
 //! Entries of directories, as operations on names find and change them.
 
+use std::borrow::Cow;
+
 use operation::names::{Directories, Entry};
 use operation::{Outcome, waiting};
 use vfs::{Error, Ino, Result};
 
 use crate::Ext4;
+use crate::dir::compare::Style;
 use crate::dir::{self, Found};
 use crate::format::inode::flags;
 use crate::inode::Handle;
@@ -18,14 +21,29 @@ impl Directories for Ext4 {
     }
 
     fn find_entry(&self, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
-        if dir.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted);
-        }
         dir::find(&mut &*self, dir, name)
+    }
+
+    /// Without the key, names of an encrypted directory can be removed, but neither moved nor replaced (kernel
+    /// Documentation/filesystems/fscrypt.rst, "Without the key").
+    fn admit_move(&self, dir: &Handle) -> Result<()> {
+        if dir.has_flag(flags::ENCRYPT) { Err(Error::Encrypted) } else { Ok(()) }
     }
 
     fn ino_of(found: &Found) -> Ino {
         found.ino
+    }
+
+    fn stored_name<'n>(
+        &self,
+        dir: &Handle,
+        name: &'n [u8],
+        found: &Found,
+    ) -> Result<Cow<'n, [u8]>> {
+        if Style::of(dir) != Style::Folded {
+            return Ok(Cow::Borrowed(name));
+        }
+        dir::stored_name(&mut &*self, dir, name, found).map(Cow::Owned)
     }
 
     fn parent_of(&self, dir: &Handle) -> Result<Option<Ino>> {

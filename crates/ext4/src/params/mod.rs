@@ -15,6 +15,9 @@ pub(crate) mod clock;
 /// The hash version that mke2fs chooses.
 const HALF_MD4: u8 = 1;
 
+/// `EXT4_ENC_STRICT_MODE_FL`: the flag of the encoding that refuses invalid names.
+const ENCODING_STRICT: u16 = 1;
+
 /// The parameters of a file system.
 pub(crate) struct Params {
     pub(crate) sb: Superblock,
@@ -35,6 +38,8 @@ pub(crate) struct Params {
     pub(crate) large_dir: bool,
     /// Whether inodes belong to projects.
     pub(crate) projects: bool,
+    /// Set if directories that fold names hold UTF-8 only (strict encoding).
+    pub(crate) strict_names: bool,
 }
 
 impl Params {
@@ -51,6 +56,8 @@ impl Params {
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
             projects: features.ro_compat(RoCompat::PROJECT),
+            strict_names: features.incompat(Incompat::CASEFOLD)
+                && sb.raw.encoding_flags.get() & ENCODING_STRICT != 0,
             sb,
         }
     }

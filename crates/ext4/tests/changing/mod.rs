@@ -15,7 +15,7 @@ use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions, WaitingPolicy};
 use oracle::Mke2fs;
 use oracle::crash::read_image;
-use vfs::Timestamp;
+use vfs::{FileAttributesChange, FileSystem, InodeFlags, NewInode, Timestamp};
 use workload::operation::Mix;
 
 pub const MIB: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub struct Layout {
     pub inodes: u32,
     /// Bytes of the journal, if not as many as mkfs thinks right.
     pub journal_bytes: Option<u64>,
-    /// Bytes of a cluster: then mke2fs makes it, with `bigalloc` and these features.
+    /// Bytes of a cluster: then mke2fs makes it, with `bigalloc` and these features. It also makes what has `casefold`.
     pub cluster_size: Option<u32>,
 }
 
@@ -55,6 +55,10 @@ impl Layout {
         Self { size: 64 * MIB, cluster_size: Some(16 << 10), ..Self::DEFAULT };
     pub const NO_JOURNAL: Self = Self { features: "^has_journal,^orphan_file", ..Self::DEFAULT };
 
+    /// All directories fold names.
+    pub const FOLDED: Self = Self { features: "casefold", ..Self::DEFAULT };
+    pub const FOLDED_SMALL_BLOCKS: Self = Self { features: "casefold", ..Self::SMALL_BLOCKS };
+
     /// Operations of which each may succeed: all attributes of a file fit into a block.
     pub fn mix(&self, mix: Mix) -> Mix {
         let xattr_len_max = if self.block_size < 2048 { 170 } else { mix.xattr_len_max };
@@ -65,6 +69,9 @@ impl Layout {
     pub fn make(&self) -> MemoryDevice {
         if let Some(bytes) = self.cluster_size {
             return self.make_with_clusters(bytes);
+        }
+        if self.features.contains("casefold") {
+            return fold_names(self.make_by_others(self.features, &["-E", "encoding=utf8"]));
         }
         let options = Options {
             block_size: Some(self.block_size),
@@ -97,14 +104,35 @@ impl Layout {
     }
 
     fn make_with_clusters(&self, bytes: u32) -> MemoryDevice {
+        let features = ["bigalloc", self.features].join(",");
+        let features = features.trim_end_matches(',');
+        self.make_by_others(features, &["-C", &bytes.to_string(), "-J", "size=4"])
+    }
+
+    fn make_by_others(&self, features: &str, arguments: &[&str]) -> MemoryDevice {
         let folder = oracle::scratch();
         let path = folder.path().join("image");
         let mke2fs = Mke2fs::new("ext4").block_size(self.block_size).inode_count(self.inodes);
-        let features = ["bigalloc", self.features].join(",");
-        let mke2fs = mke2fs.features(features.trim_end_matches(','));
-        mke2fs.arguments(["-C", &bytes.to_string(), "-J", "size=4"]).create(&path, self.size);
+        let mke2fs = mke2fs.features(features).arguments(arguments.iter().copied());
+        mke2fs.create(&path, self.size);
         read_image(&path).expect("mke2fs made it")
     }
+}
+
+/// Lets all directories of a new file system fold names: the root must be empty for that.
+fn fold_names(device: MemoryDevice) -> MemoryDevice {
+    let device = Arc::new(device);
+    let fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
+    let (root, lost) = (fs.root(), b"lost+found");
+    let attributes = fs.attributes(fs.lookup(root, lost).unwrap()).unwrap();
+    fs.rmdir(root, lost, None).unwrap();
+    let change =
+        FileAttributesChange { set: InodeFlags::CASEFOLD, ..FileAttributesChange::default() };
+    fs.set_file_attributes(root, &change).unwrap();
+    let new = NewInode { permissions: 0o700, time: attributes.mtime, ..NewInode::default() };
+    fs.mkdir(root, lost, &new).unwrap();
+    fs.close().unwrap();
+    Arc::into_inner(device).expect("the file system is closed")
 }
 
 /// Opens an image to change it, with a cache of this size.

@@ -28,6 +28,9 @@ golden!(
     "journal",
 );
 
+/// An image with encrypted directories, packed: `golden/make-encrypted`.
+pub const ENCRYPTED: &[u8] = include_bytes!("../golden/encrypted.img.gz");
+
 /// The bytes of a golden image.
 pub fn golden(name: &str) -> Vec<u8> {
     let (_, packed) = GOLDEN.iter().find(|(known, _)| *known == name).expect("a golden image");

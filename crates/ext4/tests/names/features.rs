@@ -1,4 +1,4 @@
-//! Directories of other kinds: inline, without regard to case, encrypted, with too many links.
+//! Directories of other kinds: inline, without regard to case, with too many links.
 
 use std::fs;
 
@@ -83,36 +83,6 @@ fn names_in_any_case_are_one() {
     assert_eq!(names(&fs, dir).len(), 2 + 199);
     assert!(names(&fs, dir).contains(&"Name".to_owned()), "a replaced name keeps its spelling");
     image.close(fs);
-}
-
-#[test]
-fn encrypted_directories_are_left_alone() {
-    require!(Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
-    let image = Image::new(&Mke2fs::new("ext4").block_size(1024).features("encrypt"), 16);
-    populate_with_kernel(&image.path, "ext4", |root| {
-        fs::create_dir(root.join("secret")).unwrap();
-        fs::write(root.join("secret/file"), "").unwrap();
-    });
-    // The flag alone, for what is refused is refused by the flag.
-    debugfs_write(&image.path, "set_inode_field secret flags 0x80800");
-    let before = fs::read(&image.path).unwrap();
-    let fs = image.open();
-    let root = fs.root();
-    let dir = fs.lookup(root, b"secret").unwrap();
-    let refused = [
-        fs.create(dir, b"new", &NEW).map(drop),
-        fs.mkdir(dir, b"new", &NEW).map(drop),
-        fs.unlink(dir, b"file", None),
-        fs.rmdir(dir, b"file", None),
-        fs.rename((dir, b"file"), (root, b"out"), RenameMode::Replace, None),
-        fs.rename((root, b"lost+found"), (dir, b"in"), RenameMode::Replace, None),
-    ];
-    for (number, result) in refused.into_iter().enumerate() {
-        assert!(matches!(result, Err(Error::Encrypted)), "{number}: {result:?}");
-    }
-    fs.close().unwrap();
-    let changed = before.iter().zip(fs::read(&image.path).unwrap()).filter(|(a, b)| **a != *b);
-    assert!(changed.count() < 64, "only superblocks were written");
 }
 
 /// More subdirectories than links can be counted, with and without `dir_nlink`.

@@ -1,8 +1,10 @@
 //! What changes names: compared with the model, judged by e2fsck and the kernel.
 
 pub(crate) mod common;
+mod encrypted;
 mod errors;
 mod features;
+mod folding;
 mod listing;
 mod model;
 mod threads;

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use check::Finding;
 use ext4::format::features::Compat;
 use oracle::{KernelMount, Mke2fs, MountOptions, Sample, effort, require, sample_tree, scratch};
+use vfs::{FileAttributesChange, FileSystem, InodeFlags};
 
 use super::tree::Tree;
 use super::{apply, describe, plan};
 use crate::check::victim::{is_explained, judge};
 use crate::common::layout::{Kind, Layout, Structure, edit_superblock};
+use crate::names::common as names;
 
 /// An image of mke2fs with some files.
 fn made(work: &Path, block_size: u32, arguments: &[&str]) -> Vec<u8> {
@@ -274,4 +277,53 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     let (before, now) = (Tree::of(&once).expect("a tree"), Tree::of(&after).expect("a tree"));
     assert!(before.names == now.names, "a name is lost");
     assert!(before.names.len() > 400);
+}
+
+/// With a strict encoding, e2fsck finds names that are not UTF-8 in directories that fold names. It replaces the bytes
+/// from the first invalid one by dots.
+#[test]
+fn names_that_a_strict_encoding_refuses_get_another() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let work = scratch();
+    let place = work.path().join("image");
+    for (features, others) in [("casefold", 0), ("casefold", 300), ("casefold,inline_data", 0)] {
+        let mke2fs = Mke2fs::new("ext4").block_size(1024).features(features);
+        mke2fs.arguments(["-I", "256", "-E", "encoding=utf8"]).create(&place, 8 << 20);
+        let fs = names::open(&place);
+        let folded = fs.mkdir(fs.root(), b"folded", &names::NEW).unwrap();
+        let plain = fs.mkdir(fs.root(), b"plain", &names::NEW).unwrap();
+        let set = InodeFlags::CASEFOLD;
+        let change = FileAttributesChange { set, ..FileAttributesChange::default() };
+        fs.set_file_attributes(folded, &change).unwrap();
+        let odd = [&b"A\xffb"[..], b"A\xfe ", b"abc\xc3(\xe2", b"\xff\xff", b"ok \xc3\xa9"];
+        for dir in [folded, plain] {
+            for name in odd {
+                fs.create(dir, name, &names::NEW).unwrap();
+            }
+        }
+        for number in 0..others {
+            let name = format!("some further file {number}");
+            fs.create(folded, name.as_bytes(), &names::NEW).unwrap();
+        }
+        fs.close().unwrap();
+        // Such names are allowed as long as the encoding is not strict.
+        let mut image = std::fs::read(&place).unwrap();
+        assert!(plan(&image).unwrap().findings.is_empty());
+        edit_superblock(&mut image, |raw| raw.encoding_flags = 1.into());
+        assert!(judge(&image).is_some_and(|text| text.contains("illegal UTF-8")));
+        let found = plan(&image).unwrap().findings;
+        let is_name = |finding: &&Finding| finding.code.name == "ext4-directory-name";
+        assert_eq!(found.iter().filter(is_name).count(), 4, "{features}");
+        std::fs::write(&place, repaired(&image, features)).unwrap();
+        let fs = names::open(&place);
+        let kept = |dir| -> Vec<Vec<u8>> {
+            let all = names::entries(&fs, dir).into_iter().map(|(name, _)| name);
+            all.filter(|name| !name.starts_with(b"some")).collect()
+        };
+        assert_eq!(kept(plain).len(), odd.len());
+        // Two become one name, and one "..": these get numbers.
+        let expected = ["..~1", "A..", "A..~1", "abc...", "ok \u{e9}"];
+        assert_eq!(kept(folded), expected.map(|name| name.as_bytes().to_vec()), "{features}");
+        fs.close().unwrap();
+    }
 }

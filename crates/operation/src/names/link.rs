@@ -160,6 +160,7 @@ where
         return Ok(());
     }
     before.protection().check_removal(taken.protection())?;
+    let name = &*fs.stored_name(&before, name, &found)?;
     let entry = Entry::to(name, &file)?;
     let inactivation = fs.atomically(|op| {
         let mut parent = before.clone();

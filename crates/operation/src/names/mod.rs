@@ -16,6 +16,8 @@ mod plan;
 mod remove;
 mod rename;
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result};
 
@@ -63,11 +65,35 @@ pub trait Directories: Inodes {
     /// The entry of a name that is to be changed, if there is one. The name is not too long.
     ///
     /// # Errors
-    /// `Encrypted`; what reading brings.
+    /// Reading may fail.
     fn find_entry(&self, dir: &Self::Inode, name: &[u8]) -> Result<Option<Self::Found>>;
+
+    /// Checks that names can move from a directory and to it, and be exchanged there.
+    ///
+    /// # Errors
+    /// `Encrypted`.
+    fn admit_move(&self, _dir: &Self::Inode) -> Result<()> {
+        Ok(())
+    }
 
     /// The inode that an entry names.
     fn ino_of(found: &Self::Found) -> Ino;
+
+    /// Returns the name that an entry is stored under, where `name` led to `found`.
+    ///
+    /// The two differ only in a directory that folds names. Entries and parent pointers must have the stored spelling,
+    /// so every operation asks for it.
+    ///
+    /// # Errors
+    /// Reading may fail.
+    fn stored_name<'n>(
+        &self,
+        _dir: &Self::Inode,
+        name: &'n [u8],
+        _found: &Self::Found,
+    ) -> Result<Cow<'n, [u8]>> {
+        Ok(Cow::Borrowed(name))
+    }
 
     /// The directory above, if `..` says one.
     ///

@@ -4,6 +4,8 @@
 //! its own, before any inode's, so that the ancestors it looks at stay what they are: `..` of a
 //! directory changes only under that lock, and a directory with something in it cannot go.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 use transaction::locks::MutexGuard;
 use vfs::names::check_name;
@@ -14,18 +16,20 @@ use crate::inode::{InodeHandle, load_dir};
 
 /// What a rename found with both directories locked.
 pub(super) struct Plan<'n, F: Directories> {
-    /// The name that moves.
-    pub(super) from: Name<'n>,
-    /// Where it goes.
-    pub(super) to: Name<'n>,
+    /// The directory of the name that moves, and the name as it is stored.
+    pub(super) from: (Ino, Cow<'n, [u8]>),
+    /// The directory that it goes to, and the new name: as it is stored if it is taken.
+    pub(super) to: (Ino, Cow<'n, [u8]>),
     /// What happens if the new name is taken.
     pub(super) mode: RenameMode,
     /// The directories; the second one only if it is another.
     pub(super) dirs: SmallVec<[F::Inode; 2]>,
     /// What the old name leads to.
     pub(super) source: F::Found,
-    /// What the new name leads to.
+    /// The entry of the new name, unless that is the entry that moves.
     pub(super) target: Option<F::Found>,
+    /// Set if both names are spellings of one entry, which gets the new one.
+    pub(super) is_respelling: bool,
 }
 
 /// What the look at the ancestors was about: it holds as long as these are the same.
@@ -36,20 +40,20 @@ struct Ancestry {
     generations: SmallVec<[u32; 2]>,
 }
 
-impl<'n, F: Directories> Plan<'n, F> {
+impl<F: Directories> Plan<'_, F> {
     /// The directory of the new name.
     pub(super) fn to_dir(&self) -> &F::Inode {
         &self.dirs[self.dirs.len() - 1]
     }
 
     /// The old name, as a link that leads to what moves.
-    pub(super) fn old_link(&self) -> (&F::Inode, &'n [u8]) {
-        (&self.dirs[0], self.from.1)
+    pub(super) fn old_link(&self) -> (&F::Inode, &[u8]) {
+        (&self.dirs[0], &self.from.1)
     }
 
     /// The new name, as a link.
-    pub(super) fn new_link(&self) -> (&F::Inode, &'n [u8]) {
-        (self.to_dir(), self.to.1)
+    pub(super) fn new_link(&self) -> (&F::Inode, &[u8]) {
+        (self.to_dir(), &self.to.1)
     }
 
     /// Whether the names are in different directories.
@@ -139,10 +143,27 @@ fn plan<'n, F: Directories>(
     }
     let source = find_named(fs, &dirs[0], from.1)?.ok_or(Error::NotFound)?;
     let target = find_named(fs, &dirs[dirs.len() - 1], to.1)?;
+    dirs.iter().try_for_each(|dir| fs.admit_move(dir))?;
     match (mode, target) {
         (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
         (RenameMode::Exchange, None) => Err(Error::NotFound),
-        _ => Ok(Plan { from, to, mode, dirs, source, target }),
+        _ => {
+            let to_dir = &dirs[dirs.len() - 1];
+            let stored = fs.stored_name(&dirs[0], from.1, &source)?;
+            let mut new = match &target {
+                Some(target) => fs.stored_name(to_dir, to.1, target)?,
+                None => Cow::Borrowed(to.1),
+            };
+            // A directory has no two entries of one stored name.
+            let is_one_entry = target.is_some() && to.0 == from.0 && new == stored;
+            let is_respelling = is_one_entry && mode == RenameMode::Replace && *to.1 != *stored;
+            let target = target.filter(|_| !is_respelling);
+            if is_respelling {
+                new = Cow::Borrowed(to.1);
+            }
+            let (from, to) = ((from.0, stored), (to.0, new));
+            Ok(Plan { from, to, mode, dirs, source, target, is_respelling })
+        }
     }
 }
 

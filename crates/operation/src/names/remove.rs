@@ -24,6 +24,7 @@ where
     if child.file_type()? == FileType::Directory {
         return Err(Error::IsADirectory);
     }
+    let name = &*fs.stored_name(&parent, name, &found)?;
     remove_found(fs, &parent, (name, &found), &child, time)
 }
 
@@ -46,6 +47,7 @@ where
     parent.protection().check_removal(child.protection())?;
     child.require_directory()?;
     require_empty(fs, &child)?;
+    let name = &*fs.stored_name(&parent, name, &found)?;
     remove_found(fs, &parent, (name, &found), &child, time)
 }
 

@@ -47,6 +47,10 @@ fn carry_out<F>(
 where
     F: Directories + MakeInodes + Links,
 {
+    if plan.is_respelling && whiteout.is_some() {
+        // The entry would be both the whiteout's and the file's.
+        return Ok(());
+    }
     let source = load_named(fs, &plan.dirs[0], &plan.source)?;
     let target = match &plan.target {
         Some(found) => Some(load_named(fs, plan.to_dir(), found)?),
@@ -118,7 +122,7 @@ where
     let mut dirs = plan.dirs.clone();
     let to = dirs.len() - 1;
     let mut source = before.source.clone();
-    let entry = Entry::to(plan.to.1, &source)?;
+    let entry = Entry::to(&plan.to.1, &source)?;
     if before.target.as_ref().is_some_and(InodeHandle::is_dir) {
         drop_subdirectory(&mut dirs[to]);
     }
@@ -133,7 +137,7 @@ where
     }
     match whiteout {
         Some(new) => leave_whiteout(op, &mut dirs[0], plan, new)?,
-        None => F::remove_entry(op, &mut dirs[0], plan.from.1, &plan.source)?,
+        None => F::remove_entry(op, &mut dirs[0], &plan.from.1, &plan.source)?,
     }
     if plan.target.is_none() {
         F::add_entry(op, &mut dirs[to], entry)?;
@@ -156,7 +160,7 @@ where
     F: Directories + MakeInodes + Links,
 {
     let mut whiteout = F::new_whiteout(op, dir, new)?;
-    F::replace_entry(op, dir, &plan.source, Entry::to(plan.from.1, &whiteout)?)?;
+    F::replace_entry(op, dir, &plan.source, Entry::to(&plan.from.1, &whiteout)?)?;
     F::add_parent(op, &mut whiteout, plan.old_link())?;
     F::stage_new(op, whiteout);
     Ok(())
@@ -191,8 +195,8 @@ where
             fs.add_subdirectory(&mut dirs[gains])?;
         }
     }
-    F::replace_entry(op, &mut dirs[to], &found, Entry::to(plan.to.1, &source)?)?;
-    F::replace_entry(op, &mut dirs[0], &plan.source, Entry::to(plan.from.1, &target)?)?;
+    F::replace_entry(op, &mut dirs[to], &found, Entry::to(&plan.to.1, &source)?)?;
+    F::replace_entry(op, &mut dirs[0], &plan.source, Entry::to(&plan.from.1, &target)?)?;
     F::replace_parent(op, &mut source, plan.old_link(), plan.new_link())?;
     F::replace_parent(op, &mut target, plan.new_link(), plan.old_link())?;
     stage_dirs(op, plan, dirs, time)?;

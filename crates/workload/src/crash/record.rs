@@ -128,7 +128,8 @@ struct Recorder<'r> {
 impl<'r> Recorder<'r> {
     fn new(fs: &'r dyn FileSystem, recording: &'r RecordingDevice) -> Result<Self, String> {
         let totals = fs.statfs().map_err(|error| error.to_string())?;
-        let model = Model::with_block_bytes(totals.block_size.into());
+        let model =
+            Model::comparing_as(fs, totals.block_size.into()).map_err(|error| error.to_string())?;
         Session::prepare(&model).map_err(|error| error.to_string())?;
         let states = vec![State { tree: Tree::of(&model)?, open: Vec::new() }];
         let (session, model_session) = (Session::new(), Session::new());

@@ -1,5 +1,6 @@
 //! The model behind the interface: each method takes the lock and calls what does the work.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use vfs::{
@@ -9,7 +10,7 @@ use vfs::{
 };
 
 use super::Model;
-use super::state::{Blocks, Body, COOKIE_FIRST, Directory, ROOT, State};
+use super::state::{Blocks, Body, COOKIE_FIRST, Comparison, Directory, ROOT, State};
 
 /// Most blocks and inodes, for [`StatFs`]; they are not enforced.
 const TOTAL: u64 = 1 << 40;
@@ -21,6 +22,16 @@ fn set<T: Copy>(value: &mut T, change: Option<T>) {
 impl FileSystem for Model {
     fn root(&self) -> Ino {
         ROOT
+    }
+
+    fn folds_names(&self) -> bool {
+        self.state.lock().comparison != Comparison::Exact
+    }
+
+    fn folded_name<'n>(&self, dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+        let state = self.state.lock();
+        state.directory(dir)?;
+        Ok(Cow::Owned(state.comparison.key(name)))
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -44,7 +55,7 @@ impl FileSystem for Model {
         match name {
             b"." => Ok(dir),
             b".." => Ok(directory.parent),
-            _ => directory.by_name.get(name).map(|&(_, ino)| ino).ok_or(Error::NotFound),
+            _ => directory.get(name).ok_or(Error::NotFound),
         }
     }
 
@@ -71,8 +82,9 @@ impl FileSystem for Model {
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let body = Body::Directory(Directory::new(dir));
-        self.state.lock().make(dir, name, new, FileType::Directory, body)
+        let state: &mut State = &mut self.state.lock();
+        let body = Body::Directory(Directory::new(dir, state.comparison));
+        state.make(dir, name, new, FileType::Directory, body)
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
@@ -141,13 +153,18 @@ impl FileSystem for Model {
     ) -> Result<()> {
         vfs::names::check_whiteout(mode, Some(whiteout))?;
         let state: &mut State = &mut self.state.lock();
+        if mode == RenameMode::Replace && state.is_one_entry(from, to) {
+            return Ok(());
+        }
+        // The whiteout takes the place of the entry, with its spelling.
+        let stored = state.stored(from.0, from.1);
         state.rename(from, to, mode, time)?;
         // Where both names stand for one inode, nothing has happened.
         if state.entry(from.0, from.1).is_ok() {
             return Ok(());
         }
         let whiteout = NewInode { parent_time: None, ..*whiteout };
-        state.make(from.0, from.1, &whiteout, FileType::CharDevice, Body::Special).map(drop)
+        state.make(from.0, &stored?, &whiteout, FileType::CharDevice, Body::Special).map(drop)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
@@ -231,10 +248,10 @@ impl FileSystem for Model {
             let state = self.state.lock();
             let directory = state.directory(dir)?;
             let rest = directory.by_cookie.range(from.0..);
-            let rest = rest.map(|(&cookie, name)| {
-                let ino = directory.by_name[name].1;
+            let rest = rest.filter_map(|(&cookie, name)| {
+                let ino = directory.get(name)?;
                 let file_type = state.inode(ino).ok().map(|inode| inode.attributes.file_type);
-                (cookie, name.clone(), ino, file_type)
+                Some((cookie, name.clone(), ino, file_type))
             });
             (directory.parent, rest.collect::<Vec<_>>())
         };

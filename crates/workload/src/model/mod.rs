@@ -18,7 +18,7 @@ mod state;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use vfs::{FileType, Ino};
+use vfs::{FileSystem, FileType, Ino};
 
 use state::State;
 
@@ -45,6 +45,24 @@ impl Model {
         let model = Self::default();
         model.state.lock().block_bytes = block_bytes;
         model
+    }
+
+    /// An empty file system that compares names as `fs` does in its root directory: byte by byte, or without regard to
+    /// the case of ASCII letters.
+    ///
+    /// # Errors
+    /// Those of `fs`.
+    pub fn comparing_as(fs: &dyn FileSystem, block_bytes: u64) -> vfs::Result<Self> {
+        let model = Self::with_block_bytes(block_bytes);
+        if fs.is_same_name(fs.root(), b"a", b"A")? {
+            model.fold_case();
+        }
+        Ok(model)
+    }
+
+    /// Lets all directories fold the case of ASCII letters. There may be no names yet.
+    pub fn fold_case(&self) {
+        self.state.lock().fold_case();
     }
 
     /// Puts an entry into a directory without any check, as a damaged image may have it.

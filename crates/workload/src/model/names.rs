@@ -69,8 +69,9 @@ impl State {
         if taken == ino {
             return Ok(());
         }
+        let stored = self.stored(dir, name)?;
         self.remove_entry((dir, name), taken, time)?;
-        self.link(ino, dir, name, time)
+        self.link(ino, dir, &stored, time)
     }
 
     pub(super) fn unlink(&mut self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
@@ -87,8 +88,21 @@ impl State {
         self.remove_entry((dir, name), ino, time)
     }
 
+    /// The spelling that a name is stored in.
+    pub(super) fn stored(&self, dir: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.directory(dir)?.stored(name).map(<[u8]>::to_vec).ok_or(Error::NotFound)
+    }
+
+    /// Returns whether two names lead to the same existing entry.
+    pub(super) fn is_one_entry(&self, a: Place<'_>, b: Place<'_>) -> bool {
+        let directory = if a.0 == b.0 { self.directory(a.0).ok() } else { None };
+        directory.is_some_and(|found| {
+            found.stored(a.1).is_some() && found.stored(a.1) == found.stored(b.1)
+        })
+    }
+
     fn check_empty(&self, dir: Ino) -> Result<()> {
-        match self.directory(dir)?.by_name.is_empty() {
+        match self.directory(dir)?.is_empty() {
             true => Ok(()),
             false => Err(Error::NotEmpty),
         }
@@ -157,6 +171,10 @@ impl State {
         (to, taken): (Place<'_>, Ino),
         time: Option<Timestamp>,
     ) -> Result<()> {
+        let stored = self.stored(to.0, to.1)?;
+        if self.is_one_entry(from, to) && stored != to.1 {
+            return self.move_entry((from, moved), to, time);
+        }
         if moved == taken {
             return Ok(());
         }
@@ -168,7 +186,7 @@ impl State {
             (false, false) => {}
         }
         self.remove_entry(to, taken, time)?;
-        self.move_entry((from, moved), to, time)
+        self.move_entry((from, moved), (to.0, &stored), time)
     }
 
     /// Moves an entry to a name that is free.
@@ -198,9 +216,7 @@ impl State {
         self.check_not_below(taken, from.0)?;
         // Each keeps the other's cookie: both names stay where listings found them.
         for ((dir, name), ino) in [(from, taken), (to, moved)] {
-            if let Some((_, place)) = self.directory_mut(dir)?.by_name.get_mut(name) {
-                *place = ino;
-            }
+            self.directory_mut(dir)?.set(name, ino);
         }
         self.moved(moved, from.0, to.0, time)?;
         self.moved(taken, to.0, from.0, time)?;

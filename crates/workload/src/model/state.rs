@@ -22,6 +22,27 @@ pub(super) struct State {
     entries: Option<Arc<[Entry]>>,
     /// Unit of allocation, in bytes.
     pub(super) block_bytes: u64,
+    /// How directories compare names.
+    pub(super) comparison: Comparison,
+}
+
+/// How names are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Comparison {
+    #[default]
+    Exact,
+    /// Without regard to the case of ASCII letters.
+    FoldsCase,
+}
+
+impl Comparison {
+    /// Returns what all spellings of a name have in common.
+    pub(super) fn key(self, name: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Exact => name.to_vec(),
+            Self::FoldsCase => name.to_ascii_lowercase(),
+        }
+    }
 }
 
 pub(super) struct Inode {
@@ -44,27 +65,57 @@ pub(super) type Blocks = BTreeMap<u64, Option<Box<[u8]>>>;
 
 pub(super) struct Directory {
     pub(super) parent: Ino,
-    pub(super) by_name: BTreeMap<Vec<u8>, (u64, Ino)>,
+    comparison: Comparison,
+    /// Cookies and inodes, by the keys of names.
+    by_key: BTreeMap<Vec<u8>, (u64, Ino)>,
+    /// Names as they are stored.
     pub(super) by_cookie: BTreeMap<u64, Vec<u8>>,
     cookie_next: u64,
 }
 
 impl Directory {
-    pub(super) fn new(parent: Ino) -> Self {
-        let (by_name, by_cookie) = (BTreeMap::new(), BTreeMap::new());
-        Self { parent, by_name, by_cookie, cookie_next: COOKIE_FIRST }
+    pub(super) fn new(parent: Ino, comparison: Comparison) -> Self {
+        let (by_key, by_cookie) = (BTreeMap::new(), BTreeMap::new());
+        Self { parent, comparison, by_key, by_cookie, cookie_next: COOKIE_FIRST }
     }
 
     pub(super) fn insert(&mut self, name: &[u8], ino: Ino) {
-        self.by_name.insert(name.to_vec(), (self.cookie_next, ino));
+        self.by_key.insert(self.comparison.key(name), (self.cookie_next, ino));
         self.by_cookie.insert(self.cookie_next, name.to_vec());
         self.cookie_next += 1;
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
-        if let Some((cookie, _)) = self.by_name.remove(name) {
+        if let Some((cookie, _)) = self.by_key.remove(&self.comparison.key(name)) {
             self.by_cookie.remove(&cookie);
         }
+    }
+
+    /// The inode of a name.
+    pub(super) fn get(&self, name: &[u8]) -> Option<Ino> {
+        self.by_key.get(&self.comparison.key(name)).map(|&(_, ino)| ino)
+    }
+
+    /// Gives an existing name to another inode.
+    pub(super) fn set(&mut self, name: &[u8], ino: Ino) {
+        if let Some((_, place)) = self.by_key.get_mut(&self.comparison.key(name)) {
+            *place = ino;
+        }
+    }
+
+    /// The spelling that a name is stored in, if it is there.
+    pub(super) fn stored(&self, name: &[u8]) -> Option<&[u8]> {
+        let (cookie, _) = self.by_key.get(&self.comparison.key(name))?;
+        Some(&self.by_cookie[cookie])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// Stored names and their inodes, in the order of the keys.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], Ino)> {
+        self.by_key.values().map(|(cookie, ino)| (&self.by_cookie[cookie][..], *ino))
     }
 }
 
@@ -72,13 +123,14 @@ impl Default for State {
     fn default() -> Self {
         let new = NewInode { permissions: 0o755, ..NewInode::default() };
         let mut root = Inode::new(ROOT, FileType::Directory, &new);
-        root.body = Body::Directory(Directory::new(ROOT));
+        root.body = Body::Directory(Directory::new(ROOT, Comparison::Exact));
         root.attributes.links = 2;
         Self {
             inodes: BTreeMap::from([(ROOT, root)]),
             ino_next: ROOT.0 + 1,
             entries: None,
             block_bytes: BLOCK_BYTES,
+            comparison: Comparison::Exact,
         }
     }
 }
@@ -113,6 +165,13 @@ impl Inode {
 }
 
 impl State {
+    pub(super) fn fold_case(&mut self) {
+        self.comparison = Comparison::FoldsCase;
+        if let Ok(root) = self.directory_mut(ROOT) {
+            root.comparison = Comparison::FoldsCase;
+        }
+    }
+
     pub(super) fn inode(&self, ino: Ino) -> Result<&Inode> {
         self.inodes.get(&ino).ok_or(Error::NotFound)
     }
@@ -160,7 +219,7 @@ impl State {
         if name == b"." || name == b".." {
             return Err(Error::Invalid("\".\" and \"..\" cannot be removed or moved"));
         }
-        directory.by_name.get(name).map(|&(_, ino)| ino).ok_or(Error::NotFound)
+        directory.get(name).ok_or(Error::NotFound)
     }
 
     /// Checks that a directory may get a new entry of this name. One that was removed while it was
@@ -173,7 +232,7 @@ impl State {
         if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
             return Err(Error::Invalid("a name is 1 to 255 bytes without \"/\" and NUL"));
         }
-        if name == b"." || name == b".." || directory.by_name.contains_key(name) {
+        if name == b"." || name == b".." || directory.get(name).is_some() {
             return Err(Error::Exists);
         }
         if self.inode(dir)?.attributes.links == 0 {
@@ -220,7 +279,7 @@ impl State {
         let mut pending = vec![(Vec::new(), ROOT)];
         while let Some((path, dir)) = pending.pop() {
             let Ok(directory) = self.directory(dir) else { continue };
-            for (name, &(_, ino)) in &directory.by_name {
+            for (name, ino) in directory.names() {
                 let Ok(inode) = self.inode(ino) else { continue };
                 let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
                 let path = [&path, slash, name].concat();

@@ -32,6 +32,8 @@ pub struct Mix {
     pub trims: bool,
     /// Longest value of an extended attribute, in bytes. A file can have five of them.
     pub xattr_len_max: usize,
+    /// Spells names in upper and lower case by chance, for directories that fold names.
+    pub respells: bool,
 }
 
 impl Mix {
@@ -49,6 +51,7 @@ impl Mix {
         depth_max: 3,
         trims: false,
         xattr_len_max: 400,
+        respells: false,
     };
 
     /// Without contents of files.
@@ -126,7 +129,20 @@ impl Draw<'_> {
         }
         let pick = self.rng.usize(..count);
         let mut fitting = self.entries.iter().filter(|(.., file_type)| fits(*file_type));
-        fitting.nth(pick).map(|(path, ..)| Path(path.clone())).unwrap_or_default()
+        let path = fitting.nth(pick).map(|(path, ..)| Path(path.clone())).unwrap_or_default();
+        self.respelled(path)
+    }
+
+    /// The path in another spelling, if names are to be spelled by chance.
+    fn respelled(&mut self, mut path: Path) -> Path {
+        if self.mix.respells {
+            for byte in &mut path.0 {
+                if byte.is_ascii_alphabetic() && self.rng.u32(..4) == 0 {
+                    *byte ^= 0x20;
+                }
+            }
+        }
+        path
     }
 
     fn directory(&mut self) -> Path {
@@ -159,7 +175,7 @@ impl Draw<'_> {
             // Long names fill directory blocks soon.
             path.extend(std::iter::repeat_n(b'a' + (number % 26) as u8, 180));
         }
-        Path(path)
+        self.respelled(Path(path))
     }
 
     fn names(&mut self) -> Operation {
@@ -194,7 +210,12 @@ impl Draw<'_> {
             5..8 => (RenameMode::Replace, true),
             _ => (RenameMode::Replace, false),
         };
-        let to = if onto { self.existing(|_| true) } else { self.new_path() };
+        let to = match onto {
+            // The same name in another spelling.
+            true if self.mix.respells && self.one_in(3) => self.respelled(from.clone()),
+            true => self.existing(|_| true),
+            false => self.new_path(),
+        };
         if mode != RenameMode::Exchange && self.rng.u32(..4) == 0 {
             return Operation::RenameWithWhiteout { from, to, mode };
         }

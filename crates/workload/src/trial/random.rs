@@ -29,7 +29,8 @@ fn assert_same(expected: &Tree, found: &Tree, what: &str) {
 pub fn one_thread(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
     let device = trial.make();
     let mounted = trial.open(device.clone());
-    let model = Model::with_block_bytes(trial.block_bytes);
+    let model = Model::comparing_as(mounted.file_system(), trial.block_bytes).unwrap();
+    let mix = Mix { respells: mix.respells || model.folds_names(), ..mix };
     Session::prepare(mounted.file_system()).unwrap();
     Session::prepare(&model).unwrap();
     mounted.close().unwrap();
@@ -109,12 +110,17 @@ struct Corner {
 }
 
 impl Corner {
-    fn new(block_bytes: u64, dir: Ino, seed: u64, mix: Mix, prefix: String) -> Self {
-        let model = Model::with_block_bytes(block_bytes);
+    fn new(fs: &dyn FileSystem, block_bytes: u64, dir: Ino, seed: u64, mix: Mix) -> Self {
+        let model = Model::comparing_as(fs, block_bytes).unwrap();
+        let mix = Mix { respells: model.folds_names(), ..mix };
         Session::prepare(&model).unwrap();
         let (session, model_session) = (Session::below(dir), Session::new());
-        let generator = Generator::new(seed, mix).with_prefix(prefix);
+        let generator = Generator::new(seed, mix);
         Self { model, model_session, session, generator }
+    }
+
+    fn with_prefix(self, prefix: String) -> Self {
+        Self { generator: self.generator.with_prefix(prefix), ..self }
     }
 
     fn step(&mut self, fs: &dyn FileSystem) {
@@ -154,9 +160,9 @@ pub fn several_threads(
     let in_shared = Mix { depth_max: 0, names_per_directory: 60, ..Mix::ALL };
     let work = |number: usize| {
         let seed = seed + number as u64 * 1_000;
-        let mut mine = Corner::new(trial.block_bytes, own[number], seed, Mix::ALL, String::new());
-        let mut ours =
-            Corner::new(trial.block_bytes, shared, seed + 500, in_shared, format!("t{number}-"));
+        let mut mine = Corner::new(fs, trial.block_bytes, own[number], seed, Mix::ALL);
+        let mut ours = Corner::new(fs, trial.block_bytes, shared, seed + 500, in_shared)
+            .with_prefix(format!("t{number}-"));
         start.wait();
         for _ in 0..steps {
             mine.step(fs);
@@ -179,7 +185,10 @@ pub fn several_threads(
     for (number, (mine, ours)) in trees.iter().enumerate() {
         assert_same(mine, &Tree::below(fs, own[number]).unwrap(), &what);
         let prefix = format!("t{number}-");
-        let found = all_shared.filter(|path| path.starts_with(prefix.as_bytes()));
+        let is_ours = |path: &[u8]| {
+            path.get(..prefix.len()).is_some_and(|own| own.eq_ignore_ascii_case(prefix.as_bytes()))
+        };
+        let found = all_shared.filter(is_ours);
         assert_same(&ours.filter(|path| !path.is_empty()), &found, &what);
     }
     mounted.close().unwrap();

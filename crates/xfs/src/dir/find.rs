@@ -118,6 +118,25 @@ impl<S: Source> View<'_, S> {
         Ok(spot.map(|spot| (spot.found, Some(spot))))
     }
 
+    /// Returns the spelling that the entry of a name is stored in. `None` if there is none.
+    pub(super) fn stored_name(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let spot = match self.form()? {
+            DirForm::Short => {
+                let offset = self.find_short(name)?.map(|(_, offset)| offset);
+                let short = self.short()?;
+                let entry = short.entries().find(|entry| Some(entry.offset) == offset);
+                return Ok(entry.map(|entry| entry.name.to_vec()));
+            }
+            DirForm::Block => self.find_in_block(name)?,
+            DirForm::Leaf | DirForm::Node => self.search(name)?.spot,
+        };
+        let Some(Spot { number, offset, .. }) = spot else { return Ok(None) };
+        let layout = self.layout;
+        self.with(layout.data_at(number), Part::Data, |block| {
+            data::entry_at(&layout, block, offset).map(|entry| entry.name.to_vec())
+        })
+    }
+
     /// Finds a name in shortform, and its offset there.
     pub(super) fn find_short(&self, name: &[u8]) -> Result<Option<(Found, usize)>> {
         let short = self.short()?;

@@ -88,6 +88,16 @@ pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Foun
     View::new(&mut &*fs, dir).locate(name)
 }
 
+/// Returns the spelling that the entry of `name` is stored in, where case makes no difference. The entry was found
+/// since the directory was locked.
+///
+/// # Errors
+/// `Corrupt` if it is not there; what reading brings.
+pub(crate) fn stored_name(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Vec<u8>> {
+    let stored = View::new(&mut &*fs, dir).stored_name(name)?;
+    stored.ok_or_else(|| dir.corrupt("directory entry", "it is gone although it is locked"))
+}
+
 /// Whether a directory has no entries but `.` and `..`.
 pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
     let mut is_empty = true;

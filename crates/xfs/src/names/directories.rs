@@ -1,5 +1,7 @@
 //! Entries of directories, as operations on names find and change them.
 
+use std::borrow::Cow;
+
 use operation::names::{Directories, Entry};
 use operation::{Outcome, waiting};
 use vfs::{FileType, Ino, Result};
@@ -32,6 +34,18 @@ impl Directories for Xfs {
 
     fn ino_of(found: &Located) -> Ino {
         found.ino
+    }
+
+    fn stored_name<'n>(
+        &self,
+        dir: &Handle,
+        name: &'n [u8],
+        _found: &Located,
+    ) -> Result<Cow<'n, [u8]>> {
+        if !self.volume.geometry.features.ascii_ci() {
+            return Ok(Cow::Borrowed(name));
+        }
+        dir::stored_name(self, dir, name).map(Cow::Owned)
     }
 
     fn parent_of(&self, dir: &Handle) -> Result<Option<Ino>> {

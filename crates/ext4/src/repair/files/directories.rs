@@ -94,7 +94,8 @@ impl Directory {
     /// Writes the directory. `None` if there is no room for it.
     pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
         let mut draft = Draft::default();
-        names_in::settle(&self.patient, &mut self.names.entries);
+        let strict = ward.scene.params().strict_names;
+        names_in::settle(&self.patient, strict, &mut self.names.entries);
         let parent = self.names.dot_dot;
         let is_dir = ward.scene.known(parent).is_some_and(|known| known.is_dir);
         if !is_dir {

@@ -198,8 +198,9 @@ impl Reader<'_> {
     }
 }
 
-/// Makes names possible and different from each other. An entry that is there twice is kept once.
-pub(super) fn settle(patient: &Patient, entries: &mut Vec<Name>) {
+/// Makes names possible and different from each other. An entry that is there twice is kept once. `strict` says that
+/// names in a directory that folds them are UTF-8.
+pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
     let is_encrypted = patient.has(flags::ENCRYPT);
     if is_encrypted {
         entries.retain(|entry| entry.name.len() >= ENCRYPTED_NAME_MIN);
@@ -228,6 +229,8 @@ pub(super) fn settle(patient: &Patient, entries: &mut Vec<Name>) {
             let bad = |byte: &u8| *byte == b'/' || *byte == 0;
             !entry.name.iter().any(bad) && !matches!(&entry.name[..], b"." | b"..")
         };
+        let is_possible =
+            is_possible && !(is_folded && strict && casefold::make_valid(&mut entry.name));
         if is_possible && met.insert(key(&entry.name)) {
             settled.push(entry);
         } else if !is_encrypted {
