@@ -75,6 +75,18 @@ pub enum Error {
         /// The reason.
         source: vfs::Error,
     },
+    /// Two names of a source are one name in a directory of the image.
+    #[error(
+        "{}: the directory ignores case, and the source has {} for the same name: rename one of them in the source",
+        crate::text::escaped(path),
+        crate::text::escaped(other)
+    )]
+    SameName {
+        /// The path of the second in the image.
+        path: Vec<u8>,
+        /// The name of the first, which is kept.
+        other: Vec<u8>,
+    },
     /// Somebody else uses the image.
     #[error("{}: in use by {who}: {advice}", shown(image))]
     InUse {
@@ -219,7 +231,7 @@ impl Error {
             | Self::Output(_)
             | Self::InUse { .. }
             | Self::ShutDown { .. } => Outcome::Io,
-            Self::NotMounted { .. } => Outcome::No,
+            Self::NotMounted { .. } | Self::SameName { .. } => Outcome::No,
             Self::Stopped => Outcome::Interrupted,
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),

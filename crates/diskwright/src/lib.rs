@@ -66,6 +66,8 @@ mod lock_of_caller;
 #[cfg(feature = "build")]
 pub mod lsattr;
 #[cfg(feature = "build")]
+mod made_names;
+#[cfg(feature = "build")]
 pub mod map;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub mod mount;

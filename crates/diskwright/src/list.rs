@@ -21,6 +21,9 @@ use crate::{Error, Record, Result, text};
 /// Lines of a long listing that are aligned together: bounds what is held of a large directory.
 const ALIGNED_LINES: usize = 4096;
 
+/// The mark that a long listing has instead of the target of an encrypted link.
+const ENCRYPTED_TARGET: &[u8] = b"(encrypted)";
+
 /// How a listing looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
@@ -192,7 +195,11 @@ impl Lister<'_> {
                     FileType::Symlink => Some(fs.readlink(attributes.ino)),
                     _ => None,
                 };
-                let target = target.transpose().map_err(|e| Error::file(path, e))?;
+                let target = match target {
+                    // Only the key tells where it leads.
+                    Some(Err(vfs::Error::Encrypted)) => Some(ENCRYPTED_TARGET.to_vec()),
+                    target => target.transpose().map_err(|e| Error::file(path, e))?,
+                };
                 self.row(Row::new(name, attributes, target))
             }
         }

@@ -37,21 +37,27 @@ pub struct Record {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_bytes: Option<String>,
+    /// Set if the target is encrypted and left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    target_encrypted: bool,
 }
 
 impl Record {
     /// The record of the file at an absolute path.
     ///
     /// # Errors
-    /// If it is a symbolic link whose target cannot be read.
+    /// If it is a symbolic link whose target cannot be read. An encrypted one has no target.
     pub fn new(fs: &dyn FileSystem, path: &[u8], attributes: &Attributes) -> vfs::Result<Self> {
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let file_type = attributes.file_type;
         let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice)
             .then_some(attributes.device);
-        let target = match file_type {
-            FileType::Symlink => Some(fs.readlink(attributes.ino)?),
-            _ => None,
+        let (target, target_encrypted) = match file_type {
+            FileType::Symlink => match fs.readlink(attributes.ino) {
+                Err(vfs::Error::Encrypted) => (None, true),
+                target => (Some(target?), false),
+            },
+            _ => (None, false),
         };
         Ok(Self {
             path: lossy(path),
@@ -74,6 +80,7 @@ impl Record {
             crtime: attributes.crtime.map(text::rfc3339),
             target: target.as_deref().map(lossy),
             target_bytes: target.as_deref().and_then(not_utf8),
+            target_encrypted,
         })
     }
 

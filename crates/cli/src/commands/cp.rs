@@ -5,7 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 use diskwright::build::Owner;
-use diskwright::copy::{self, CopyOptions, CopyReport, Side, into_image, out_of_image};
+use diskwright::copy::{
+    self, CopyOptions, CopyReport, MadeNames, Side, into_image_after, out_of_image,
+};
 use diskwright::edit::Editor;
 use diskwright::{Error, Outcome, Result};
 
@@ -152,20 +154,20 @@ fn into(
     is_inside: &dyn Fn(&Path) -> bool,
     report: &mut CopyReport,
 ) -> Result<Outcome> {
+    let mut names = MadeNames::default();
     let (copied, outcome) = each(from, |side| {
-        let mut progress = CopyProgress::new("copying:");
+        let mut import = |from: copy::From<'_>| {
+            let mut progress = CopyProgress::new("copying:");
+            into_image_after(editor, from, to, options, &mut names, &mut progress)
+        };
         match side {
-            Side::Host(path) => {
-                into_image(editor, copy::From::Host(path), to, options, &mut progress)
-            }
+            Side::Host(path) => import(copy::From::Host(path)),
             Side::Image { image, path } if is_inside(image) => {
-                let from = copy::From::Image(editor.paths(), path);
-                into_image(editor, from, to, options, &mut progress)
+                import(copy::From::Image(editor.paths(), path))
             }
             Side::Image { image, path } => {
                 let image = open_to_read(image, &args.place.options(args.norecovery))?;
-                let from = copy::From::Image(image.paths(), path);
-                into_image(editor, from, to, options, &mut progress)
+                import(copy::From::Image(image.paths(), path))
             }
         }
     });

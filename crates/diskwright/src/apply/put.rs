@@ -14,6 +14,8 @@ use super::place::{find, lookup, split, walk};
 use super::stage::{Staged, finish, new_inode, times};
 use super::{ApplyReport, Fault, Observer};
 use crate::edit::Editor;
+use crate::list::join;
+use crate::made_names::MadeNames;
 use crate::{Error, Result};
 
 /// A directory that no layer lists is root's, as everywhere here, and of 1970, so that no image depends on when it
@@ -37,6 +39,7 @@ pub(super) struct Putter<'a> {
     parent: Option<(Vec<u8>, Ino, Vec<u8>)>,
     /// Directories whose names have changed.
     changed: HashSet<Ino>,
+    names: MadeNames,
     report: ApplyReport,
     applied: u64,
 }
@@ -50,6 +53,7 @@ impl<'a> Putter<'a> {
             unnamed: HashMap::new(),
             parent: None,
             changed: HashSet::new(),
+            names: MadeNames::default(),
             report: ApplyReport::default(),
             applied: 0,
         }
@@ -99,6 +103,9 @@ impl<'a> Putter<'a> {
         }
         let (parent, name) = split(&entry.path);
         let (dir, dir_path) = self.parent_of(parent)?;
+        if let Some(other) = self.names.note(self.fs(), dir, name)? {
+            return Err(Error::SameName { path: join(b"/", &entry.path), other }.into());
+        }
         match &entry.kind {
             EntryKind::Directory => self.directory((dir, &dir_path), name, entry),
             EntryKind::File(_) => {

@@ -44,10 +44,10 @@ pub enum BuildError {
     /// Two entries of the same name.
     #[error("listed more than once; make the archive anew, without appending to it")]
     Repeated,
-    /// A name that an image which ignores case cannot tell from another one.
+    /// A name that a directory which ignores case cannot tell from another one.
     #[error(
-        "its name differs only in case from {}, which an image with ascii-ci cannot hold beside it; \
-         rename one, or leave the feature out",
+        "its name differs only in case from {}, and the directory ignores case (ascii-ci, casefold); \
+         rename one of them, or leave the feature out",
         escaped(.0)
     )]
     SameButForCase(Vec<u8>),

@@ -17,6 +17,7 @@ use super::dedupe::{Known, Looked, WholeFile};
 use super::details::{Details, LeftOut};
 use super::policy::Policy;
 use super::{BuildError, identity};
+use crate::made_names::MadeNames;
 
 /// Bytes of a streamed file read at a time.
 const STREAM_BYTES: usize = 1 << 20;
@@ -49,14 +50,28 @@ pub(super) struct Writer<'a, 'scope> {
     buffer: Vec<u8>,
     /// Contents that further files may share.
     known: Option<Known<'a>>,
+    names: MadeNames,
 }
 
 impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn new(fs: &'a dyn FileSystem, policy: Policy, copier: Copier<'scope>) -> Self {
         let parent = (Vec::new(), fs.root());
         let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
-        let (details, known) = (Details::new(fs), None);
-        Self { fs, policy, copier, directories, details, parent, made, contents: 0, buffer, known }
+        let (details, known, names) = (Details::new(fs), None, MadeNames::default());
+        let contents = 0;
+        Self {
+            fs,
+            policy,
+            copier,
+            directories,
+            details,
+            parent,
+            made,
+            contents,
+            buffer,
+            known,
+            names,
+        }
     }
 
     /// Lets files share what they have alike.
@@ -77,26 +92,14 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     ) -> Result<(), BuildError> {
         self.made.entries += 1;
         let path = std::mem::take(&mut entry.path);
-        self.apply(&path, entry, source).map_err(|e| match e {
-            BuildError::Repeated => self.taken(&path).at(&path),
-            e => e.at(&path),
-        })
+        self.apply(&path, entry, source).map_err(|e| e.at(&path))
     }
 
-    /// Why the name of the last entry, which is `path`, is taken in its directory: by one that was
-    /// listed before, or by another one that the image takes for the same.
-    fn taken(&self, path: &[u8]) -> BuildError {
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        let mut other = None;
-        let listed = self.fs.readdir(self.parent.1, vfs::Cookie(0), &mut |entry| {
-            if entry.name.eq_ignore_ascii_case(name) {
-                other = Some(entry.name.to_vec());
-            }
-            if entry.name == name { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        match other.filter(|other| listed.is_ok() && other != name) {
-            Some(other) => BuildError::SameButForCase(other),
-            None => BuildError::Repeated,
+    /// Refuses a name that is, in its directory, that of another entry of the source.
+    fn note_name(&mut self, dir: Ino, name: &[u8]) -> Result<(), BuildError> {
+        match self.names.note(self.fs, dir, name)? {
+            Some(other) => Err(BuildError::SameButForCase(other)),
+            None => Ok(()),
         }
     }
 
@@ -114,6 +117,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             return self.set_root(&xattrs, &new, times, inode);
         }
         let (dir, name) = self.parent_of(path)?;
+        self.note_name(dir, name)?;
         let is_directory = matches!(kind, EntryKind::Directory);
         let fs = self.fs;
         let special = |file| once(fs.mknod(dir, name, file, &new));
@@ -438,6 +442,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     fn make_directories(&mut self, path: &[u8]) -> Result<Ino, BuildError> {
         let mut dir = self.fs.root();
         for name in path.split(|&b| b == b'/') {
+            self.note_name(dir, name)?;
             dir = match self.fs.lookup(dir, name) {
                 Ok(ino) => ino,
                 Err(vfs::Error::NotFound) => {

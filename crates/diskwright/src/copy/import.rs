@@ -11,6 +11,7 @@ use super::contents::Contents;
 use super::{CopyOptions, CopyReport, Observer};
 use crate::edit::Editor;
 use crate::inode::CAPABILITY;
+use crate::made_names::MadeNames;
 use crate::{Error, Result};
 
 /// Most files that wait for their names.
@@ -80,6 +81,7 @@ pub(super) struct Importer<'a> {
     options: CopyOptions,
     pub(super) observer: &'a mut dyn Observer,
     report: CopyReport,
+    names: &'a mut MadeNames,
     waiting: Vec<Waiting>,
     /// What waits under a place, for further names of it.
     by_place: HashMap<(Ino, Vec<u8>), Ino>,
@@ -92,11 +94,13 @@ impl<'a> Importer<'a> {
     pub(super) fn new(
         editor: Editor<'a>,
         options: CopyOptions,
+        names: &'a mut MadeNames,
         observer: &'a mut dyn Observer,
     ) -> Self {
         Self {
             editor,
             options,
+            names,
             observer,
             report: CopyReport::default(),
             waiting: Vec::new(),
@@ -111,12 +115,22 @@ impl<'a> Importer<'a> {
         if !self.observer.goes_on() {
             return Err(Error::Stopped);
         }
+        self.note_name(place)?;
         self.observer.file(place.path);
         self.report.files += 1;
         match item.kind {
             Kind::Directory => self.directory(place, item),
             Kind::File(contents) => self.file(place, item, contents),
             Kind::Symlink(_) | Kind::Special(_) => self.small(place, item).map_err(|e| place.at(e)),
+        }
+    }
+
+    /// Refuses a name that is, in its directory, that of another file of this copy.
+    fn note_name(&mut self, place: Place<'_>) -> Result<()> {
+        let other = self.names.note(self.editor.fs(), place.dir, place.name);
+        match other.map_err(|e| place.at(e))? {
+            Some(other) => Err(Error::SameName { path: place.path.to_vec(), other }),
+            None => Ok(()),
         }
     }
 
@@ -130,6 +144,7 @@ impl<'a> Importer<'a> {
 
     /// Gives a file that was copied before another name.
     pub(super) fn link(&mut self, place: Place<'_>, ino: Ino) -> Result<()> {
+        self.note_name(place)?;
         self.report.files += 1;
         if self.waiting.iter().any(|waiting| waiting.ino == ino) {
             self.wait(place, ino, false);

@@ -16,6 +16,7 @@ use super::import::{Importer, Item, Kind, Place};
 use super::{CopyOptions, CopyReport, From, Observer, host_name};
 use crate::edit::Editor;
 use crate::list::{absolute, join};
+use crate::made_names::MadeNames;
 use crate::windows_names::{STANDS_FOR_NONE, unmapped, unmapped_path};
 use crate::{Error, Result, host};
 
@@ -24,8 +25,9 @@ const READ_AHEAD_THREADS: usize = 2;
 
 /// Copies a file or directory to `to` in an image, or into it, if it is a directory.
 ///
-/// A file that is there is replaced; without `preserve`, the new one takes over its permissions,
-/// owner and extended attributes. Files with several names keep them within one copy.
+/// A file that is there is replaced, unless the same copy made it and the names differ only in case. Without
+/// `preserve`, the new one takes over its permissions, owner and extended attributes. Files with several names keep
+/// them within one copy.
 ///
 /// # Errors
 /// If something cannot be read or made; what was copied before it stays.
@@ -36,7 +38,24 @@ pub fn into_image<'a>(
     options: CopyOptions,
     observer: &'a mut dyn Observer,
 ) -> Result<CopyReport> {
-    let mut importer = Importer::new(editor, options, observer);
+    into_image_after(editor, from, to, options, &mut MadeNames::default(), observer)
+}
+
+/// Copies as [`into_image`] does, as one of several copies that share `names`.
+///
+/// A file does not replace one that an earlier copy made and whose name differs only in case.
+///
+/// # Errors
+/// Those of [`into_image`].
+pub fn into_image_after<'a>(
+    editor: Editor<'a>,
+    from: From<'a>,
+    to: &[u8],
+    options: CopyOptions,
+    names: &'a mut MadeNames,
+    observer: &'a mut dyn Observer,
+) -> Result<CopyReport> {
+    let mut importer = Importer::new(editor, options, names, observer);
     let copied = match from {
         From::Host(path) => from_host(&mut importer, path, to, options),
         From::Image(paths, path) => from_image(&mut importer, paths, path, to, options),

@@ -41,7 +41,8 @@ use crate::anywhere::words;
 use crate::{Error, Result, host};
 
 pub use crate::extract::Observer;
-pub use into::into_image;
+pub use crate::made_names::MadeNames;
+pub use into::{into_image, into_image_after};
 pub use out::out_of_image;
 
 /// How to copy.

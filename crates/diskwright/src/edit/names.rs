@@ -121,15 +121,22 @@ impl Editor<'_> {
     }
 
     /// Moves a file or directory to another name, or into a directory. Links are not followed,
-    /// except one to the directory it goes into.
+    /// except one to the directory it goes into. In a directory that folds names, a file can move to
+    /// another spelling of its name.
     ///
     /// # Errors
     /// If there is nothing to move, or what has the new name cannot be replaced.
     pub fn rename(&self, from: &[u8], to: &[u8], options: MoveOptions) -> Result<()> {
         let (from_dir, from_name) = self.paths.parent(from).map_err(at(from))?;
         let ino = self.fs().lookup(from_dir, from_name).map_err(at(from))?;
+        // A directory does not move into itself if the new name only spells its name differently.
+        let is_respelling = !options.into_directory
+            && self.is_respelling((from_dir, from_name), to).map_err(at(to))?;
         let to = match options.mode {
             Move::Exchange => to.to_vec(),
+            // A file whose new name ends in a slash is refused there.
+            _ if is_respelling && !to.ends_with(b"/") => to.to_vec(),
+            _ if is_respelling && self.is_directory(ino).map_err(at(to))? => to.to_vec(),
             _ => self.destination(from_name, to, options.into_directory, Some(ino))?,
         };
         let mode = match options.mode {
@@ -142,13 +149,36 @@ impl Editor<'_> {
                 return Err(FsError::Invalid("both names are the same"));
             }
             let taken = self.fs().lookup(target.0, target.1);
-            if options.mode == Move::Replace && taken.is_ok_and(|taken| taken == ino) {
+            let is_respelling =
+                target.0 == from_dir && self.fs().is_same_name(from_dir, from_name, target.1)?;
+            if options.mode == Move::Replace
+                && !is_respelling
+                && taken.is_ok_and(|taken| taken == ino)
+            {
                 // For two names of one file, a rename would do nothing.
                 return self.fs().unlink(from_dir, from_name, self.time());
             }
             self.fs().rename((from_dir, from_name), target, mode, self.time())
         });
         moved.map_err(at(&to))
+    }
+
+    /// Returns whether the last name of `to` is another spelling of a name, in the same directory.
+    fn is_respelling(&self, (dir, name): (Ino, &[u8]), to: &[u8]) -> vfs::Result<bool> {
+        if !self.fs().folds_names() || split_last(to).is_none() {
+            return Ok(false);
+        }
+        match self.paths.parent(to) {
+            Ok((to_dir, to_name)) => Ok(to_dir == dir
+                && to_name != name
+                && self.fs().is_same_name(dir, name, to_name)?),
+            // The move itself tells.
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn is_directory(&self, ino: Ino) -> vfs::Result<bool> {
+        Ok(self.fs().attributes(ino)?.file_type == FileType::Directory)
     }
 
     /// Where something of this name goes that is moved, linked or copied to `to`: into it, if it is
@@ -160,10 +190,8 @@ impl Editor<'_> {
         must_be_directory: bool,
         ino: Option<Ino>,
     ) -> Result<Vec<u8>> {
-        let is_directory =
-            |ino| self.fs().attributes(ino).map(|found| found.file_type == FileType::Directory);
         let found = match self.paths.resolve(to, LastLink::Follow) {
-            Ok(found) => is_directory(found).map_err(at(to))?,
+            Ok(found) => self.is_directory(found).map_err(at(to))?,
             Err(FsError::NotFound) if must_be_directory => return Err(at(to)(FsError::NotFound)),
             Err(FsError::NotFound) => false,
             Err(error) => return Err(at(to)(error)),
@@ -172,7 +200,7 @@ impl Editor<'_> {
             return Ok(join(&absolute(to), name));
         }
         let is_file = match ino {
-            Some(ino) => !is_directory(ino).map_err(at(to))?,
+            Some(ino) => !self.is_directory(ino).map_err(at(to))?,
             None => false,
         };
         if must_be_directory || (is_file && to.ends_with(b"/")) {

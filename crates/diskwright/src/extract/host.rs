@@ -5,6 +5,7 @@
 //! directories are open, whatever the depth; one further up is opened again through `..` from the one
 //! below, and must then be the directory that it was.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 
 use vfs::FileType;
 
+use super::names::{check_spelling, in_other_case};
 use crate::claim::{self, Link};
 use crate::lock::LoopFiles;
 
@@ -106,7 +108,11 @@ impl HostTree {
     /// Makes a directory in the current one, for its owner only, and makes it the current one.
     pub(super) fn enter(&mut self, name: &[u8]) -> io::Result<()> {
         let dir = self.current();
-        match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
+        let made = rustix::fs::mkdirat(dir, name, Mode::RWXU);
+        if made == Err(Errno::EXIST) {
+            self.check_spelling(name)?;
+        }
+        match made {
             Err(Errno::EXIST) if self.replace => {
                 let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 if HostType::from_raw_mode(stat.st_mode) != HostType::Directory {
@@ -170,11 +176,36 @@ impl HostTree {
         Ok(dir)
     }
 
-    /// Removes what has a name, unless it is an image that somebody uses.
-    fn make_way(&self, name: &[u8]) -> io::Result<()> {
-        if !self.replace {
+    /// Makes a file under a name. Replaces an existing file if that is allowed.
+    fn replace<T>(&self, name: &[u8], make: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
+        match make() {
+            Err(Errno::EXIST) => {
+                self.check_spelling(name)?;
+                if self.replace {
+                    self.make_way(name)?;
+                }
+                Ok(make()?)
+            }
+            made => Ok(made?),
+        }
+    }
+
+    /// Refuses to take a file for another one whose name differs only in case. Something is there under the name.
+    fn check_spelling(&self, name: &[u8]) -> io::Result<()> {
+        let dir = self.current();
+        let Some(other) = in_other_case(name) else { return Ok(()) };
+        if rustix::fs::statat(dir, &other[..], AtFlags::SYMLINK_NOFOLLOW).is_err() {
             return Ok(());
         }
+        let present = rustix::fs::Dir::read_from(dir)?;
+        let name_of = |entry: rustix::io::Result<rustix::fs::DirEntry>| {
+            Ok(Cow::Owned(entry?.file_name().to_bytes().to_vec()))
+        };
+        check_spelling(name, present.map(name_of))
+    }
+
+    /// Removes what has a name, unless it is an image that somebody uses.
+    fn make_way(&self, name: &[u8]) -> io::Result<()> {
         // Held until the name is gone: a program that waits for the lock looks for the name afterwards.
         let _old = claim::claim(self.current(), name, Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
@@ -186,16 +217,16 @@ impl HostTree {
 
     /// Makes a regular file in the current directory.
     pub(super) fn file(&self, name: &[u8]) -> io::Result<File> {
-        self.make_way(name)?;
         let mode = Mode::RUSR | Mode::WUSR;
-        Ok(rustix::fs::openat(self.current(), name, NEW_FILE, mode)?.into())
+        let file =
+            self.replace(name, || rustix::fs::openat(self.current(), name, NEW_FILE, mode))?;
+        Ok(file.into())
     }
 
     /// Makes a symbolic link in the current directory.
     /// What it leads to need not be there, so whether that is a directory does not matter.
     pub(super) fn symlink(&self, name: &[u8], target: &[u8], _: bool) -> io::Result<()> {
-        self.make_way(name)?;
-        Ok(rustix::fs::symlinkat(target, self.current(), name)?)
+        self.replace(name, || rustix::fs::symlinkat(target, self.current(), name))
     }
 
     /// Makes a special file in the current directory.
@@ -205,7 +236,6 @@ impl HostTree {
         file_type: FileType,
         device: vfs::DeviceNumber,
     ) -> io::Result<()> {
-        self.make_way(name)?;
         let file_type = match file_type {
             FileType::CharDevice => HostType::CharacterDevice,
             FileType::BlockDevice => HostType::BlockDevice,
@@ -214,16 +244,17 @@ impl HostTree {
         };
         let device = rustix::fs::makedev(device.major, device.minor);
         let mode = Mode::RUSR | Mode::WUSR;
-        Ok(rustix::fs::mknodat(self.current(), name, file_type, mode, device)?)
+        self.replace(name, || rustix::fs::mknodat(self.current(), name, file_type, mode, device))
     }
 
     /// Gives the file at a path below the top another name, in the current directory.
     pub(super) fn link(&self, existing: &[u8], name: &[u8]) -> io::Result<()> {
-        self.make_way(name)?;
         let slash = existing.iter().rposition(|&b| b == b'/');
         let parent = self.open_below(&existing[..slash.unwrap_or(0)])?;
         let existing = &existing[slash.map_or(0, |slash| slash + 1)..];
-        Ok(rustix::fs::linkat(parent, existing, self.current(), name, AtFlags::empty())?)
+        self.replace(name, || {
+            rustix::fs::linkat(&parent, existing, self.current(), name, AtFlags::empty())
+        })
     }
 }
 

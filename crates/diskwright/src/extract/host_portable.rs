@@ -4,6 +4,7 @@
 //! directory that is entered was made, or is one and no link. So nothing that was in an image leads astray; a program
 //! that moves directories of the tree at the same time could.
 
+use std::borrow::Cow;
 use std::fs::{File, FileTimes, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vfs::{FileType, Timestamp};
 
+use super::names::{check_spelling, in_other_case};
 use crate::{host, replace};
 
 /// Whether a link says if it leads to a directory.
@@ -70,7 +72,11 @@ impl HostTree {
     /// Makes a directory in the current one and makes it the current one.
     pub(super) fn enter(&mut self, name: &[u8]) -> io::Result<()> {
         let path = self.at(name)?;
-        match std::fs::create_dir(&path) {
+        let made = std::fs::create_dir(&path);
+        if made.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) {
+            self.check_spelling(name)?;
+        }
+        match made {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.replace => {
                 if !std::fs::symlink_metadata(&path)?.is_dir() {
                     self.make_way(&path)?;
@@ -103,11 +109,37 @@ impl HostTree {
         Ok(())
     }
 
-    /// Removes what has a name, unless it is an image that somebody uses.
-    fn make_way(&self, path: &Path) -> io::Result<()> {
-        if !self.replace {
+    /// Makes a file under a name. Replaces an existing file if that is allowed.
+    fn replace<T>(&self, name: &[u8], make: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+        let path = self.at(name)?;
+        match make(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.check_spelling(name)?;
+                if self.replace {
+                    self.make_way(&path)?;
+                }
+                make(&path)
+            }
+            made => made,
+        }
+    }
+
+    /// Refuses to take a file for another one whose name differs only in case. Something is there under the name.
+    fn check_spelling(&self, name: &[u8]) -> io::Result<()> {
+        let Some(other) = in_other_case(name) else { return Ok(()) };
+        let Ok(other) = self.at(&other) else { return Ok(()) };
+        if std::fs::symlink_metadata(other).is_err() {
             return Ok(());
         }
+        let present = std::fs::read_dir(&self.current)?;
+        let name_of = |entry: io::Result<std::fs::DirEntry>| {
+            Ok(Cow::Owned(entry?.file_name().into_encoded_bytes()))
+        };
+        check_spelling(name, present.map(name_of))
+    }
+
+    /// Removes what has a name, unless it is an image that somebody uses.
+    fn make_way(&self, path: &Path) -> io::Result<()> {
         let found = match std::fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found?,
@@ -124,16 +156,15 @@ impl HostTree {
 
     /// Makes a regular file in the current directory.
     pub(super) fn file(&self, name: &[u8]) -> io::Result<File> {
-        let path = self.at(name)?;
-        self.make_way(&path)?;
-        host::private(OpenOptions::new().write(true).create_new(true)).open(path)
+        self.replace(name, |path| {
+            host::private(OpenOptions::new().write(true).create_new(true)).open(path)
+        })
     }
 
     /// Makes a symbolic link in the current directory, to a directory or to something else.
     pub(super) fn symlink(&self, name: &[u8], target: &[u8], is_directory: bool) -> io::Result<()> {
+        self.replace(name, |path| symlink(target, path, is_directory))?;
         let path = self.at(name)?;
-        self.make_way(&path)?;
-        symlink(target, &path, is_directory)?;
         // Some that claim to be Windows say that they made one and did not.
         match std::fs::symlink_metadata(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -151,13 +182,11 @@ impl HostTree {
 
     /// Gives the file at a path below the top another name, in the current directory.
     pub(super) fn link(&self, existing: &[u8], name: &[u8]) -> io::Result<()> {
-        let path = self.at(name)?;
-        self.make_way(&path)?;
         let mut from = self.root.clone();
         for name in existing.split(|&byte| byte == b'/') {
             from.push(host::path(name)?);
         }
-        std::fs::hard_link(from, path)
+        self.replace(name, |path| std::fs::hard_link(&from, path))
     }
 }
 

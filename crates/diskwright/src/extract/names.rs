@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io;
 use std::ops::ControlFlow;
 
 use vfs::{FileSystem, Ino};
@@ -20,6 +21,40 @@ const IS_CHOOSY: bool = cfg!(windows);
 /// Why it gets none.
 pub(crate) fn host_name(name: &[u8], maps: bool) -> Result<Cow<'_, [u8]>, Problem> {
     HostNames::new(maps).name(name)
+}
+
+/// Returns a name that a directory of the host takes for this one, exactly if it ignores case. `None` for a name
+/// without letters.
+pub(super) fn in_other_case(name: &[u8]) -> Option<Vec<u8>> {
+    let name = std::str::from_utf8(name).ok()?;
+    let upper = name.to_uppercase();
+    let other = if upper == name { name.to_lowercase() } else { upper };
+    (other != name).then(|| other.into_bytes())
+}
+
+/// Checks the names of a directory of the host that has something under the name of a new file.
+///
+/// # Errors
+/// If that has another spelling of the name, as in a directory that ignores case.
+pub(super) fn check_spelling<'n>(
+    name: &[u8],
+    present: impl Iterator<Item = io::Result<Cow<'n, [u8]>>>,
+) -> io::Result<()> {
+    let mut other = None;
+    for found in present {
+        let found = found?;
+        if *found == *name {
+            return Ok(());
+        }
+        if folded(&found) == folded(name) {
+            other = Some(found);
+        }
+    }
+    let Some(other) = other else { return Ok(()) };
+    let other = crate::text::escaped(&other);
+    Err(io::Error::other(format!(
+        "the directory ignores case and has {other} for the same name: rename one of them"
+    )))
 }
 
 /// Which names the files of a tree get, directory by directory.
