@@ -145,6 +145,7 @@ mod tests {
     use blockdev::MemoryDevice;
 
     use super::*;
+    use crate::format::features::Feature;
     use crate::mkfs::{self, Contents, Options};
 
     fn image() -> MemoryDevice {
@@ -181,10 +182,11 @@ mod tests {
     fn a_new_uuid_reseals_descriptors_whose_checksums_cover_it() {
         let device = MemoryDevice::new(300 << 20);
         let mut options = Options { block_size: Some(1024), ..Options::new(300 << 20) };
-        for (name, is_on) in
-            [("metadata_csum", false), ("metadata_csum_seed", false), ("uninit_bg", true)]
-        {
-            options.features.push(mkfs::FeatureChange { name: name.into(), is_on });
+        let changes =
+            [("metadata_csum", false), ("metadata_csum_seed", false), ("uninit_bg", true)];
+        for (name, on) in changes {
+            let feature = Feature::from_name(name).unwrap();
+            options.features.push(mkfs::FeatureChange { feature, on });
         }
         let layout = mkfs::plan(&options).unwrap();
         mkfs::format(&device, &layout, Contents::Zeros).unwrap();

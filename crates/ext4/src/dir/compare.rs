@@ -220,7 +220,7 @@ mod tests {
                 let name = Style::Encrypted.show(&stored, &mut name).unwrap();
                 assert!(name.len() <= 255 && !name.contains(&b'/'));
                 assert!(Wanted::new(Style::Encrypted, name).is(&stored));
-                let whole = (len <= ENCRYPTED_WHOLE_MAX).then_some(stored);
+                let whole = (len <= ENCRYPTED_WHOLE_MAX).then(|| stored.clone());
                 assert_eq!(stored_encrypted(name), whole);
                 shown.insert(name.to_vec());
             }
