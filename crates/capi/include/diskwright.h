@@ -1411,7 +1411,8 @@ int dw_image_is_writable(const struct dw_image *image);
  After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One exception:
  regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
  */
-int dw_sync(const struct dw_image *image, struct dw_error **error);
+int dw_sync(const struct dw_image *image,
+            struct dw_error **error);
 
 /*
  Totals of space and inodes.

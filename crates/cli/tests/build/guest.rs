@@ -170,6 +170,10 @@ fn golden_images_are_mounted_by_the_guest() {
     let image = directory.path().join("image");
     for packed in [golden("ext4"), golden("xfs")].concat() {
         let name = packed.file_name().unwrap().to_str().unwrap();
+        // Reading its files takes a key.
+        if name.starts_with("encrypted") {
+            continue;
+        }
         unpack(&packed, &image);
         // Debian's newest kernel refuses version 4 of XFS.
         let is_old = name.starts_with("v4");
@@ -221,8 +225,8 @@ fn our_log_is_replayed_by_the_guest(name: &str, format: Format) {
     require!(Guest("XFS_FS"), Guest("EXT4_FS"), GuestTree);
     prove(name, Wanted { bytes: 310 << 20, ..Wanted::new(format) }, |place| {
         const LOAD: &str =
-            "mkdir a b; for n in $(seq 60); do echo $n >a/$n; ln a/$n b/$n; done; sync -f .
-            for n in $(seq 20 40); do mv a/$n b/moved-$n; rm b/$n; done; sync -f .";
+            "mkdir a b; for n in $(seq 60); do echo $n >a/$n; ln a/$n b/$n; done; sync .
+            for n in $(seq 20 40); do mv a/$n b/moved-$n; rm b/$n; done; sync .";
         shell(place.path(), LOAD);
         place.crash();
         place.clear_away();

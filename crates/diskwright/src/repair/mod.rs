@@ -150,11 +150,14 @@ impl Repair {
         options: &Options,
         observer: &dyn Observer,
     ) -> Result<Plan> {
-        if let Some(place) = self.superblock {
-            ext4::repair::take_superblock(staging, place).map_err(|source| self.failed(source))?;
-        }
+        let failed = |source| self.failed(source);
+        let take = |place| ext4::repair::take_superblock(staging, place);
+        let replaced = self.superblock.map(take).transpose().map_err(failed)?.flatten();
         let repairer = dispatch::repairer(self.format, options);
-        make_plan(&*repairer, staging, observer).map_err(|source| self.failed(source))
+        let mut plan = make_plan(&*repairer, staging, observer).map_err(failed)?;
+        // The check did not see the superblock that the copy replaced.
+        plan.findings.splice(..0, replaced);
+        Ok(plan)
     }
 
     /// Whether a plan will be written through the image's own journal or log. Otherwise it needs an undo file.

@@ -89,10 +89,10 @@ impl Groups<'_> {
     fn relative(&self, block: Block, group: Group) -> String {
         let owner = self.geometry.group_of(block);
         let distance = block.0 - self.geometry.first_block(owner).0;
-        match distance {
-            _ if owner != group => format!(" (bg #{} + {distance})", owner.0),
-            0 => String::new(),
-            _ => format!(" (+{distance})"),
+        if owner == group {
+            format!(" (+{distance})")
+        } else {
+            format!(" (bg #{} + {distance})", owner.0)
         }
     }
 
@@ -125,7 +125,9 @@ impl Groups<'_> {
         }
         let table = descriptor.inode_table;
         let end = table.0 + u64::from(self.geometry.itable_blocks()) - 1;
-        let place = self.relative(table, *group);
+        // The original leaves the distance out here if it is 0, but not for bitmaps.
+        let is_first = table == self.geometry.first_block(*group);
+        let place = if is_first { String::new() } else { self.relative(table, *group) };
         let _ = writeln!(out, "  Inode table at {}{place}", self.range(&(table.0..=end)));
     }
 

@@ -113,7 +113,8 @@ impl Copy {
         if log_block_size > LOG_BLOCK_SIZE_MAX || blocks_per_group == 0 {
             return None;
         }
-        let in_blocks = (offset >> (10 + log_block_size)) - u64::from(log_block_size == 0);
+        let first = u64::from(log_block_size == 0);
+        let in_blocks = (offset >> (10 + log_block_size)).checked_sub(first)?;
         let group = u32::try_from(in_blocks / u64::from(blocks_per_group)).ok()?;
         let copy = Self::at(device, Shape { log_block_size, blocks_per_group }, group)?;
         (copy.block << (10 + log_block_size) == offset).then_some(copy)

@@ -2,6 +2,7 @@
 
 use ::repair::{Action, Staging};
 use blockdev::BlockDevice;
+use check::Finding;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,26 +32,31 @@ pub(super) fn ensure(staging: &Staging) -> Result<()> {
         Err(error) => return Err(error),
     };
     let Some((raw, what)) = mended(staging) else { return Err(damage.into()) };
-    let action = Action::about(&check::Finding::of_damage(SUPERBLOCK, &damage), what);
+    let action = Action::about(&Finding::of_damage(SUPERBLOCK, &damage), what);
     write(staging, &raw, action)
 }
 
 /// Puts the copy of the superblock that a caller names in the place of the primary one, unless that describes the same
-/// file system.
+/// file system. Returns the finding that the step repairs.
 ///
 /// # Errors
 /// `Corrupt` if no sound superblock is there. If the device fails.
-pub fn take_superblock(staging: &Staging, place: SuperblockPlace) -> Result<()> {
+pub fn take_superblock(staging: &Staging, place: SuperblockPlace) -> Result<Option<Finding>> {
     let copy = Copy::named(staging, place)?;
     let primary = read_raw(staging).filter(|primary| primary.magic == MAGIC);
     let raw = primary.as_ref().map_or_else(|| alone(copy.raw()), |now| merged(copy.raw(), now));
     let is_same = |now: &RawSuperblock| identity(now) == identity(&raw);
     if read_superblock(staging).is_ok() && primary.as_ref().is_some_and(is_same) {
-        return Ok(());
+        return Ok(None);
     }
     let block = place.block;
-    let what = format!("The superblock is made from the copy in block {block}, as was asked for.");
-    write(staging, &raw, Action::new(what))
+    let finding = match read_superblock(staging) {
+        Err(Error::Corrupt(damage)) => Finding::of_damage(SUPERBLOCK, &damage),
+        _ => Finding::new(SUPERBLOCK).detail(format!("it differs from the copy in block {block}")),
+    };
+    let what = format!("The superblock is made from the copy in block {block}, as requested.");
+    write(staging, &raw, Action::about(&finding, what))?;
+    Ok(Some(finding))
 }
 
 pub(super) fn write(staging: &Staging, raw: &RawSuperblock, action: Action) -> Result<()> {

@@ -115,7 +115,7 @@ impl Copy {
 
     /// Returns the copy that is used for reading: one that has the root directory, if there is one.
     fn best(device: &dyn BlockDevice, copies: Vec<Self>) -> Option<Self> {
-        let at = copies.iter().position(Self::has_root).unwrap_or(0);
+        let at = copies.iter().rposition(Self::has_root).unwrap_or(0);
         let mut copy = copies.into_iter().nth(at)?;
         copy.complete_root(device);
         Some(copy)
