@@ -204,7 +204,7 @@ const COUNTS: [Case; 9] = [
     ("count of the refcount table", "qcow2 refcount table at", |s| s.count(s.refcounts(), 0)),
     ("count of a refcount block", "qcow2 refcount block 0 at", |s| s.count(s.block(), 0)),
     ("zero entry of the refcount table", "qcow2 header at byte 0: refcount", |s| {
-        s.set(s.refcounts(), 0)
+        s.set(s.refcounts(), 0);
     }),
     (
         "exclusive data counted twice",
@@ -242,7 +242,7 @@ const PLACES: [Case; 24] = [
     ("refcount table past the end", "qcow2 refcount table at", |s| s.set(48, s.end() + CLUSTER)),
     ("refcount table unaligned", "qcow2 refcount table at", |s| s.set(48, s.refcounts() + 512)),
     ("refcount block past the end", "refcount block 0 at", |s| {
-        s.set(s.refcounts(), s.end() + CLUSTER)
+        s.set(s.refcounts(), s.end() + CLUSTER);
     }),
     ("refcount block twice", "overlap", |s| s.set(s.refcounts() + 8, s.block())),
     ("refcount block is its table", "refcount", |s| s.set(s.refcounts(), s.refcounts())),

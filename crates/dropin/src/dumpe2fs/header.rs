@@ -196,7 +196,7 @@ fn journal(out: &mut String, raw: &RawSuperblock) {
     }
     positive(out, "First orphan inode", raw.last_orphan.get());
     let version = usize::from(raw.def_hash_version);
-    if raw.features().compat.contains(Compat::DIR_INDEX) || uuid_text(&raw.hash_seed) != "" {
+    if raw.features().compat.contains(Compat::DIR_INDEX) || !uuid_text(&raw.hash_seed).is_empty() {
         let name = HASHES.get(version).map(|name| (*name).to_owned());
         line(out, "Default directory hash", name.unwrap_or_else(|| format!("HASHALG_{version}")));
     }

@@ -155,9 +155,9 @@ fn fill(root: &Path, name: &str) {
     for at in 0..160 {
         let path = large.join(format!("a rather long name of entry number {at}"));
         if at % 40 == 7 {
-            fs::create_dir(path).unwrap()
+            fs::create_dir(path).unwrap();
         } else {
-            fs::write(path, at.to_string()).unwrap()
+            fs::write(path, at.to_string()).unwrap();
         }
     }
     let mut deep = root.join("deep");

@@ -168,9 +168,11 @@ fn counts_of_shared_attributes_are_repaired_once() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
     for name in ["inline", "ea-inode", "large-blocks"] {
         let base = bases::one(name);
-        let blocks = base.layout.structures.iter();
-        let blocks = blocks.filter(|s| matches!(s.kind, crate::common::layout::Kind::Attributes));
-        let block = base.layout.block_range(blocks.last().expect("attributes").block);
+        let mut structures = base.layout.structures.iter();
+        let last = structures
+            .rfind(|s| matches!(s.kind, crate::common::layout::Kind::Attributes))
+            .expect("attributes");
+        let block = base.layout.block_range(last.block);
         for count in [0_u32, 1, 77, 2000, u32::MAX] {
             let mut image = base.image.clone();
             image[block.start + 4..block.start + 8].copy_from_slice(count.as_bytes());
