@@ -170,8 +170,8 @@ fn golden_images_are_mounted_by_the_guest() {
     let image = directory.path().join("image");
     for packed in [golden("ext4"), golden("xfs")].concat() {
         let name = packed.file_name().unwrap().to_str().unwrap();
-        // Reading its files takes a key.
-        if name.starts_with("encrypted") {
+        // Files of the first need a key. Kernels refuse the log of the second, which earlier versions wrote.
+        if name.starts_with("encrypted") || name.starts_with("log-of-long-records") {
             continue;
         }
         unpack(&packed, &image);
