@@ -195,6 +195,9 @@ fn damage_is_shown_and_named() {
     assert!(String::from_utf8(shown.stdout).unwrap().contains("damaged"));
 }
 
+/// Files that [`crashed`] removes by their names.
+const REMOVED: u64 = 167;
+
 /// A tree that the kernel has written, with a file that is open without a name, and copies of the image from
 /// under the mount: as a crash would leave it.
 fn crashed(dir: &Path, copies: &[&Path]) {
@@ -248,7 +251,8 @@ fn what_the_kernel_left_is_read_in_memory_and_recovered_as_by_the_kernel() {
     let report = json(&ours, "recover --json IMAGE");
     let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
     assert!(count("transactions") > 0 && count("items_replayed") > 100, "{report}");
-    assert_eq!(count("orphans_freed"), 1, "{report}");
+    // The open file, and removed files that the kernel had not yet freed: it does that in the background.
+    assert!((1..=1 + REMOVED).contains(&count("orphans_freed")), "{report}");
     xfs_repair(&ours);
     assert_eq!(state(&ours), ("clean".into(), false.into()));
     let nothing = run(&ours, "recover IMAGE");

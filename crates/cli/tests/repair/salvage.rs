@@ -54,9 +54,16 @@ fn a_named_copy_of_the_superblock_is_used() {
         assert_eq!(file, "contents");
     }
     ends(home.path(), &format!("repair --plan --superblock {} a.img", block + 1), 3);
-    ends(home.path(), "repair --plan --superblock first a.img", 2);
-    ends(home.path(), &format!("extract --superblock {block} a.img out2"), 2);
-    ends(home.path(), &format!("repair --yes --superblock {block} a.img"), 0);
-    ends(home.path(), &format!("repair --yes --superblock {block} a.img"), 0);
+    for wrong in [
+        "repair --plan --superblock first a.img".into(),
+        format!("extract --superblock {block} a.img x"),
+    ] {
+        let said = run(home.path(), &wrong);
+        assert_eq!(said.status, 2, "{wrong}: {}", said.messages);
+    }
+    for _ in 0..2 {
+        let said = run(home.path(), &format!("repair --yes --superblock {block} a.img"));
+        assert_eq!(said.status, 0, "{}{}", said.out, said.messages);
+    }
     ends(home.path(), "check a.img", 0);
 }
