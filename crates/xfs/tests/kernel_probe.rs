@@ -162,7 +162,7 @@ fn change(root: &Path) -> Result<(), String> {
 #[test]
 fn what_is_called_clean_the_kernel_mounts_and_reads() {
     oracle::require!(Root, Tool("mount"));
-    let step = oracle::effort(601, 23, 1);
+    let step = oracle::effort(601, 199, 1);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for name in IMAGES {

@@ -223,7 +223,7 @@ fn clean_images_of_mke2fs_are_read_by_the_kernel() {
 
 /// Returns the number of changes for each that is made. A mount takes a tenth of a second and more.
 fn stride() -> usize {
-    wanted().map_or_else(|| effort(200_000, 10_000, 50), |(_, stride)| stride)
+    wanted().map_or_else(|| effort(200_000, 60_000, 50), |(_, stride)| stride)
 }
 
 /// A part of the names of structures and a number, as `superblock 12`: only these are changed, one field in so many.

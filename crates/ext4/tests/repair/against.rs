@@ -165,7 +165,7 @@ fn as_much_survives_as_with_e2fsck() {
     let before: Vec<Survivors> = bases.iter().map(|base| survivors(&base.image)).collect();
     let folder = scratch();
     let file = folder.path().join("image");
-    Batches::asked("ext4", effort(44, 400, 20_000)).run(|seed| {
+    Batches::asked("ext4", effort(44, 88, 20_000)).run(|seed| {
         let at = (seed % bases.len() as u64) as usize;
         fault(&bases[at], &before[at], seed, &file)
     });

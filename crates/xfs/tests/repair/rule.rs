@@ -173,7 +173,7 @@ fn as_many_files_survive_as_with_xfs_repair() {
         let (file, count) = asked.split_once(',').unwrap_or((&asked, "1"));
         batches(Path::new(file), count.parse().expect("a number of batches"))
     } else {
-        run(0..oracle::effort(24, 200, 2 * BATCH))
+        run(0..oracle::effort(24, 48, 2 * BATCH))
     };
     let shown: Vec<&str> = worse.iter().map(|(_, fault)| &fault[..]).collect();
     assert!(worse.is_empty(), "{} are worse:\n{}", worse.len(), shown.join("\n"));
