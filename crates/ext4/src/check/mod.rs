@@ -101,7 +101,7 @@ pub fn check(
 /// Checks an image by the copy of the superblock that a caller names. A damaged primary superblock is a finding.
 ///
 /// # Errors
-/// As [`check`]; `Corrupt` if no sound superblock is in that place.
+/// As [`check()`]; `Corrupt` if no sound superblock is in that place.
 pub fn check_by_copy(
     device: Arc<dyn BlockDevice>,
     place: crate::SuperblockPlace,
