@@ -92,7 +92,7 @@ fn requests_that_fail_print_the_original_phrase_and_end_with_0() {
     assert!(read_only("rdump etc / out").status.success());
     assert_eq!(fs::read(dir.join("out/etc/file-7")).unwrap(), b"7");
     assert_eq!(fs::read_link(dir.join("out/link")).unwrap().to_str(), Some("etc/hostname"));
-    // What is behind a request that fails is carried out.
+    // Requests after one that fails are carried out.
     let (status, _, messages) =
         debugfs(dir, "rm nothing\nmkdir /made\nssv hash_seed null\nssv errors 70000\n");
     assert_eq!(status, 0, "{messages}");
@@ -121,7 +121,7 @@ fn the_current_time_is_what_genimage_says() {
     oracle::e2fsck(dir.join("image"));
 }
 
-/// The idioms of imagecraft and of OpenEmbedded's wic: they create what may exist, and remove what may not.
+/// The idioms of imagecraft and of OpenEmbedded's wic: they create existing directories and remove missing files.
 #[test]
 fn idioms_of_builders_end_with_0() {
     let home = home();

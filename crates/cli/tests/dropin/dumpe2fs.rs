@@ -1,4 +1,4 @@
-//! `dumpe2fs` and `tune2fs -l` beside the originals, byte for byte.
+//! Output of `dumpe2fs` and `tune2fs -l`, compared with the originals byte for byte.
 
 use std::path::Path;
 

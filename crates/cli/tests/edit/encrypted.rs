@@ -1,4 +1,4 @@
-//! Encrypted directories, whose key nobody has here: they are listed and removed.
+//! Encrypted directories without their key: they are listed and removed.
 
 use std::fs;
 use std::path::Path;

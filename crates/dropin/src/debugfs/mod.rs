@@ -26,7 +26,7 @@ use request::Request;
 
 /// Environment variable that does what `--strict` does.
 const STRICT: &str = "DISKWRIGHT_DEBUGFS_STRICT";
-/// Letter that stands for the long option `--strict`.
+/// Internal letter of the long option `--strict`.
 const STRICT_LETTER: char = '!';
 
 /// Requests one after the other, on one image.
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             }
         }
     }
-    // Lost changes are no failed request: they count in any case.
+    // A failure to write the changes is reported without `--strict`, too.
     session.close()?;
     session.stamp()?;
     Ok(if wish.is_strict || is_unknown { status.max(u8::from(is_unknown)) } else { 0 })

@@ -62,14 +62,7 @@ impl JournalMap {
                 "use the kernel's ext4, or run e2fsck with the journal's device",
             ));
         }
-        let walk = Walk {
-            device,
-            sb,
-            geometry: Geometry::new(sb),
-            runs: Vec::new(),
-            next: 0,
-            met: HashSet::new(),
-        };
+        let walk = Walk::new(device, sb);
         let ino = Ino(ino.into());
         // Among the reserved inodes only the journal's own can be one.
         let is_reserved = ino.0 < u64::from(sb.first_ino) && ino.0 != u64::from(JOURNAL_INO);
@@ -99,14 +92,7 @@ impl JournalMap {
         size: u64,
     ) -> Result<Self> {
         let is_extents = Node::parse(i_block, None).is_ok();
-        let walk = Walk {
-            device,
-            sb,
-            geometry: Geometry::new(sb),
-            runs: Vec::new(),
-            next: 0,
-            met: HashSet::new(),
-        };
+        let walk = Walk::new(device, sb);
         walk.map(&Root { i_block: *i_block, size, is_extents }, None)
     }
 
@@ -117,14 +103,7 @@ impl JournalMap {
         sb: &Superblock,
     ) -> Option<([u8; I_BLOCK_SIZE], u64, bool)> {
         let root = Root::from_backup(sb)?;
-        let walk = Walk {
-            device,
-            sb,
-            geometry: Geometry::new(sb),
-            runs: Vec::new(),
-            next: 0,
-            met: HashSet::new(),
-        };
+        let walk = Walk::new(device, sb);
         let map = walk.map(&root, None).ok()?;
         (map.blocks() > 0).then_some((root.i_block, root.size, root.is_extents))
     }
@@ -210,6 +189,13 @@ struct Walk<'d> {
     next: u64,
     /// Blocks of pointers that were read. Each may come once, so that a small map takes little memory.
     met: HashSet<Block>,
+}
+
+impl<'d> Walk<'d> {
+    fn new(device: &'d dyn BlockDevice, sb: &'d Superblock) -> Self {
+        let geometry = Geometry::new(sb);
+        Self { device, sb, geometry, runs: Vec::new(), next: 0, met: HashSet::new() }
+    }
 }
 
 impl Walk<'_> {
