@@ -1,26 +1,58 @@
 //! Sets of blocks or inodes: a bit each.
 
+use std::iter::repeat_with;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORD_BITS: u64 = 64;
-/// Base-2 logarithm of the numbers in a chunk of a set that is not extremely large: 4 KiB of memory.
-const CHUNK_LOG_MIN: u32 = 15;
-/// Base-2 logarithm of the maximum number of chunks, which bounds the memory of an empty set.
-const CHUNKS_LOG_MAX: u32 = 20;
+/// Base-2 logarithm of the words in a leaf: 4 KiB of memory.
+const LEAF_LOG: u32 = 9;
+/// Base-2 logarithm of the children of a node.
+const CHILDREN_LOG: u32 = 12;
 
 /// A set of numbers below a limit, which several threads may change at once. Accesses are not ordered: readers
 /// synchronise with writers by other means.
 ///
-/// Memory is allocated in chunks when their first member is added. An empty set costs almost nothing, because the
+/// A tree whose nodes are allocated when their first member is added. An empty set costs almost nothing, because the
 /// limit often comes from an image and may be a false claim.
 #[derive(Debug)]
 pub struct BitSet {
-    chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    /// Base-2 logarithm of the words in a chunk.
-    chunk_words_log: u32,
+    root: Node,
+    /// Levels of children above the leaves.
+    height: u32,
     limit: u64,
+}
+
+#[derive(Debug)]
+enum Node {
+    Leaf(Box<[AtomicU64]>),
+    /// At most `1 << CHILDREN_LOG`; only the root has fewer.
+    Children(Box<[OnceLock<Node>]>),
+}
+
+impl Node {
+    /// Returns an empty node with all words or children that a node at this height has.
+    fn full(height: u32) -> Self {
+        Self::new(height, 1 << if height == 0 { LEAF_LOG } else { CHILDREN_LOG })
+    }
+
+    fn new(height: u32, len: usize) -> Self {
+        match height {
+            0 => Self::Leaf(repeat_with(AtomicU64::default).take(len).collect()),
+            _ => Self::Children(repeat_with(OnceLock::new).take(len).collect()),
+        }
+    }
+}
+
+/// Base-2 logarithm of the words below a child of a node at `height`, which is at least 1.
+const fn child_log(height: u32) -> u32 {
+    LEAF_LOG + (height - 1) * CHILDREN_LOG
+}
+
+/// The index of a word in its leaf.
+const fn word_in_leaf(word: u64) -> usize {
+    (word & ((1 << LEAF_LOG) - 1)) as usize
 }
 
 /// The bits of one word that belong to `range`; the range reaches into the word.
@@ -31,18 +63,17 @@ fn mask(word: u64, range: &Range<u64>) -> u64 {
 }
 
 impl BitSet {
-    /// Returns the empty set of numbers below `limit`. It takes at most 24 MiB; each chunk with a member takes 4 KiB,
-    /// or more where the limit is above 2^35.
+    /// Returns the empty set of numbers below `limit`. It takes at most 128 KiB. A leaf with members takes 4 KiB; its
+    /// nodes of children take 128 KiB each, of which sets with a limit up to 2^27 have one.
     pub fn new(limit: u64) -> Self {
-        let limit_log = u64::BITS - limit.leading_zeros();
-        let chunk_log = limit_log.saturating_sub(CHUNKS_LOG_MAX).max(CHUNK_LOG_MIN);
-        // At most 2^20, so that it fits into usize.
-        let chunks = limit.div_ceil(1 << chunk_log) as usize;
-        Self {
-            chunks: std::iter::repeat_with(OnceLock::new).take(chunks).collect(),
-            chunk_words_log: chunk_log - WORD_BITS.ilog2(),
-            limit,
+        let words = limit.div_ceil(WORD_BITS);
+        let (mut height, mut len) = (0, words);
+        while len > 1 << if height == 0 { LEAF_LOG } else { CHILDREN_LOG } {
+            height += 1;
+            len = words.div_ceil(1 << child_log(height));
         }
+        // At most 2^12, so that it fits into usize.
+        Self { root: Node::new(height, len as usize), height, limit }
     }
 
     /// The number below which all members are.
@@ -50,24 +81,43 @@ impl BitSet {
         self.limit
     }
 
-    /// Splits the index of a word into the chunk and the word within it.
-    const fn place(&self, word: u64) -> (usize, usize) {
-        let within = (1 << self.chunk_words_log) - 1;
-        ((word >> self.chunk_words_log) as usize, (word & within) as usize)
+    /// Returns the leaf of a word, or, where it was never allocated, the base-2 logarithm of the words in the aligned
+    /// range around it that has no members. The word lies below the limit.
+    fn leaf(&self, word: u64) -> Result<&[AtomicU64], u32> {
+        let (mut node, mut height, mut within) = (&self.root, self.height, word);
+        loop {
+            let children = match node {
+                Node::Leaf(words) => return Ok(words),
+                Node::Children(children) => children,
+            };
+            let log = child_log(height);
+            node = children[(within >> log) as usize].get().ok_or(log)?;
+            within &= (1 << log) - 1;
+            height -= 1;
+        }
     }
 
-    /// Returns a word if its chunk has ever had a member.
+    /// Returns a word if its leaf has ever had a member.
     fn existing(&self, word: u64) -> Option<&AtomicU64> {
-        let (chunk, within) = self.place(word);
-        self.chunks.get(chunk)?.get()?.get(within)
+        if word >= self.limit.div_ceil(WORD_BITS) {
+            return None;
+        }
+        Some(&self.leaf(word).ok()?[word_in_leaf(word)])
     }
 
-    /// Returns a word below the limit; allocates its chunk if necessary.
+    /// Returns a word below the limit; allocates its leaf if necessary.
     fn word_mut(&self, word: u64) -> &AtomicU64 {
-        let (chunk, within) = self.place(word);
-        let words = 1 << self.chunk_words_log;
-        let make = || std::iter::repeat_with(AtomicU64::default).take(words).collect();
-        &self.chunks[chunk].get_or_init(make)[within]
+        let (mut node, mut height, mut within) = (&self.root, self.height, word);
+        loop {
+            let children = match node {
+                Node::Leaf(words) => return &words[within as usize],
+                Node::Children(children) => children,
+            };
+            let log = child_log(height);
+            height -= 1;
+            node = children[(within >> log) as usize].get_or_init(|| Node::full(height));
+            within &= (1 << log) - 1;
+        }
     }
 
     /// Whether a number is in the set; false for one beyond the limit.
@@ -119,11 +169,14 @@ impl BitSet {
         let mut count = 0;
         let mut word = first;
         while word < end {
-            let next = ((word >> self.chunk_words_log) + 1) << self.chunk_words_log;
-            let (chunk, _) = self.place(word);
-            if self.chunks.get(chunk).is_some_and(|chunk| chunk.get().is_some()) {
-                let of_word = |word| u64::from((self.word(word) & mask(word, &range)).count_ones());
-                count += (word..next.min(end)).map(of_word).sum::<u64>();
+            let (leaf, log) = match self.leaf(word) {
+                Ok(leaf) => (leaf, LEAF_LOG),
+                Err(log) => (&[][..], log),
+            };
+            let next = (((word >> log) + 1) << log).min(end);
+            for (bits, word) in leaf.iter().skip(word_in_leaf(word)).zip(word..next) {
+                let bits = bits.load(Ordering::Relaxed) & mask(word, &range);
+                count += u64::from(bits.count_ones());
             }
             word = next;
         }
@@ -153,16 +206,48 @@ mod tests {
         assert!(set.contains(999) && !set.contains(1000) && !set.contains(59));
     }
 
+    fn leaves(node: &Node) -> usize {
+        match node {
+            Node::Leaf(_) => 1,
+            Node::Children(children) => children.iter().filter_map(OnceLock::get).map(leaves).sum(),
+        }
+    }
+
+    #[test]
+    fn members_are_found_at_each_limit() {
+        let logs = [0, 6, 14, 15, 16, 26, 27, 28, 39, 40, 51, 63];
+        for limit in logs.into_iter().flat_map(|log| [(1_u64 << log) - 1, 1 << log, (1 << log) + 1])
+        {
+            let set = BitSet::new(limit);
+            let members: Vec<u64> = [0, limit / 3, limit / 2, limit.saturating_sub(1)]
+                .into_iter()
+                .filter(|&number| number < limit)
+                .collect();
+            for &number in &members {
+                set.insert(number);
+                assert!(set.contains(number) && !set.insert(number), "{number} of {limit}");
+            }
+            let different: std::collections::BTreeSet<_> = members.iter().collect();
+            assert_eq!(set.count(0..u64::MAX), different.len() as u64, "{limit}");
+            for number in different {
+                assert_eq!(set.count(*number..number + 1), 1, "{number} of {limit}");
+                assert!(set.remove(*number));
+            }
+            assert_eq!(set.count(0..limit), 0);
+            assert_eq!(set.word(u64::MAX), 0);
+        }
+    }
+
     #[test]
     fn a_set_takes_memory_for_its_members_only() {
-        for limit in [u64::MAX, 1 << 50, 1 << 37] {
+        for limit in [u64::MAX, 1 << 50, 1 << 37, 1 << 36] {
             let set = BitSet::new(limit);
             assert!(set.insert(limit - 1) && set.contains(limit - 1) && !set.insert(limit));
             set.insert_range(limit - 100..limit, |number| assert_eq!(number, limit - 1));
             set.insert_range(1 << 30..(1 << 30) + 70, |_| panic!("new"));
             assert_eq!(set.count(0..limit), 170);
             assert_eq!(set.word((1 << 30) / 64), u64::MAX);
-            assert!(set.chunks.iter().filter(|chunk| chunk.get().is_some()).count() <= 2);
+            assert!(leaves(&set.root) <= 2);
         }
         assert_eq!(BitSet::new(0).count(0..9), 0);
     }
