@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice, RecordingDevice};
-use oracle::crash::{Bulk, Desk, LogState, LogStates, Loss, change_in_bulk};
+use oracle::crash::{Bulk, Desk, LogState, LogStates, Loss, Tearing, change_in_bulk};
 use oracle::{KernelMount, MountOptions, require, show_image, xfs_repair_verdict};
 use workload::tree::Tree;
 use xfs::format::log::build::RECORD_BLOCKS_MAX;
@@ -151,7 +151,10 @@ fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
         change_in_bulk(&fs, bulk, seed).unwrap();
         let events = recording.take();
         drop(fs);
-        let states = LogStates::new(&start, &events, &[Layout::log_of(&start)]);
+        // The device has the sectors that the file system was made for.
+        let sector = usize::from(superblock(&start).raw.sectsize.get());
+        let states = LogStates::new(&start, &events, &[Layout::log_of(&start)])
+            .with_tearing(Tearing { sector, ..Tearing::default() });
         let laps = states.laps();
         assert!(laps >= laps_min, "{layout:?}: the log went round {laps} times");
         let mut judge = Judge::default();

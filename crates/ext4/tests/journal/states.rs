@@ -8,7 +8,7 @@ use crate::changing::{Layout, MIB, open};
 use std::sync::Arc;
 
 use blockdev::RecordingDevice;
-use oracle::crash::{Bulk, Desk, LogState, LogStates, change_in_bulk};
+use oracle::crash::{Bulk, Desk, LogState, LogStates, Tearing, change_in_bulk};
 use oracle::{KernelMount, MountOptions, require};
 
 /// The kernel mounts one state in this number, too.
@@ -82,7 +82,8 @@ fn others_recover_the_journal_after_a_crash_at_any_write_to_it() {
         change_in_bulk(&fs, bulk, seed).unwrap();
         let events = recording.take();
         drop(fs);
-        let states = LogStates::new(&start, &events, &Layout::journal_of(&start)).with_whole(WHOLE);
+        let states = LogStates::new(&start, &events, &Layout::journal_of(&start))
+            .with_tearing(Tearing { whole: WHOLE, ..Tearing::default() });
         let laps = states.laps();
         assert!(laps >= LAPS_MIN, "{layout:?}: the journal went round {laps} times");
         let mut judge = Judge::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use ext4::resize::{Wish, grow, shrink};
-use oracle::crash::{cut_off_beside, cut_off_but_for, flushes, read_image, write_image};
+use oracle::crash::{Tearing, cut_off_beside, cut_off_but_for, flushes, read_image, write_image};
 use oracle::{KernelMount, MountOptions, effort, require};
 
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, kind, tree};
@@ -25,7 +25,7 @@ pub(super) fn crashed(
     end: usize,
     random: &mut fastrand::Rng,
 ) -> MemoryDevice {
-    cut_off_beside(start, events, end, SUPERBLOCK, random)
+    cut_off_beside(start, events, end, &Tearing { whole: SUPERBLOCK, ..Tearing::default() }, random)
 }
 
 /// Has e2fsck recover an image, with nothing to repair where there is a journal.

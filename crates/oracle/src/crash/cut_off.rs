@@ -7,8 +7,23 @@ use std::ops::Range;
 
 use blockdev::{BlockDevice, Event, MemoryDevice};
 
-/// Bytes that a device writes all or nothing of.
+/// The smallest sector of a device.
 const SECTOR: usize = 512;
+
+/// The bytes of a write that are on the device together or not at all.
+#[derive(Clone, Debug)]
+pub struct Tearing {
+    /// Length of a sector in bytes.
+    pub sector: usize,
+    /// Bytes within which no write is torn.
+    pub whole: Range<u64>,
+}
+
+impl Default for Tearing {
+    fn default() -> Self {
+        Self { sector: SECTOR, whole: 0..0 }
+    }
+}
 
 /// A device after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
 ///
@@ -20,10 +35,10 @@ pub fn cut_off(
     end: usize,
     random: &mut fastrand::Rng,
 ) -> MemoryDevice {
-    cut_off_beside(start, events, end, 0..0, random)
+    cut_off_beside(start, events, end, &Tearing::default(), random)
 }
 
-/// As [`cut_off`], but that a write is not torn within the bytes `whole`.
+/// As [`cut_off`], with writes torn as `tearing` allows.
 ///
 /// # Panics
 /// If an event cannot be done to a copy of `start`.
@@ -31,16 +46,17 @@ pub fn cut_off_beside(
     start: &MemoryDevice,
     events: &[Event],
     end: usize,
-    whole: Range<u64>,
+    tearing: &Tearing,
     random: &mut fastrand::Rng,
 ) -> MemoryDevice {
+    let Tearing { sector, whole } = tearing;
     let (device, rest) = flushed(start, events, end);
     for event in rest {
         match event {
             Event::Write { offset, data } if !whole.contains(offset) && random.u8(..4) == 0 => {
-                for (sector, at) in data.chunks(SECTOR).zip((*offset..).step_by(SECTOR)) {
+                for (bytes, at) in data.chunks(*sector).zip((*offset..).step_by(*sector)) {
                     if whole.contains(&at) || random.bool() {
-                        device.write_at(at, sector).unwrap();
+                        device.write_at(at, bytes).unwrap();
                     }
                 }
             }
@@ -137,11 +153,18 @@ mod tests {
     fn a_range_is_written_whole_or_alone() {
         let (start, events) = (MemoryDevice::new(4 * SECTOR as u64), events());
         let middle = SECTOR as u64..3 * SECTOR as u64;
+        let tearing = Tearing { whole: middle.clone(), ..Tearing::default() };
         let mut random = fastrand::Rng::with_seed(2);
         for _ in 0..1000 {
-            let found = cut_off_beside(&start, &events, 3, middle.clone(), &mut random);
+            let found = cut_off_beside(&start, &events, 3, &tearing, &mut random);
             let [_, second, third, _] = sectors(&found);
             assert!([(1, 0), (2, 2)].contains(&(second, third)), "{second} {third}");
+        }
+        let tearing = Tearing { sector: 2 * SECTOR, ..Tearing::default() };
+        for _ in 0..1000 {
+            let [first, second, third, last] =
+                sectors(&cut_off_beside(&start, &events, 3, &tearing, &mut random));
+            assert!(first == second && third == last);
         }
         let found = cut_off_but_for(&start, &events, 3, middle);
         assert_eq!(sectors(&found), [1, 2, 2, 0]);

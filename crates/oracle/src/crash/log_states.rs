@@ -9,7 +9,7 @@ use std::ops::Range;
 use blockdev::{Event, MemoryDevice};
 use vfs::{FileSystem, Ino, NewInode, SetAttributes};
 
-use super::cut_off::cut_off_beside;
+use super::cut_off::{Tearing, cut_off_beside};
 
 /// Files of a directory of [`change_in_bulk`].
 const FILES_PER_DIRECTORY: usize = 200;
@@ -50,7 +50,7 @@ pub struct LogStates<'e> {
     /// The device with the first `applied` events.
     durable: MemoryDevice,
     applied: usize,
-    whole: Range<u64>,
+    tearing: Tearing,
 }
 
 impl<'e> LogStates<'e> {
@@ -59,13 +59,13 @@ impl<'e> LogStates<'e> {
         let log = log.to_vec();
         let is_log_write = |number: &usize| is_write_to(&log, &events[*number]);
         let writes = (0..events.len()).filter(is_log_write).collect();
-        Self { events, log, writes, durable: start.fork(), applied: 0, whole: 0..0 }
+        Self { events, log, writes, durable: start.fork(), applied: 0, tearing: Tearing::default() }
     }
 
-    /// Never tears a write within these bytes.
+    /// Tears writes as `tearing` allows.
     #[must_use]
-    pub fn with_whole(self, whole: Range<u64>) -> Self {
-        Self { whole, ..self }
+    pub fn with_tearing(self, tearing: Tearing) -> Self {
+        Self { tearing, ..self }
     }
 
     /// Returns how many times the writes to the log would fill it.
@@ -110,8 +110,13 @@ impl<'e> LogStates<'e> {
         let lost: Vec<usize> = match loss {
             Loss::Nothing => Vec::new(),
             Loss::Any => {
-                let whole = self.whole.clone();
-                return Some(cut_off_beside(&self.durable, rest, rest.len(), whole, random));
+                return Some(cut_off_beside(
+                    &self.durable,
+                    rest,
+                    rest.len(),
+                    &self.tearing,
+                    random,
+                ));
             }
             Loss::OneLogWrite => {
                 let log: Vec<usize> = in_flight

@@ -20,7 +20,7 @@ use workload::tree::{Rules, Tree};
 use crate::sparse::for_each_piece;
 use crate::{Format, Ignore, KernelMount, MountOptions, differences, show_image};
 
-pub use cut_off::{cut_off, cut_off_beside, cut_off_but_for, flushes};
+pub use cut_off::{Tearing, cut_off, cut_off_beside, cut_off_but_for, flushes};
 pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
 
 /// What is left out of a file if all of it is zero, in bytes.
