@@ -92,55 +92,24 @@ fn usual(field: &str) -> String {
     format!("The superblock's field {field} gets its usual value.")
 }
 
-/// Mends one field. Returns what was done.
+/// Repairs one field. Returns the sentence for the report.
 fn mend_field(
     raw: &mut RawSuperblock,
     field: &str,
     facts: &Facts,
     copy: Option<&RawSuperblock>,
 ) -> String {
+    if set_usual(raw, field, facts, copy) {
+        return format!("The superblock's field {field} gets its usual value.");
+    }
     match field {
-        "r_blocks_count" => {
-            let reserved = facts.blocks_count / 20;
-            raw.r_blocks_count_lo = (reserved as u32).into();
-            raw.r_blocks_count_hi = ((reserved >> 32) as u32).into();
-            usual(field)
-        }
-        "clusters_per_group" => {
-            raw.clusters_per_group = raw.blocks_per_group;
-            usual(field)
-        }
-        "log_cluster_size" => {
-            raw.log_cluster_size = raw.log_block_size;
-            usual(field)
-        }
-        "want_extra_isize" => {
-            raw.want_extra_isize = EXTRA_ISIZE.into();
-            usual(field)
-        }
-        "min_extra_isize" => {
-            raw.min_extra_isize = EXTRA_ISIZE.into();
-            usual(field)
-        }
         "mount_opts" => {
             raw.mount_opts = [0; 64];
             "The mount options are cleared.".into()
         }
-        "def_hash_version" => {
-            raw.def_hash_version = HALF_MD4;
-            usual(field)
-        }
-        "first_ino" => {
-            raw.first_ino = 11.into();
-            usual(field)
-        }
-        "reserved_gdt_blocks" if facts.has_resize_inode => {
+        "reserved_gdt_blocks" => {
             set_features(raw, |features| features.compat.insert(Compat::RESIZE_INODE));
             "The feature resize_inode is turned on, for there is a resize inode.".into()
-        }
-        "reserved_gdt_blocks" => {
-            raw.reserved_gdt_blocks = 0.into();
-            usual(field)
         }
         "rev_level" => {
             raw.rev_level = 1.into();
@@ -148,10 +117,33 @@ fn mend_field(
             raw.inode_size = INODE_SIZE_REV0.into();
             "The superblock becomes one of revision 1, which has features.".into()
         }
+        _ => mend_feature(raw, field, facts),
+    }
+}
+
+/// Sets a field that has a usual value to that value. Returns false for other fields.
+fn set_usual(
+    raw: &mut RawSuperblock,
+    field: &str,
+    facts: &Facts,
+    copy: Option<&RawSuperblock>,
+) -> bool {
+    match field {
+        "r_blocks_count" => {
+            let reserved = facts.blocks_count / 20;
+            raw.r_blocks_count_lo = (reserved as u32).into();
+            raw.r_blocks_count_hi = ((reserved >> 32) as u32).into();
+        }
+        "clusters_per_group" => raw.clusters_per_group = raw.blocks_per_group,
+        "log_cluster_size" => raw.log_cluster_size = raw.log_block_size,
+        "want_extra_isize" => raw.want_extra_isize = EXTRA_ISIZE.into(),
+        "min_extra_isize" => raw.min_extra_isize = EXTRA_ISIZE.into(),
+        "def_hash_version" => raw.def_hash_version = HALF_MD4,
+        "first_ino" => raw.first_ino = 11.into(),
+        "reserved_gdt_blocks" if !facts.has_resize_inode => raw.reserved_gdt_blocks = 0.into(),
         "log_groups_per_flex" => {
             let from_copy = copy.map(|copy| copy.log_groups_per_flex).filter(|log| *log < 32);
             raw.log_groups_per_flex = from_copy.unwrap_or(LOG_GROUPS_PER_FLEX);
-            usual(field)
         }
         "backup_bgs" => {
             for group in &mut raw.backup_bgs {
@@ -159,10 +151,10 @@ fn mend_field(
                     *group = 0.into();
                 }
             }
-            usual(field)
         }
-        _ => mend_feature(raw, field, facts),
+        _ => return false,
     }
+    true
 }
 
 fn has_both(raw: &RawSuperblock, compat: Compat, incompat: Incompat) -> bool {
