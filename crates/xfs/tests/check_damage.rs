@@ -230,7 +230,6 @@ fn references_are_compared_by_extent() {
     }
 }
 
-/// Damage in many places at once, also where nothing is sealed, ends soon and without a panic.
 #[test]
 fn links_are_counted_whatever_an_inode_says() {
     const NLINK: usize = 16;
@@ -256,6 +255,27 @@ fn links_are_counted_whatever_an_inode_says() {
     }
 }
 
+/// `xfs_scrub` refuses such an AGI, kernels and `xfs_repair` do not.
+#[test]
+fn an_agi_names_inodes_of_its_group_only() {
+    const NEWINO: usize = 32;
+    const DIRINO: usize = 36;
+    let sound = golden("default");
+    let layout = Layout::of(&sound);
+    let is_agi = |structure: &&Structure| sound[structure.start..].starts_with(b"XAGI");
+    let start = layout.structures.iter().find(is_agi).unwrap().start;
+    for (field, at) in [("agi_newino", start + NEWINO), ("agi_dirino", start + DIRINO)] {
+        let device = Arc::new(device(&sound));
+        device.write_at(at as u64, &0x7fff_ffff_u32.to_be_bytes()).unwrap();
+        layout.seal(&*device, at..at + 4);
+        let found = findings(device).unwrap();
+        let [finding] = &found[..] else { panic!("{field}: {found:#?}") };
+        assert_eq!(finding.code.name, "xfs-agi-counts");
+        assert_eq!(finding.place.field, Some(field));
+    }
+}
+
+/// Damage in many places at once, also where nothing is sealed, ends soon and without a panic.
 #[test]
 fn any_damage_is_survived() {
     std::thread::scope(|scope| {
