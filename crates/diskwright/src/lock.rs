@@ -57,7 +57,10 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
     };
     for _ in 0..TRIES {
         // The kernel then refuses devices that are mounted or part of something.
-        let file = open(path, File::options().read(true).write(true), true);
+        let open = || open(path, File::options().read(true).write(true), true);
+        let file = wait_for_release(open, |e: &io::Error| {
+            e.kind() == io::ErrorKind::ResourceBusy && is_released_soon(path)
+        });
         let file = file.map_err(failed)?;
         if host::is_protected_device(&file.metadata().map_err(failed)?) {
             return Err(failed(io::ErrorKind::ReadOnlyFilesystem.into()));
@@ -257,9 +260,43 @@ fn mounted_at(_: FileId) -> Option<PathBuf> {
     None
 }
 
-/// The files that are attached to loop devices for writing. Such a device knows no locks.
+/// Time that the kernel may take to release a device after umount(8) and losetup(8) have ended.
+const RELEASE_GRACE: Duration = Duration::from_secs(2);
+
+/// Time between two looks at such a device.
+const RELEASE_POLL: Duration = Duration::from_millis(10);
+
+/// Repeats `look` until the device is released. Returns its last error if that takes longer than the grace.
+fn wait_for_release<T, E>(
+    mut look: impl FnMut() -> Result<T, E>,
+    is_released_soon: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            Err(e) if begun.elapsed() < RELEASE_GRACE && is_released_soon(&e) => {
+                std::thread::sleep(RELEASE_POLL);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// A loop device through which the kernel writes a file. Such a device knows no locks.
+#[derive(Clone, Debug)]
+struct LoopFile {
+    backing: FileId,
+    /// Name of the device in `/dev`.
+    name: String,
+    /// The flag of devices that detach themselves when closed, after `losetup -d` and for `mount -o loop`.
+    is_autoclear: bool,
+    /// Major and minor number, as in `7:0`.
+    number: String,
+}
+
+/// The files that are attached to loop devices for writing.
 #[derive(Debug, Default)]
-pub(crate) struct LoopFiles(Vec<(FileId, String)>);
+pub(crate) struct LoopFiles(Vec<LoopFile>);
 
 impl LoopFiles {
     /// Those of this moment.
@@ -269,19 +306,52 @@ impl LoopFiles {
             let about = |what: &str| std::fs::read_to_string(device.path().join(what)).ok();
             let backing = PathBuf::from(about("loop/backing_file")?.trim_end_matches('\n'));
             let backing = host::id_at(&backing).ok()?;
-            let is_read_only = about("ro").is_some_and(|text| text.trim() == "1");
-            let name = format!("/dev/{}", device.file_name().display());
-            (!is_read_only).then_some((backing, name))
+            let is_set = |what| about(what).is_some_and(|text| text.trim() == "1");
+            let is_autoclear = is_set("loop/autoclear");
+            let number = about("dev").unwrap_or_default().trim().to_owned();
+            let name = device.file_name().display().to_string();
+            (!is_set("ro")).then_some(LoopFile { backing, name, is_autoclear, number })
         });
         Self(attached.collect())
     }
 
-    pub(crate) fn refuse(&self, file: FileId) -> Result<(), Refused> {
-        let Some((_, device)) = self.0.iter().find(|(attached, _)| *attached == file) else {
-            return Ok(());
-        };
-        let who = format!("the kernel, through {}", crate::text::escaped(device.as_bytes()));
-        let advice = "unmount it and detach the device with losetup -d first";
-        Err(Refused::in_use(Some(file), &who, advice))
+    fn find(&self, file: FileId) -> Option<&LoopFile> {
+        self.0.iter().find(|attached| attached.backing == file)
     }
+
+    /// Refuses a file that is attached, unless the kernel detaches it soon.
+    pub(crate) fn refuse(&self, file: FileId) -> Result<(), Refused> {
+        if self.find(file).is_none() {
+            return Ok(());
+        }
+        // A device may have been detached while its state was read.
+        let look = || Self::attached().find(file).map_or(Ok(()), |attached| Err(attached.clone()));
+        let attached = wait_for_release(look, |attached: &LoopFile| {
+            attached.is_autoclear && !is_mounted(&attached.number)
+        });
+        attached.map_err(|attached| {
+            let device = format!("/dev/{}", attached.name);
+            let who = format!("the kernel, through {}", crate::text::escaped(device.as_bytes()));
+            let advice = "unmount it and detach the device with losetup -d first";
+            Refused::in_use(Some(file), &who, advice)
+        })
+    }
+}
+
+/// Returns true if this process sees a mount of the device of this number.
+fn is_mounted(number: &str) -> bool {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let device = |line: &[u8]| line.split(|byte| *byte == b' ').nth(2) == Some(number.as_bytes());
+    table.split(|byte| *byte == b'\n').any(device)
+}
+
+/// Returns true if a busy block device is neither mounted nor part of another device. A file system that was just unmounted
+/// holds it a moment longer.
+fn is_released_soon(path: &Path) -> bool {
+    let Some(number) = host::device_number(path) else { return false };
+    let holders = std::fs::read_dir(format!("/sys/dev/block/{number}/holders"));
+    let is_held = holders.is_ok_and(|mut holders| holders.next().is_some());
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let is_swap = swaps.lines().any(|line| line.split(' ').next().map(Path::new) == Some(path));
+    !is_held && !is_swap && !is_mounted(&number)
 }

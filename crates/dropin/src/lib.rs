@@ -23,12 +23,15 @@ mod mke2fs;
 mod mkfs_xfs;
 #[cfg(target_os = "linux")]
 mod mount;
+#[cfg(target_os = "linux")]
+mod online;
 mod program;
 mod resize2fs;
 mod size;
 mod tune2fs;
 mod words;
 mod xfs_admin;
+mod xfs_geometry;
 mod xfs_growfs;
 mod xfs_repair;
 

@@ -26,6 +26,16 @@ pub(crate) fn items(
 }
 
 impl<'a> Item<'a> {
+    /// One that does not come from a list.
+    pub(crate) fn new(
+        name: &'a str,
+        value: Option<&'a str>,
+        option: char,
+        statuses: Statuses,
+    ) -> Self {
+        Self { name, value, option, statuses }
+    }
+
     /// Its value, if it has one.
     pub(crate) fn value(&self) -> Option<&'a str> {
         self.value

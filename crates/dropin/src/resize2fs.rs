@@ -23,7 +23,12 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let Some(wish) = read(arguments)? else { return Ok(invoked.version()) };
+    let Some(wish) = read(arguments.clone())? else { return Ok(invoked.version()) };
+    #[cfg(target_os = "linux")]
+    if let Some(mount) = crate::online::ext_mount(&wish.image).filter(|_| !wish.only_least) {
+        let resized = resize_mounted(&wish, &mount);
+        return crate::online::or_next(resized, invoked, &arguments);
+    }
     let file = File::look(&wish.image, STATUSES)?;
     let before = before(&wish.image)?;
     if wish.only_least {
@@ -47,6 +52,24 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         report.after.block_size / 1024
     ));
     Ok(0)
+}
+
+/// Grows a mounted file system.
+#[cfg(target_os = "linux")]
+fn resize_mounted(wish: &Wish, mount: &mounted::Mount) -> Result<u8, crate::online::Refused> {
+    let found = dumpe2fs::superblock(&wish.image)?;
+    let block = found.block_size();
+    let blocks = match wish.size {
+        // A mounted file system cannot shrink.
+        _ if wish.is_least => Some(0),
+        Some(size) => {
+            let bytes = size.bytes(block.into());
+            let bytes = bytes.ok_or_else(|| STATUSES.usage("the size is too large"))?;
+            Some(bytes / u64::from(block))
+        }
+        None => None,
+    };
+    crate::online::resize(&wish.image, mount, blocks, found.blocks_count, block)
 }
 
 /// The size that a file system has.

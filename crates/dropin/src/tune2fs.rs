@@ -47,6 +47,10 @@ impl Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    #[cfg(target_os = "linux")]
+    if let Some(ended) = crate::online::tune(&arguments, invoked) {
+        return ended;
+    }
     let mut words = Words::new(arguments, STATUSES);
     let mut wish = Wish::default();
     let mut image = None;
@@ -72,7 +76,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 }
 
 /// Shows the label, or sets it.
-pub(crate) fn label(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     match &*arguments {
         [image] => {
             let raw = dumpe2fs::superblock(Path::new(image))?.raw;
@@ -80,6 +84,10 @@ pub(crate) fn label(arguments: Vec<OsString>, _: &Invoked) -> Ended {
         }
         [image, label] => {
             let name = name::<16>(label.as_encoded_bytes());
+            #[cfg(target_os = "linux")]
+            if let Some(ended) = crate::online::label(&arguments, &name, invoked) {
+                return ended;
+            }
             apply(
                 Path::new(image),
                 &[Box::new(move |raw| {

@@ -76,6 +76,10 @@ impl Wish {
 
     /// Changes first, then shows.
     fn follow(&self, path: &Path) -> Result<(), Failure> {
+        #[cfg(target_os = "linux")]
+        if let Some(mount) = crate::online::xfs_mount(path)? {
+            return self.follow_mounted(&mount);
+        }
         let info = looked_at(path)?;
         if info.format != "xfs" {
             return Err(STATUSES.failed(format_args!(
@@ -95,6 +99,34 @@ impl Wish {
             change_xfs_uuid(path, &OpenImage::default(), new).map_err(|e| STATUSES.of(&e))?;
             uuid = looked_at(path)?.uuid;
         }
+        self.show(&label, &uuid);
+        Ok(())
+    }
+
+    /// The same by the kernel.
+    #[cfg(target_os = "linux")]
+    fn follow_mounted(&self, mount: &mounted::Mount) -> Result<(), Failure> {
+        let point = mount.point.display();
+        if self.uuid.is_some() {
+            let message = format!("{point} is mounted: the UUID changes only when it is not");
+            return Err(STATUSES.failed(message));
+        }
+        if let Some(new) = &self.label {
+            let new = if new == NO_LABEL { b"" } else { &**new };
+            crate::online::set_label(mount, new).map_err(crate::online::Refused::into_failure)?;
+        }
+        let ask = || {
+            let root = mount.open()?;
+            Ok((mounted::label(&root)?, mounted::xfs_geometry(&root)?))
+        };
+        let found: std::io::Result<_> = ask();
+        let (label, geometry) = found.map_err(|e| STATUSES.failed(format_args!("{point}: {e}")))?;
+        let uuid = uuid::Uuid::from_bytes(geometry.uuid).to_string();
+        self.show(&String::from_utf8_lossy(&label), &uuid);
+        Ok(())
+    }
+
+    fn show(&self, label: &str, uuid: &str) {
         if self.shows_label || self.label.is_some() {
             say(format_args!(
                 "{} = \"{label}\"",
@@ -105,7 +137,6 @@ impl Wish {
             let which = if self.uuid.is_some() { "new UUID" } else { "UUID" };
             say(format_args!("{which} = {uuid}"));
         }
-        Ok(())
     }
 }
 

@@ -1,139 +1,164 @@
-//! `xfs_growfs` and `xfs_info`, on images.
+//! `xfs_growfs` and `xfs_info`, on images, devices and mounted file systems.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use diskwright::OpenImage;
 use diskwright::resize::grow;
-use diskwright::{Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
+use crate::xfs_geometry::Geometry;
+
+#[derive(Default)]
+struct Wish {
+    target: PathBuf,
+    blocks: Option<u64>,
+    inodes_percent: Option<u32>,
+    only_look: bool,
+    only_version: bool,
+    /// An option that neither an image nor an ioctl serves.
+    refused: Option<Failure>,
+}
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let mut wish = read(arguments.clone())?;
+    if wish.only_version {
+        return Ok(invoked.version());
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(mount) = crate::online::xfs_mount(&wish.target)? {
+        return match wish.refused {
+            Some(refused) => crate::handover::run(invoked.name, &arguments).ok_or(refused),
+            None => grow_mounted(&wish, &mount),
+        };
+    }
+    if let Some(refused) = wish.refused.take() {
+        return Err(refused);
+    }
+    if wish.inodes_percent.is_some() {
+        return Err(STATUSES.refused("-m", "only the data of an image grows"));
+    }
+    grow_image(&wish)
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut words = Words::new(arguments, STATUSES);
-    let (mut image, mut blocks, mut only_look) = (None, None, false);
+    let (mut wish, mut target) = (Wish::default(), None);
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) => words.only(&mut image, path)?,
-            Word::Option('D') => blocks = Some(words.parsed::<u64>()?),
-            Word::Option('n') => only_look = true,
+            Word::Operand(path) => words.only(&mut target, path)?,
+            Word::Option('D') => wish.blocks = Some(words.parsed()?),
+            Word::Option('m') => wish.inodes_percent = Some(words.by(percent)?),
+            Word::Option('n') => wish.only_look = true,
             // The data is what grows.
             Word::Option('d') => {}
-            Word::Option('V') => return Ok(invoked.version()),
-            Word::Option('e' | 'i' | 'l' | 'L' | 'm' | 'p' | 'r' | 'R' | 't' | 'x') => {
-                return Err(words.refused("only the data of an image grows"));
+            Word::Option('V') => wish.only_version = true,
+            Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 'r' | 'R' | 't' | 'x')) => {
+                wish.refused = Some(words.refused("only the data of a file system grows"));
+                if matches!(letter, 'e' | 'L' | 'p' | 'R' | 't') {
+                    words.value()?;
+                }
             }
             Word::Option(_) => return Err(words.unknown()),
         }
     }
-    let image = words.named(image)?;
-    let before = look(&image)?;
-    tell(&image, &before);
-    if only_look {
+    if !wish.only_version {
+        wish.target = words.named(target)?;
+    }
+    Ok(wish)
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    let percent = text.parse().ok().filter(|percent| *percent <= 100);
+    percent.ok_or_else(|| "write 0 to 100".into())
+}
+
+fn grow_image(wish: &Wish) -> Ended {
+    let before = Geometry::of_image(&wish.target)?;
+    before.show(&wish.target);
+    if wish.only_look {
         return Ok(0);
     }
-    let bytes = blocks.map(|blocks| {
+    let bytes = wish.blocks.map(|blocks| {
         let bytes = blocks.checked_mul(before.block_size.into());
         bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
     });
-    let report = grow(&image, &OpenImage::default(), bytes.transpose()?);
+    let report = grow(&wish.target, &OpenImage::default(), bytes.transpose()?);
     let report = report.map_err(|e| STATUSES.of(&e))?;
     if report.is_nothing() {
         say(format_args!("data size unchanged, skipping"));
     } else {
-        say(format_args!(
-            "data blocks changed from {} to {}",
-            report.before.blocks, report.after.blocks
-        ));
+        let (before, after) = (report.before.blocks, report.after.blocks);
+        say(format_args!("data blocks changed from {before} to {after}"));
     }
     Ok(0)
 }
 
-/// Shows the geometry of an image.
+/// Grows a mounted file system by the kernel.
+#[cfg(target_os = "linux")]
+fn grow_mounted(wish: &Wish, mount: &mounted::Mount) -> Ended {
+    let before = Geometry::of_mount(mount)?;
+    before.show(&mount.source);
+    if wish.only_look {
+        return Ok(0);
+    }
+    let failed = |e: std::io::Error| {
+        STATUSES.failed(format_args!("XFS_IOC_FSGROWFSDATA of {}: {e}", mount.point.display()))
+    };
+    let room = mount.device_bytes().map_err(failed)? / u64::from(before.block_size.max(1));
+    let blocks = match (wish.blocks, wish.inodes_percent) {
+        (Some(blocks), _) => blocks,
+        // Only the limit is to change.
+        (None, Some(_)) => before.blocks,
+        (None, None) => room,
+    };
+    if blocks > room {
+        let message = format!("data size {blocks} too large, maximum is {room}");
+        return Err(STATUSES.failed(message));
+    }
+    let percent = wish.inodes_percent.unwrap_or(before.inodes_percent);
+    if blocks == before.blocks && percent == before.inodes_percent {
+        say(format_args!("data size unchanged, skipping"));
+        return Ok(0);
+    }
+    mount.open().and_then(|root| mounted::grow_xfs(root, blocks, percent)).map_err(failed)?;
+    let after = Geometry::of_mount(mount)?;
+    if after.blocks != before.blocks {
+        let (before, after) = (before.blocks, after.blocks);
+        say(format_args!("data blocks changed from {before} to {after}"));
+    }
+    if after.inodes_percent != before.inodes_percent {
+        let (before, after) = (before.inodes_percent, after.inodes_percent);
+        say(format_args!("inode max percent changed from {before} to {after}"));
+    }
+    Ok(0)
+}
+
+/// Shows the geometry of an image, a device or a mounted file system.
 pub(crate) fn info(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    if matches!(&*arguments, [only] if only == "-V") {
-        return Ok(invoked.version());
+    let mut words = Words::new(arguments, STATUSES);
+    let mut target = None;
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) => words.only(&mut target, path)?,
+            Word::Option('V') => return Ok(invoked.version()),
+            Word::Option('t') => return Err(words.refused("the kernel's table of mounts is read")),
+            Word::Option(_) => return Err(words.unknown()),
+        }
     }
-    let [image] = &*arguments else { return Err(STATUSES.usage("name an image")) };
-    let image = Path::new(image);
-    tell(image, &look(image)?);
+    let target = words.named(target)?;
+    show(&target)?;
     Ok(0)
 }
 
-fn look(image: &Path) -> Result<ImageInfo, Failure> {
-    let opened = Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.of(&e))?;
-    let info = opened.info().clone();
-    if info.format == "xfs" {
-        return Ok(info);
+fn show(target: &Path) -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    if let Some(mount) = crate::online::xfs_mount(target)? {
+        Geometry::of_mount(&mount)?.show(&mount.source);
+        return Ok(());
     }
-    Err(STATUSES.failed(format_args!("{} holds {}, not XFS", image.display(), info.format)))
-}
-
-/// Says what an image is like, in the words of xfs_info(8).
-pub(crate) fn tell(image: &Path, info: &ImageInfo) {
-    let value = |name: &str| {
-        let (title, name) = name.split_once(": ").unwrap_or(("layout", name));
-        let sections = info.sections.iter().filter(|section| section.title == title);
-        let mut values = sections.flat_map(|section| &section.values);
-        values.find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
-    };
-    let has = |name: &str| {
-        let mut names = info.features.iter().flat_map(|group| &group.names);
-        u8::from(names.any(|known| known == name))
-    };
-    let block = info.block_size;
-    say(format_args!(
-        "meta-data={:<22} isize={:<6} agcount={}, agsize={} blks",
-        image.display().to_string(),
-        info.inode_size,
-        value("allocation groups"),
-        value("blocks per group")
-    ));
-    say(format_args!(
-        "         ={:<22} sectsz={:<5} attr=2, projid32bit=1",
-        "",
-        value("sector size")
-    ));
-    say(format_args!(
-        "         ={:<22} crc={:<8} finobt={}, sparse={}, rmapbt={}",
-        "",
-        has("crc"),
-        has("finobt"),
-        has("sparse"),
-        has("rmapbt")
-    ));
-    say(format_args!(
-        "         ={:<22} reflink={:<4} bigtime={} inobtcount={} nrext64={}",
-        "",
-        has("reflink"),
-        has("bigtime"),
-        has("inobtcount"),
-        has("nrext64")
-    ));
-    say(format_args!(
-        "         ={:<22} exchange={:<3} metadir={}",
-        "",
-        has("exchange"),
-        has("metadir")
-    ));
-    say(format_args!(
-        "data     ={:<22} bsize={:<6} blocks={}, imaxpct={}",
-        "",
-        block,
-        info.blocks,
-        value("inode space limit, percent")
-    ));
-    say(format_args!(
-        "naming   =version 2              bsize={:<6} ascii-ci={}, ftype=1, parent={}",
-        value("directory block size"),
-        has("ascii-ci"),
-        has("parent")
-    ));
-    say(format_args!(
-        "log      ={:<22} bsize={:<6} blocks={}, version=2",
-        value("log: place"),
-        block,
-        value("log: blocks")
-    ));
+    Geometry::of_image(target)?.show(target);
+    Ok(())
 }

@@ -15,6 +15,9 @@ use crate::words::{Word, Words};
 const DAMAGED: u8 = 1;
 const MENDED_IF_ASKED: u8 = 4;
 
+/// Last line of xfs_repair -n.
+const NOT_MODIFIED: &str = "No modify flag set, skipping filesystem flush and exiting.";
+
 #[derive(Debug, Default)]
 struct Wish {
     image: PathBuf,
@@ -55,9 +58,14 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     if mended.left > 0 {
         say(format_args!("{name}: damaged"));
+        if wish.only_look {
+            say(format_args!("{NOT_MODIFIED}"));
+        }
         return Ok(DAMAGED);
     }
     say(format_args!("{name}: {}", if mended.is_changed { "mended" } else { "nothing is wrong" }));
+    // Callers look for the last line of the original.
+    say(format_args!("{}", if wish.only_look { NOT_MODIFIED } else { "done" }));
     Ok(if mended.is_changed && wish.tells_mending { MENDED_IF_ASKED } else { 0 })
 }
 

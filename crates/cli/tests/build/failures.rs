@@ -38,8 +38,12 @@ fn a_source_that_does_not_fit() {
             assert!(text.contains("file-") && text.contains("--size"), "{text}");
         }
     }
-    let text =
-        fail(&mut build_command(&source, &image, "--fs xfs --small --size 16M --log-size 12M"), 4);
+    let large = scratch();
+    for n in 0..24_u8 {
+        fs::write(large.path().join(format!("file-{n}")), vec![n + 1; 1 << 20]).unwrap();
+    }
+    let options = "--fs xfs --small --size 32M --log-size 12M";
+    let text = fail(&mut build_command(large.path(), &image, options), 4);
     assert!(text.contains("file-") && text.contains("--size"), "{text}");
     let text = fail(&mut build_command(&source, &image, "--size 40M --inodes 12"), 4);
     assert!(text.contains("inode"), "{text}");
@@ -56,8 +60,8 @@ fn a_size_that_no_file_system_has() {
     fs::create_dir(&source).unwrap();
     let image = directory.path().join("image");
     let sizes = ["0", "1", "1000", "16K"].map(|size| format!("--size {size}"));
-    let small =
-        ["0", "1", "16K", "1M", "15M"].map(|size| format!("--fs xfs --small --size {size}"));
+    let small = ["0", "1", "16K", "1M", "15M", "16M", "31M"]
+        .map(|size| format!("--fs xfs --small --size {size}"));
     for options in sizes.iter().chain(&small) {
         let output = build_command(&source, &image, options).output().unwrap();
         let code = output.status.code();
@@ -65,6 +69,24 @@ fn a_size_that_no_file_system_has() {
         assert!(!output.stderr.is_empty());
     }
     assert_eq!(names_in(directory.path()), ["source"]);
+}
+
+#[test]
+fn xfs_has_a_copy_of_its_superblock() {
+    require!(Tool("xfs_repair"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let image = directory.path().join("image");
+    for options in ["--size 400M --ag-count 1", "--size 400M --ag-size 400M", "--small --size 20M"]
+    {
+        let text = fail(&mut build_command(&source, &image, &format!("--fs xfs {options}")), 2);
+        let phrase = "must have at least 2 superblocks for redundancy!";
+        assert!(text.contains(phrase) && text.contains("xfs_repair"), "{options}: {text}");
+    }
+    // xfs_repair checks the smallest one without an option.
+    build(&source, &image, "--fs xfs --small");
+    let mut repair = oracle::command("xfs_repair");
+    assert!(repair.args(["-n", "-f"]).arg(&image).output().unwrap().status.success());
 }
 
 #[test]

@@ -10,11 +10,13 @@ mod fakeroot;
 mod foreign;
 mod in_place;
 mod mount;
+mod online;
 mod options;
 mod probe;
 mod protofile;
 mod tune;
 mod xfs;
+mod xfs_options;
 
 use std::fs;
 use std::path::Path;

@@ -501,6 +501,7 @@ impl Build<'_> {
             latest: self.options.source_date_epoch,
             time: Timestamp { sec: self.options.image_time().sec, nsec: 0 },
             mtime_only: self.input.is_directory(),
+            access_times: self.options.access_times,
             is_trial: fill == Fill::Trial,
         };
         let destination = self.destination(device, u64::from(fs.statfs()?.block_size));

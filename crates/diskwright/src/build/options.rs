@@ -284,6 +284,8 @@ pub struct BuildOptions {
     pub ag_bytes: Option<u64>,
     /// Size of the log in bytes (XFS).
     pub log_bytes: Option<u64>,
+    /// Stripe unit of the log in bytes (XFS).
+    pub log_stripe_bytes: Option<u32>,
     /// Size of a sector in bytes (XFS).
     pub sector_size: Option<u32>,
     /// Most space that inodes may take, in per cent; 0 is no limit (XFS). `None` follows from the size and the source.
@@ -296,6 +298,9 @@ pub struct BuildOptions {
     pub owner: Option<Owner>,
     /// What is changed on the way from the source.
     pub corrections: CorrectionOptions,
+    /// Files of a directory keep their times of last access. By default those are the times of last modification, so that
+    /// reading a directory does not change the image made of it.
+    pub access_times: bool,
     /// Threads; `None` takes as many as there are processors.
     pub threads: Option<usize>,
     /// Whether an existing image may be overwritten.
@@ -334,12 +339,14 @@ setters!(BuildOptions {
     ag_count: u32 = Some(ag_count),
     ag_bytes: u64 = Some(ag_bytes),
     log_bytes: u64 = Some(log_bytes),
+    log_stripe_bytes: u32 = Some(log_stripe_bytes),
     sector_size: u32 = Some(sector_size),
     inodes_percent: u8 = Some(inodes_percent),
     small: bool,
     dedupe: Dedupe = Some(dedupe),
     owner: Owner = Some(owner),
     corrections: CorrectionOptions,
+    access_times: bool,
     threads: usize = Some(threads),
     force: bool,
     in_place: bool,
@@ -375,12 +382,14 @@ impl BuildOptions {
             ag_count: None,
             ag_bytes: None,
             log_bytes: None,
+            log_stripe_bytes: None,
             sector_size: None,
             inodes_percent: None,
             small: false,
             dedupe: None,
             owner: None,
             corrections: CorrectionOptions::default(),
+            access_times: false,
             threads: None,
             force: false,
             in_place: false,

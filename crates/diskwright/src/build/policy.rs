@@ -17,6 +17,8 @@ pub(super) struct Policy {
     /// Take modification times for all times: when a file of the host was read, or when it came to
     /// be there, is not part of what it is.
     pub(super) mtime_only: bool,
+    /// Keep times of last access all the same.
+    pub(super) access_times: bool,
     /// Leave the contents of files out.
     pub(super) is_trial: bool,
 }

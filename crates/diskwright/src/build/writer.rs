@@ -493,7 +493,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         let clamp = |time: Time| self.policy.clamped(time);
         let mtime = clamp(metadata.mtime);
         if self.policy.mtime_only {
-            return Times::all(mtime);
+            let accessed = metadata.atime.filter(|_| self.policy.access_times);
+            return Times { atime: accessed.map_or(mtime, clamp), ..Times::all(mtime) };
         }
         Times {
             atime: metadata.atime.map_or(mtime, clamp),

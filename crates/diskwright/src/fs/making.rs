@@ -253,6 +253,7 @@ impl NewImage<OfXfs> {
             allow_small: self.own.allow_small,
             ..usual
         })?;
+        plan.require_copy()?;
         if before == of_xfs::Contents::Unknown {
             clear_marks(device)?;
         }

@@ -143,9 +143,19 @@ pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
     if !metadata.file_type().is_block_device() {
         return false;
     }
-    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-    let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    let says = std::fs::read_to_string(format!("/sys/dev/block/{}/ro", number(metadata)));
     says.is_ok_and(|says| says.trim() == "1")
+}
+
+/// Returns the number of a block device as the kernel writes it, such as `7:0`.
+pub(crate) fn device_number(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    metadata.file_type().is_block_device().then(|| number(&metadata))
+}
+
+fn number(device: &Metadata) -> String {
+    let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
+    format!("{major}:{minor}")
 }
 
 /// Lets nobody but the user read a file that is to be made.

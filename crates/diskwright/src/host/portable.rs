@@ -144,6 +144,11 @@ pub(crate) fn is_protected_device(_: &Metadata) -> bool {
     false
 }
 
+/// Returns `None`: only Linux tells the holders of a device.
+pub(crate) fn device_number(_: &Path) -> Option<String> {
+    None
+}
+
 /// Lets nobody but the user read a file that is to be made, where files have such permissions.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]

@@ -1,5 +1,6 @@
 //! `mkfs.xfs`.
 
+mod settings;
 mod wish;
 
 use std::ffi::OsString;
@@ -8,8 +9,9 @@ use diskwright::build::{BuildOptions, BuildSource, Format};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::foreign;
-use crate::invoked::Invoked;
+use crate::invoked::{Invoked, say};
 use crate::making::{self, File, Sectors};
+use crate::xfs_geometry::Geometry;
 use wish::Wish;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
@@ -26,16 +28,56 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         let image = wish.image.display();
         STATUSES.failed(format_args!("{image} has no size yet: say -d size="))
     })?;
-    let options = options(&wish, &file, bytes)?;
-    let made = if wish.is_trial {
-        making::try_out(options, STATUSES)?
+    check_size(&wish, &file, bytes)?;
+    if wish.is_unsupported && !wish.is_quiet {
+        say(format_args!("Filesystems formatted with --unsupported are not supported!!"));
+    }
+    let mut options = options(&wish, &file, bytes)?;
+    let geometry = if wish.is_trial {
+        let directory = tempfile::tempdir().map_err(|e| STATUSES.failed(e))?;
+        options.image = directory.path().join("image");
+        options.source = BuildSource::Several(Vec::new());
+        making::make_shipped(&options, STATUSES)?;
+        Geometry::of_image(&options.image)?
     } else {
-        making::make(&options, &file, STATUSES)?
+        if !wish.is_file {
+            making::make(&options, &file, STATUSES)?;
+        } else {
+            making::make_shipped(&options, STATUSES)?;
+        }
+        Geometry::of_image(&wish.image)?
     };
     if !wish.is_quiet {
-        crate::xfs_growfs::tell(&wish.image, &made);
+        geometry.show(&wish.image);
     }
     Ok(0)
+}
+
+/// Smallest file system that mkfs.xfs supports, in bytes.
+const SUPPORTED_BYTES_MIN: u64 = 300 << 20;
+
+/// Refuses a size that the file or device does not have, or that is not supported.
+fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
+    let room = file.bytes.filter(|room| *room > 0 && !wish.is_file && *room < bytes);
+    if let Some(room) = room {
+        let blocks = room / u64::from(wish.block_bytes());
+        return Err(STATUSES.failed(format_args!(
+            "size {bytes} specified for data subvolume is too large, maximum is {blocks} blocks; -d file,size={bytes} \
+             makes a file that long"
+        )));
+    }
+    if bytes < SUPPORTED_BYTES_MIN && !is_small(wish) {
+        return Err(STATUSES.failed(
+            "Filesystem must be larger than 300MiB. Smaller ones are slow and little tested: --unsupported makes one",
+        ));
+    }
+    Ok(())
+}
+
+/// Returns true if the option or the environment of xfstests asks for sizes that are not supported.
+fn is_small(wish: &Wish) -> bool {
+    let is_set = |name| std::env::var_os(name).is_some();
+    wish.is_unsupported || ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"].into_iter().all(is_set)
 }
 
 /// Refuses to overwrite old contents without `-f`.
@@ -71,6 +113,9 @@ fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure
     options.block_size = wish.block_size;
     options.inode_size = wish.inode_size()?;
     options.dir_block_size = wish.dir_block_size;
+    options.log_stripe_bytes = wish.log_stripe;
+    options.access_times = wish.access_times;
+    options.small = is_small(wish);
     options.sector_size = sector_size(wish, file)?;
     options.inodes_percent = wish.inodes_percent;
     options.ag_count = wish.ag_count;

@@ -5,13 +5,17 @@ use std::path::PathBuf;
 
 use diskwright::build::{BuildSource, FeatureChange, ProtofileSource};
 
+use super::settings::{Setting, Settings};
 use crate::failure::{Failure, STATUSES};
-use crate::lists::{self, Item};
+use crate::lists::Item;
 use crate::size::{self, Size};
 use crate::words::{Word, Words};
 
 /// Bytes of a block unless `-b` says otherwise.
 const BLOCK_BYTES: u32 = 4096;
+/// Bytes of a real-time extent without a real-time device, unless a block is larger.
+const REALTIME_EXTENT_BYTES: u64 = 4096;
+const NO_REALTIME: &str = "a file system with a real-time device is not made";
 
 /// Everything that can be asked for.
 #[derive(Debug, Default)]
@@ -19,6 +23,7 @@ pub(super) struct Wish {
     pub(super) image: PathBuf,
     pub(super) bytes: Option<u64>,
     pub(super) source: Option<BuildSource>,
+    pub(super) access_times: bool,
     pub(super) block_size: Option<u32>,
     pub(super) sector_size: Option<u32>,
     pub(super) dir_block_size: Option<u32>,
@@ -27,34 +32,56 @@ pub(super) struct Wish {
     pub(super) label: Option<Vec<u8>>,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) features: Vec<FeatureChange>,
+    /// Stripe unit of the log in bytes.
+    pub(super) log_stripe: Option<u32>,
+    /// `-d file`: the file gets the size that was asked for.
+    pub(super) is_file: bool,
     pub(super) is_forced: bool,
     pub(super) is_quiet: bool,
     pub(super) is_trial: bool,
+    /// `--unsupported`: small sizes are made.
+    pub(super) is_unsupported: bool,
     pub(super) only_version: bool,
+    named: Option<PathBuf>,
+    prototype: Option<PathBuf>,
+    slashes_are_spaces: bool,
     inode_size: Option<u32>,
     inodes_per_block: Option<u32>,
     ag_size: Option<Size>,
     log_size: Option<Size>,
     data_size: Option<Size>,
+    realtime_extent: Option<Size>,
+    /// `-l sectsize`.
+    log_sector_size: Option<u32>,
 }
+
+/// Letter of the long option `--unsupported`, which cannot be written as a letter.
+const UNSUPPORTED: char = '\0';
 
 /// Reads the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let mut words = Words::new(arguments, STATUSES);
-    let mut named = None;
+    let words = Words::new(arguments, STATUSES);
+    let mut words = words.with_long(&[("unsupported", UNSUPPORTED)]);
+    let (mut named, mut settings) = (None, Settings::default());
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(operand) => words.only(&mut named, operand)?,
-            Word::Option(letter) => wish.option(letter, &mut words, &mut named)?,
+            Word::Option(letter) => wish.option(letter, &mut words, &mut settings)?,
         }
     }
-    match named {
-        Some(image) => wish.image = image,
-        None if wish.only_version => {}
-        None => return Err(STATUSES.usage("name the image to make")),
+    for setting in settings.read()? {
+        wish.set(&setting)?;
     }
-    wish.bytes = wish.data_size.map(|size| wish.in_bytes(size)).transpose()?;
+    match (named, wish.named.take()) {
+        (Some(_), Some(_)) => return Err(STATUSES.usage("-d name option respecified")),
+        (Some(image), None) | (None, Some(image)) => wish.image = image,
+        (None, None) if wish.only_version => {}
+        (None, None) => {
+            return Err(STATUSES.usage("No data device name specified: name the image to make"));
+        }
+    }
+    wish.settle()?;
     Ok(wish)
 }
 
@@ -63,35 +90,72 @@ impl Wish {
         &mut self,
         letter: char,
         words: &mut Words,
-        named: &mut Option<PathBuf>,
+        settings: &mut Settings,
     ) -> Result<(), Failure> {
         match letter {
-            'b' | 's' | 'd' | 'i' | 'n' | 'l' | 'm' => {
-                let list = words.text()?;
-                for item in lists::items(&list, letter, STATUSES) {
-                    match letter {
-                        'b' => self.block(&item)?,
-                        's' => self.sector(&item)?,
-                        'd' => self.data(&item, named)?,
-                        'i' => self.inode(&item)?,
-                        'n' => self.naming(&item)?,
-                        'l' => self.log(&item)?,
-                        _ => self.metadata(&item)?,
-                    }
+            'b' | 's' | 'd' | 'i' | 'n' | 'l' | 'm' | 'r' => {
+                settings.add(letter, &words.text()?)?;
+            }
+            'c' => settings.add_files(&words.text()?)?,
+            'L' => self.label = Some(words.bytes()?),
+            'p' => {
+                let path = words.path()?;
+                match path.to_str() {
+                    Some(text) if path.exists() => settings.add_file(text.to_owned())?,
+                    Some(text) => settings.add_prototype(text)?,
+                    // A name that is not UTF-8 has no suboptions.
+                    None => self.prototype = Some(path),
                 }
             }
-            'L' => self.label = Some(words.bytes()?),
-            'p' => self.source = Some(source(words)?),
             'f' => self.is_forced = true,
             'q' => self.is_quiet = true,
             'N' => self.is_trial = true,
             'V' => self.only_version = true,
             // What is not in use is not in the file.
             'K' => {}
-            'r' => return Err(words.refused("a file system with a real-time device is not made")),
-            'c' => return Err(words.refused("write the options themselves")),
+            UNSUPPORTED => self.is_unsupported = true,
             _ => return Err(words.unknown()),
         }
+        Ok(())
+    }
+
+    fn set(&mut self, setting: &Setting) -> Result<(), Failure> {
+        let item = setting.item();
+        match setting.letter {
+            'b' => self.block(&item),
+            's' => self.sector(&item),
+            'd' => self.data(&item),
+            'i' => self.inode(&item),
+            'n' => self.naming(&item),
+            'l' => self.log(&item),
+            'r' => self.realtime(&item),
+            'p' => self.prototype(&item),
+            _ => self.metadata(&item),
+        }
+    }
+
+    /// Works out what depends on several options.
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.bytes = self.data_size.map(|size| self.in_bytes(size)).transpose()?;
+        if self.is_file && self.bytes.is_none() {
+            return Err(STATUSES.usage("-d file needs -d size"));
+        }
+        let extent = self.realtime_extent.map(|size| self.in_bytes(size)).transpose()?;
+        if extent.is_some_and(|bytes| bytes != REALTIME_EXTENT_BYTES.max(self.block_bytes().into()))
+        {
+            return Err(STATUSES.refused("-r extsize", NO_REALTIME));
+        }
+        if self.log_sector_size.is_some_and(|bytes| bytes != self.sector_size.unwrap_or(512)) {
+            let why = "the log lies in the image, whose sectors it has";
+            return Err(STATUSES.refused("-l sectsize", why));
+        }
+        self.source = self.prototype.take().map(|file| match file.is_dir() {
+            true => BuildSource::Files(file),
+            false => {
+                let slashes_are_spaces = self.slashes_are_spaces;
+                BuildSource::Protofile(ProtofileSource { file, slashes_are_spaces })
+            }
+        });
         Ok(())
     }
 
@@ -111,23 +175,19 @@ impl Wish {
         Ok(())
     }
 
-    fn data(&mut self, item: &Item<'_>, named: &mut Option<PathBuf>) -> Result<(), Failure> {
+    fn data(&mut self, item: &Item<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.data_size = Some(item.by(size::parse_xfs)?),
             "agcount" => self.ag_count = Some(item.by(number)?),
             "agsize" => self.ag_size = Some(item.by(size::parse_xfs)?),
-            "name" => *named = Some(item.text()?.into()),
+            "name" => self.named = Some(item.text()?.into()),
             "sectsize" => self.sector_size = Some(item.by(small)?),
-            // It is a file, or may be one.
-            "file" | "noalign" | "concurrency" => drop(item.value()),
-            "sunit" | "swidth" | "su" | "sw" => {
-                return Err(item.refused("nothing is laid out in stripes"));
-            }
-            "max_atomic_write" => {
-                return Err(item.refused("groups are as large as the size calls for"));
-            }
+            "file" => self.is_file = item.switch()?,
+            "noalign" => always(item, true)?,
+            "concurrency" => drop(item.value()),
+            "sunit" | "swidth" | "su" | "sw" => nothing(item, "nothing is laid out in stripes")?,
             "rtinherit" | "projinherit" | "extszinherit" | "cowextsize" | "daxinherit" => {
-                return Err(item.refused("set the attribute on the root directory afterwards"));
+                nothing(item, "set the attribute on the root directory afterwards")?;
             }
             _ => return Err(item.unknown()),
         }
@@ -179,7 +239,15 @@ impl Wish {
             "version" if item.text()? == "2" => {}
             "version" => return Err(item.refused("version 5 has logs of version 2")),
             "concurrency" => drop(item.value()),
-            "agnum" | "logdev" | "name" | "su" | "sunit" | "sectsize" => {
+            "su" => self.log_stripe = Some(item.by(small)?),
+            "sunit" => {
+                let sectors = item.by(number)?;
+                let bytes = sectors.checked_mul(512).ok_or_else(|| item.wrong("is too large"))?;
+                self.log_stripe = Some(bytes);
+            }
+            "sectsize" => self.log_sector_size = Some(item.by(small)?),
+            "file" => always(item, false)?,
+            "agnum" | "logdev" | "name" => {
                 return Err(item.refused("the log lies in the image, where the program puts it"));
             }
             _ => return Err(item.unknown()),
@@ -195,10 +263,38 @@ impl Wish {
             }
             "crc" => always(item, true)?,
             "finobt" | "rmapbt" | "reflink" | "inobtcount" | "bigtime" => self.switch(item)?,
-            "autofsck" | "metadir" => always(item, false)?,
-            "uquota" | "uqnoenforce" | "gquota" | "gqnoenforce" | "pquota" | "pqnoenforce" => {
-                return Err(item.refused("quotas are turned on by an option of the mount"));
+            "autofsck" if item.value() == Some("none") => {}
+            "autofsck" => {
+                nothing(item, "set the attribute trusted.xfs:autofsck of the root directory")?;
             }
+            "metadir" => nothing(item, "metadata have no directory tree")?,
+            "uquota" | "uqnoenforce" | "gquota" | "gqnoenforce" | "pquota" | "pqnoenforce" => {
+                nothing(item, "quotas are turned on by an option of the mount")?;
+            }
+            _ => return Err(item.unknown()),
+        }
+        Ok(())
+    }
+
+    fn realtime(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+        match item.name {
+            "extsize" => self.realtime_extent = Some(item.by(size::parse_xfs)?),
+            // Without a real-time device there is nothing that they are about.
+            "noalign" | "concurrency" => drop(item.value()),
+            "zoned" | "reserved" => nothing(item, NO_REALTIME)?,
+            "size" | "rtdev" | "name" | "file" | "rgcount" | "rgsize" | "start" => {
+                return Err(item.refused(NO_REALTIME));
+            }
+            _ => return Err(item.unknown()),
+        }
+        Ok(())
+    }
+
+    fn prototype(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+        match item.name {
+            "file" => self.prototype = Some(item.text()?.into()),
+            "atime" => self.access_times = item.switch()?,
+            "slashes_are_spaces" => self.slashes_are_spaces = item.switch()?,
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -232,7 +328,8 @@ impl Wish {
         self.log_size.map(|size| self.in_bytes(size)).transpose()
     }
 
-    fn block_bytes(&self) -> u32 {
+    /// Size of a block in bytes.
+    pub(super) fn block_bytes(&self) -> u32 {
         self.block_size.unwrap_or(BLOCK_BYTES)
     }
 
@@ -243,6 +340,14 @@ impl Wish {
             size => size.bytes(1),
         };
         bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
+    }
+}
+
+/// Takes a request for nothing (0) and refuses any other.
+fn nothing(item: &Item<'_>, why: &str) -> Result<(), Failure> {
+    match item.value() {
+        Some(value) if value.trim_start_matches('0').is_empty() && !value.is_empty() => Ok(()),
+        _ => Err(item.refused(why)),
     }
 }
 
@@ -260,33 +365,4 @@ fn small(text: &str) -> Result<u32, String> {
 
 fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "write a number".into())
-}
-
-/// A directory or a prototype file, and after a comma what else is to be known of it.
-fn source(words: &mut Words) -> Result<BuildSource, Failure> {
-    let path = words.path()?;
-    if path.exists() {
-        return Ok(named(path, false));
-    }
-    let text = path.to_string_lossy().into_owned();
-    let Some((file, list)) = text.split_once(',') else { return Ok(named(path, false)) };
-    let mut slashes_are_spaces = false;
-    for item in lists::items(list, 'p', STATUSES) {
-        match item.name {
-            "slashes_are_spaces" => slashes_are_spaces = item.switch()?,
-            // Times of last access are those of the files.
-            "atime" if item.switch()? => {}
-            "atime" => return Err(item.refused("times of last access are copied")),
-            _ => return Err(item.unknown()),
-        }
-    }
-    Ok(named(file.into(), slashes_are_spaces))
-}
-
-/// What is there by this name. Anything but a directory is a prototype file.
-fn named(file: PathBuf, slashes_are_spaces: bool) -> BuildSource {
-    match file.is_dir() {
-        true => BuildSource::Files(file),
-        false => BuildSource::Protofile(ProtofileSource { file, slashes_are_spaces }),
-    }
 }

@@ -21,6 +21,7 @@ impl Layout {
             body,
             agfl_len: agfl_len(&geometry),
             log_ag: AgNumber(u32::MAX),
+            log_unit: 1,
             log_len: 0,
             root: RootDirectory { uid: 0, gid: 0, permissions: 0, time: Timestamp::default() },
         }

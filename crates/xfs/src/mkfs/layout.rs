@@ -35,6 +35,8 @@ pub struct Layout {
     pub(super) agfl_len: u32,
     pub(super) log_ag: AgNumber,
     pub(super) log_len: u32,
+    /// Blocks of the unit that the log is aligned to.
+    pub(super) log_unit: u32,
     pub(super) root: RootDirectory,
 }
 
@@ -56,7 +58,7 @@ pub(super) struct AgPlan {
     /// The chunk of inodes, or an empty run.
     pub(super) inodes: Run,
     /// Free runs in ascending order, some empty.
-    pub(super) free: [Run; 2],
+    pub(super) free: [Run; 3],
 }
 
 /// A run of blocks of a group.
@@ -85,6 +87,21 @@ impl Layout {
         1 << self.geometry.block_log
     }
 
+    /// Refuses a file system with one allocation group: without a copy of the superblock, xfs_repair(8) refuses to
+    /// check it.
+    ///
+    /// # Errors
+    /// `Invalid` for one group.
+    pub fn require_copy(&self) -> Result<()> {
+        if self.geometry.ag_count >= 2 {
+            return Ok(());
+        }
+        Err(Error::Invalid(
+            "Filesystem must have at least 2 superblocks for redundancy! xfs_repair refuses an image with one allocation \
+             group; make two or more, each of at least 16 MiB",
+        ))
+    }
+
     /// The superblock as it will be.
     #[must_use]
     pub fn superblock(&self) -> &RawSuperblock {
@@ -94,7 +111,9 @@ impl Layout {
     /// How a group is divided.
     pub(super) fn ag(&self, ag: AgNumber) -> AgPlan {
         let log_len = if ag == self.log_ag { self.log_len } else { 0 };
-        let log = Run { start: self.body, len: log_len };
+        let log_start = if log_len == 0 { self.body } else { self.log_start().0 };
+        let log = Run { start: log_start, len: log_len };
+        let before_log = Run { start: self.body, len: log_start - self.body };
         let agfl = Run { start: log.end(), len: self.agfl_len };
         let end = self.geometry.ag_len(ag);
         let align = self.superblock.inoalignmt.get().max(1);
@@ -105,7 +124,12 @@ impl Layout {
         };
         let gap = Run { start: agfl.end(), len: inodes.start - agfl.end() };
         let rest = Run { start: inodes.end(), len: end.saturating_sub(inodes.end()) };
-        AgPlan { log, agfl, inodes, free: [gap, rest] }
+        AgPlan { log, agfl, inodes, free: [before_log, gap, rest] }
+    }
+
+    /// First block of the log in its group.
+    fn log_start(&self) -> AgBlock {
+        AgBlock(self.body.next_multiple_of(self.log_unit))
     }
 
     /// Inodes that the first chunk has room for: as many as its blocks hold.
@@ -144,6 +168,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         agfl_len: agfl_len(&geometry),
         log_ag: AgNumber(groups.ag_count / 2),
         log_len: 0,
+        log_unit: options.log_stripe_bytes.map_or(1, |bytes| bytes / options.block_size),
         root: RootDirectory {
             uid: options.root_uid,
             gid: options.root_gid,
@@ -192,6 +217,9 @@ fn fixed_superblock(
     if features.version_bits.contains(Version::SECTOR) {
         (sb.logsectlog, sb.logsectsize) = (sb.sectlog, sb.sectsize);
         sb.logsunit = options.block_size.into();
+    }
+    if let Some(bytes) = options.log_stripe_bytes {
+        sb.logsunit = bytes.into();
     }
     sb
 }
@@ -255,13 +283,20 @@ pub(super) fn agfl_len(geometry: &Geometry) -> u32 {
 /// Gives the log its place, in the group in the middle.
 fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let geometry = &layout.geometry;
-    let min = log_size::blocks_min(geometry);
+    let unit = layout.log_unit;
+    let min = log_size::blocks_min(geometry)
+        + options.log_stripe_bytes.map_or(0, |_| log_size::blocks_of_stripes(unit));
     // Without the log, its group is used up to here. Behind it, inodes may have to be aligned again.
     let others = layout.ag(layout.log_ag).inodes;
     let slack = if others.len == 0 { 1 } else { layout.superblock.inoalignmt.get() + 1 };
-    let fit = geometry.ag_len(layout.log_ag).saturating_sub(others.end() + slack);
-    layout.log_len = numbers::log_blocks(options, geometry.blocks, min, fit.into())?;
-    let start = geometry.fs_block(layout.log_ag, AgBlock(layout.body));
+    let used = others.end() + slack + (layout.log_start().0 - layout.body);
+    let fit = geometry.ag_len(layout.log_ag).saturating_sub(used);
+    let log_len = numbers::log_blocks(options, geometry.blocks, min, fit.into())?;
+    if options.log_bytes.is_some() && !log_len.is_multiple_of(unit) {
+        return Err(Error::Invalid("the log size must be a multiple of the log stripe unit"));
+    }
+    layout.log_len = log_len - log_len % unit;
+    let start = geometry.fs_block(layout.log_ag, layout.log_start());
     layout.superblock.logstart = start.0.into();
     layout.superblock.logblocks = layout.log_len.into();
     Ok(())

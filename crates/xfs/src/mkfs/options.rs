@@ -15,6 +15,8 @@ pub const SMALL_SIZE_MIN: u64 = 16 << 20;
 const DIR_BLOCK_SIZE_MIN: u32 = 4096;
 /// Sizes of directory blocks end here, in bytes.
 const DIR_BLOCK_SIZE_MAX: u32 = 64 << 10;
+/// Largest stripe unit of the log in bytes (`XLOG_MAX_RECORD_BSIZE`).
+const LOG_STRIPE_BYTES_MAX: u32 = 256 << 10;
 
 /// A feature that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +134,9 @@ pub struct Options {
     pub ag_bytes: Option<u64>,
     /// Size of the log in bytes; by default it follows from the size of the image.
     pub log_bytes: Option<u64>,
+    /// Stripe unit of the log in bytes: a multiple of the block size, at most 256 KiB. By default records are aligned to
+    /// sectors of 512 bytes, or to blocks where sectors are larger.
+    pub log_stripe_bytes: Option<u32>,
     /// Label, up to 12 bytes.
     pub label: Vec<u8>,
     /// The file system's uuid.
@@ -166,6 +171,7 @@ impl Options {
             ag_count: None,
             ag_bytes: None,
             log_bytes: None,
+            log_stripe_bytes: None,
             label: Vec::new(),
             uuid: [0; 16],
             features: Vec::new(),
@@ -206,6 +212,12 @@ impl Options {
             return Err(Error::Invalid(
                 "the directory block size must be a power of two, from the block size and from 4 KiB to \
                  64 KiB",
+            ));
+        }
+        let stripe = self.log_stripe_bytes.unwrap_or(self.block_size);
+        if stripe == 0 || !stripe.is_multiple_of(self.block_size) || stripe > LOG_STRIPE_BYTES_MAX {
+            return Err(Error::Invalid(
+                "the log stripe unit must be a multiple of the block size, and at most 256 KiB",
             ));
         }
         self.check_numbers()
@@ -325,6 +337,9 @@ mod tests {
             Options { inode_size: 1024, block_size: 1024, ..good.clone() },
             Options { sector_size: 8192, ..good.clone() },
             Options { dir_block_size: Some(2048), ..good.clone() },
+            Options { log_stripe_bytes: Some(0), ..good.clone() },
+            Options { log_stripe_bytes: Some(5000), ..good.clone() },
+            Options { log_stripe_bytes: Some(512 << 10), ..good.clone() },
             Options { size_bytes: 100 << 20, ..good.clone() },
             Options { label: vec![b'x'; 13], ..good.clone() },
         ];

@@ -46,6 +46,7 @@ impl<'a> XfsMaker<'a> {
             ag_count: options.ag_count,
             ag_bytes: options.ag_bytes,
             log_bytes: options.log_bytes,
+            log_stripe_bytes: options.log_stripe_bytes,
             label: options.label.clone().unwrap_or_default(),
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
             features: self.features.clone(),
@@ -67,6 +68,7 @@ impl Maker for XfsMaker<'_> {
             return Err(vfs::Error::Invalid(problem).into());
         }
         let plan = mkfs::plan(&self.mkfs_options(size, None))?;
+        plan.require_copy()?;
         let features = RoCompat::from_bits_retain(plan.superblock().features_ro_compat.get());
         if self.options.dedupe.is_some() && !features.contains(RoCompat::REFLINK) {
             let why = "without the feature reflink files cannot share blocks: leave ^reflink out";
@@ -80,7 +82,7 @@ impl Maker for XfsMaker<'_> {
     }
 
     fn size_min(&self) -> u64 {
-        if self.options.small { 0 } else { SIZE_MIN }
+        if self.options.small { 2 * SMALL_SIZE_MIN } else { SIZE_MIN }
     }
 
     fn inodes(&self) -> InodeRule {
