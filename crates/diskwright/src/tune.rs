@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use blockdev::{BlockDevice, FileDevice};
 use ext4::format::superblock::RawSuperblock;
+pub use ext4::tune::Request;
 pub use xfs::tune::NewUuid;
 
 use crate::image::{self, Kind, probe_kind};
@@ -38,6 +39,24 @@ pub fn change_superblock(
         settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
     ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
+}
+
+/// Changes features of an image of ext2, ext3 or ext4 with all that depends on them (a journal, quota files, checksums),
+/// and fields of its superblock. What the journal holds is replayed first.
+///
+/// # Errors
+/// As [`change_superblock`]; if a feature cannot change, or the check finds damage. Apart from the replay of the journal,
+/// nothing was written then.
+pub fn tune(
+    path: &Path,
+    options: &OpenImage,
+    request: &Request,
+    change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
+) -> Result<()> {
+    let device =
+        settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
+    let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
+    ext4::tune::tune(&device, request, &mut change).map_err(|e| at(path, e))
 }
 
 /// Gives an image of XFS another UUID, after what its log holds was replayed.

@@ -8,6 +8,7 @@
 
 mod android;
 mod blkid;
+mod completion;
 mod debugfs;
 mod dumpe2fs;
 mod e2fsck;

@@ -4,10 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use check::{Finding, Observer, Options, Severity};
+use check::{Finding, Observer, Options, Phase, Severity};
 use diskwright::repair::Repair;
 use diskwright::{OpenImage, Result};
 use repair::Plan;
+
+use crate::completion::Completion;
+use crate::invoked::say;
 
 /// What may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +36,33 @@ pub(crate) struct Mended {
     pub(crate) device_error: Option<String>,
 }
 
-/// Looks only for whether to go on.
-struct Watch(&'static AtomicBool);
+/// Observes a check for a signal that ends it, and passes its progress on.
+struct Watch<'c> {
+    stop: &'static AtomicBool,
+    completion: Option<&'c Completion>,
+}
 
-impl Observer for Watch {
+impl Observer for Watch<'_> {
     fn found(&self, _: Finding) {}
 
-    fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        if let Some(completion) = self.completion {
+            completion.progress(phase, done, total);
+        }
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Findings about copies of the superblock and of group descriptors. e2fsck writes such copies again without a word, and
+/// they do not count for its exit status. Images of `e2image -ra` and of genext2fs have none.
+const COPIES: [&str; 2] = ["ext4-superblock-backup", "ext4-group-backup"];
+
+/// Returns whether a finding counts for the exit status.
+fn counts(finding: &Finding) -> bool {
+    !COPIES.contains(&finding.code.name)
 }
 
 /// Checks an image, and repairs what may be. With `undo`, what was there before is kept in that file.
@@ -50,23 +71,32 @@ pub(crate) fn mend(
     open: &OpenImage,
     may: May,
     undo: Option<&Path>,
+    completion: Option<&Completion>,
 ) -> Result<Mended> {
     let stop = diskwright::stop_on_signals()?;
     let repair = match may {
         May::Look => Repair::open_to_plan(image, open)?,
         May::MendHarmless | May::Mend => Repair::open(image, open)?,
     };
-    let plan = repair.plan(&Options::default(), &Watch(stop))?;
+    let plan = repair.plan(&Options::default(), &Watch { stop, completion })?;
     if stop.load(Ordering::Relaxed) {
         return Ok(Mended { left: 0, is_changed: false, is_interrupted: true, device_error: None });
     }
-    if !plan.findings.is_empty() {
+    let found = plan.findings.iter().filter(|finding| counts(finding)).count() as u64;
+    if found > 0 {
         let _ = repair.report_of(&plan).write_text(&mut io::stdout());
+    } else if !plan.findings.is_empty() {
+        let count = plan.findings.len();
+        let name = image.display();
+        say(format_args!(
+            "{name}: {count} copies of superblock or descriptors differ or are missing"
+        ));
     }
-    let is_harmless = plan.findings.iter().all(|found| found.code.severity == Severity::Harmless);
+    let is_harmless =
+        plan.findings.iter().all(|f| f.code.severity == Severity::Harmless || !counts(f));
     let goes_on = may == May::Mend || (may == May::MendHarmless && is_harmless);
     if !goes_on || plan.steps.is_empty() {
-        let left = plan.findings.len() as u64;
+        let left = found;
         let device_error = repair.device_error().map(str::to_owned);
         return Ok(Mended { left, is_changed: false, is_interrupted: false, device_error });
     }
@@ -81,7 +111,9 @@ pub(crate) fn mend(
     let is_interrupted = stop.load(Ordering::Relaxed);
     let device_error = repair.device_error().filter(|_| repair.reads_failed() > failed);
     let device_error = device_error.map(str::to_owned);
-    Ok(Mended { left, is_changed: true, is_interrupted, device_error })
+    // Other changes than those of copies: a repair without findings ends orphans, or takes back marks.
+    let is_changed = found > 0 || plan.findings.is_empty();
+    Ok(Mended { left, is_changed, is_interrupted, device_error })
 }
 
 /// Returns the file with what was there before, if there is one.
@@ -101,7 +133,7 @@ fn carry_out(
 struct Left(AtomicU64);
 
 impl Observer for Left {
-    fn found(&self, _: Finding) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn found(&self, finding: Finding) {
+        self.0.fetch_add(counts(&finding).into(), Ordering::Relaxed);
     }
 }

@@ -29,6 +29,7 @@ mod random;
 mod repair;
 mod resize;
 mod small_cache;
+mod tune;
 mod waiting;
 mod xattr;
 mod xattr_damage;

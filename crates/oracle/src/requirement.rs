@@ -49,7 +49,7 @@ const PACKAGES: &[Package] = &[
     },
     // They are in the same packages, but do not tell their version alone.
     debian(
-        &["tune2fs", "resize2fs", "filefrag", "chattr", "lsattr"],
+        &["tune2fs", "resize2fs", "e2image", "filefrag", "chattr", "lsattr"],
         "scripts/install-tools installs e2fsprogs",
     ),
     debian(&["fuse2fs"], "scripts/install-tools installs fuse2fs"),
@@ -80,7 +80,7 @@ const PACKAGES: &[Package] = &[
     debian(&["fs_mark"], "scripts/install-tools installs fsmark"),
     debian(&["chromium"], "scripts/install-tools installs chromium"),
     debian(&["setpriv", "unshare", "fstrim"], "it is a part of util-linux"),
-    debian(&["sh", "bash", "cp", "rm", "touch", "sync", "sleep"], "every Debian has it"),
+    debian(&["sh", "bash", "cp", "rm", "diff", "touch", "sync", "sleep"], "every Debian has it"),
     debian(&["cargo"], "rustup installs it"),
     debian(&["python3"], "it is Debian's package python3"),
     debian(&["cc"], "scripts/install-tools installs gcc"),

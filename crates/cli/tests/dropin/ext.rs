@@ -72,6 +72,125 @@ fn a_check_ends_as_e2fsck_does() {
     oracle::e2fsck(dir.join("image"));
 }
 
+/// Statuses of both programs, of e2fsck and of the original, for a copy of an image.
+fn statuses(dir: &std::path::Path, image: &str, options: &str) -> (i32, i32) {
+    fs::copy(dir.join(image), dir.join("a")).unwrap();
+    fs::copy(dir.join(image), dir.join("b")).unwrap();
+    let ours = run(dir, &format!("e2fsck {options} a")).status;
+    let mut theirs = oracle::command("e2fsck");
+    let theirs = theirs.current_dir(dir).args(options.split_whitespace()).arg("b").output();
+    (ours, theirs.unwrap().status.code().unwrap())
+}
+
+#[test]
+fn lost_copies_of_the_superblock_are_no_damage_and_come_back() {
+    oracle::require!(Tool("e2fsck"), Version("mke2fs", 1, 47), Tool("e2image"));
+    let home = home();
+    let dir = home.path();
+    oracle::Mke2fs::new("ext4")
+        .arguments(["-b", "1024"])
+        .populate(&dir.join("tree"))
+        .create(&dir.join("whole"), 80 << 20);
+    // e2image copies used blocks only, and no copies of the superblock.
+    let mut copy = oracle::command("e2image");
+    let copied = copy.current_dir(dir).args(["-ra", "whole", "bare"]).output().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    for options in ["-fn", "-fp", "-fy", "-n", "-p", "-y", "-fa"] {
+        assert_eq!(statuses(dir, "bare", options), (0, 0), "{options}");
+    }
+    fs::copy(dir.join("bare"), dir.join("preened")).unwrap();
+    done(dir, "e2fsck -fp preened");
+    let mut header = [0; 2];
+    let preened = File::open(dir.join("preened")).unwrap();
+    preened.read_exact_at(&mut header, 8193 * 1024 + 56).unwrap();
+    assert_eq!(header, [0x53, 0xef], "the copy in group 1 is written again");
+    // Other faults count.
+    let device = File::options().write(true).open(dir.join("bare")).unwrap();
+    device.write_all_at(&[0xff; 4], 1024 + 16).unwrap();
+    drop(device);
+    assert_eq!(run(dir, "e2fsck -fn bare").status, 4);
+    for size in ["40M", "120M"] {
+        fs::copy(dir.join("preened"), dir.join("resized")).unwrap();
+        done(dir, &format!("resize2fs resized {size}"));
+        oracle::e2fsck(dir.join("resized"));
+    }
+}
+
+#[test]
+fn resize2fs_takes_images_without_copies_of_the_superblock() {
+    oracle::require!(Tool("e2fsck"), Version("mke2fs", 1, 47), Tool("e2image"));
+    let home = home();
+    let dir = home.path();
+    oracle::Mke2fs::new("ext4").arguments(["-b", "1024"]).create(&dir.join("whole"), 80 << 20);
+    let mut copy = oracle::command("e2image");
+    let copied = copy.current_dir(dir).args(["-ra", "whole", "bare"]).output().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    for size in ["40M", "120M"] {
+        fs::copy(dir.join("bare"), dir.join("resized")).unwrap();
+        done(dir, &format!("resize2fs resized {size}"));
+        oracle::e2fsck(dir.join("resized"));
+    }
+}
+
+/// Lines of `-C 3`, as libblockdev reads them.
+fn completion(dir: &std::path::Path, program: &[&str]) -> Vec<(u32, u64, u64, String)> {
+    let words = program.join(" ");
+    let line = format!("{words} -fn -C 3 image 3>lines >/dev/null 2>&1");
+    let ended = std::process::Command::new("sh").current_dir(dir).args(["-c", &line]).status();
+    assert!(ended.unwrap().success(), "{line}");
+    let text = fs::read_to_string(dir.join("lines")).unwrap();
+    let parsed = |line: &str| {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let [pass, at, max, device] = words[..] else { panic!("{line:?}") };
+        (pass.parse().unwrap(), at.parse().unwrap(), max.parse().unwrap(), device.to_owned())
+    };
+    text.lines().map(parsed).collect()
+}
+
+#[test]
+fn progress_lines_have_the_form_of_the_original() {
+    oracle::require!(Tool("e2fsck"), Version("mke2fs", 1, 47), Tool("sh"));
+    let home = home();
+    let dir = home.path();
+    oracle::Mke2fs::new("ext4").arguments(["-b", "1024"]).create(&dir.join("image"), 80 << 20);
+    let ours = completion(dir, &[env!("CARGO_BIN_EXE_diskwright"), "as", "e2fsck"]);
+    let theirs = completion(dir, &["e2fsck"]);
+    let shape = |lines: &[(u32, u64, u64, String)]| {
+        let mut passes: Vec<u32> = lines.iter().map(|(pass, ..)| *pass).collect();
+        assert!(passes.is_sorted(), "{passes:?}");
+        passes.dedup();
+        for pass in &passes {
+            let of_pass: Vec<_> = lines.iter().filter(|line| line.0 == *pass).collect();
+            let (first, last) = (of_pass[0], of_pass[of_pass.len() - 1]);
+            assert_eq!(first.1, 0, "{of_pass:?}");
+            assert_eq!(last.1, last.2, "{of_pass:?}");
+            assert!(of_pass.iter().all(|line| line.3 == "image"), "{of_pass:?}");
+        }
+        passes
+    };
+    assert_eq!(shape(&ours), shape(&theirs));
+    assert_eq!(run(dir, "e2fsck -fn -C 77 image").status, 8);
+    assert_eq!(run(dir, "e2fsck -fn -C 0 image").status, 0);
+}
+
+#[test]
+fn a_replayed_journal_alone_has_the_status_of_the_original() {
+    oracle::require!(Tool("e2fsck"), Version("mke2fs", 1, 47), Root);
+    let home = home();
+    let dir = home.path();
+    oracle::Mke2fs::new("ext4").create(&dir.join("image"), 64 << 20);
+    let options = oracle::MountOptions::read_write("ext4");
+    let mount = oracle::KernelMount::new(dir.join("image"), &options);
+    fs::create_dir(mount.path().join("made")).unwrap();
+    File::open(mount.path().join("made")).unwrap().sync_all().unwrap();
+    fs::copy(dir.join("image"), dir.join("pending")).unwrap();
+    mount.unmount();
+    for options in ["-p", "-a", "-y", "-n", "-fp", "-fy", "-y -E journal_only"] {
+        let (ours, theirs) = statuses(dir, "pending", options);
+        assert_eq!(ours, theirs, "{options}");
+    }
+}
+
 #[test]
 fn a_named_copy_of_the_superblock_is_used() {
     oracle::require!(Tool("e2fsck"), Tool("mke2fs"));

@@ -7,6 +7,7 @@ mod debugfs;
 mod dumpe2fs;
 mod ext;
 mod fakeroot;
+mod features;
 mod foreign;
 mod in_place;
 mod mount;

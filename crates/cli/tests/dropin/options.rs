@@ -171,8 +171,14 @@ const XFS_ADMIN: [&str; 9] = [
     "-U 0a28e812-3747-40bc-8194-e08e509097d0",
 ];
 const NOT_XFS_ADMIN: [&str; 6] = ["-c 0", "-e", "-j", "-O bigtime=1", "-p", "-r device"];
-const TUNE2FS: [&str; 25] = [
+const TUNE2FS: [&str; 31] = [
     "-c 20",
+    "-c random",
+    "-E encoding=utf8",
+    "-E encoding_flags=strict",
+    "-E mmp_update_interval=7",
+    "-E orphan_file_size=64",
+    "-Q usrquota",
     "-C 3",
     "-e continue",
     "-E stride=4",
@@ -198,18 +204,13 @@ const TUNE2FS: [&str; 25] = [
     "-E ^test_fs",
     "-E hash_alg=half_md4",
 ];
-const NOT_TUNE2FS: [&str; 12] = [
-    "-E clear_mmp",
-    "-E encoding=utf8",
-    "-E encoding_flags=strict",
-    "-E force_fsck",
-    "-E orphan_file_size=1m",
+const NOT_TUNE2FS: [&str; 7] = [
+    "-E revision=1",
     "-s 0",
-    "-E mmp_update_interval=5",
     "-I 512",
-    "-j",
-    "-J size=4",
-    "-Q usrquota",
+    "-J location=5",
+    "-J device=UUID=x",
+    "-J fast_commit_size=64",
     "-z undo",
 ];
 const DUMPE2FS: [&str; 5] = ["-h -x", "-h -f", "-x", "-f", "-V"];

@@ -147,6 +147,11 @@ impl InUse<'_> {
         self.bitmap(count, |bit| used.contains(clusters.start + u64::from(bit)))
     }
 
+    /// Inodes at the start of a group's table that were read: those after them were never used.
+    pub(crate) fn inodes_read(&self, group: Group) -> u32 {
+        self.0.group(group).map_or(0, |facts| facts.inodes_to_read(&self.0))
+    }
+
     /// The inode bitmap that a group must have.
     pub(crate) fn inode_bitmap(&self, group: Group) -> Vec<u8> {
         let states = self.0.inodes.of(group);

@@ -28,10 +28,21 @@ const SIZES: [(u64, u32); 8] = [
 /// # Errors
 /// `Invalid` if the number asked for cannot be, or would take more than half of what is free.
 pub(super) fn blocks(options: &Options, geometry: &Geometry, free: u64) -> Result<u32> {
-    let Some(bytes) = options.journal_bytes else {
-        let size = SIZES.iter().find(|(limit, _)| geometry.blocks_count < *limit);
-        return Ok(size.map_or(jbd2::BLOCKS_MIN, |(_, blocks)| *blocks));
-    };
+    let Some(bytes) = options.journal_bytes else { return Ok(default_blocks(geometry)) };
+    blocks_of(bytes, geometry, free)
+}
+
+/// Returns the default number of journal blocks for a file system of this size.
+pub(crate) fn default_blocks(geometry: &Geometry) -> u32 {
+    let size = SIZES.iter().find(|(limit, _)| geometry.blocks_count < *limit);
+    size.map_or(jbd2::BLOCKS_MIN, |(_, blocks)| *blocks)
+}
+
+/// Returns the blocks of a journal of a given size.
+///
+/// # Errors
+/// As [`blocks`].
+pub(crate) fn blocks_of(bytes: u64, geometry: &Geometry, free: u64) -> Result<u32> {
     let blocks = bytes >> geometry.block_size_log;
     if !(u64::from(jbd2::BLOCKS_MIN)..=BLOCKS_MAX).contains(&blocks) {
         return Err(Error::Invalid("a journal has 1024 to 10,240,000 blocks"));

@@ -7,7 +7,7 @@
 //! - a feature that rests on one that was turned off goes with it, unless it was asked for;
 //! - empty directories are not stored inline.
 
-mod journal;
+pub(crate) mod journal;
 mod layout;
 pub(crate) mod mapping;
 mod numbers;

@@ -14,7 +14,7 @@ use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::inode::EXTRA_ISIZE;
 use crate::format::superblock::{
-    FIRST_INO_REV0, INODE_SIZE_REV0, RawSuperblock, STATE_VALID, backup_number,
+    FIRST_INO_REV0, INODE_SIZE_REV0, RawSuperblock, STATE_VALID, backup_number, split,
 };
 use crate::log::JOURNAL_INO;
 use crate::open::superblock_copy::Copy;
@@ -131,8 +131,7 @@ fn set_usual(
     match field {
         "r_blocks_count" => {
             let reserved = facts.blocks_count / 20;
-            raw.r_blocks_count_lo = (reserved as u32).into();
-            raw.r_blocks_count_hi = ((reserved >> 32) as u32).into();
+            (raw.r_blocks_count_lo, raw.r_blocks_count_hi) = split(reserved);
         }
         "clusters_per_group" => raw.clusters_per_group = raw.blocks_per_group,
         "log_cluster_size" => raw.log_cluster_size = raw.log_block_size,
@@ -281,9 +280,9 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 /// Bytes of the structure that guards against two mounts, with the checksum in its last word.
 const MMP_SIZE: usize = 1024;
-const MMP_MAGIC: u32 = 0x004d_4d50;
+pub(super) const MMP_MAGIC: u32 = 0x004d_4d50;
 /// The sequence number of a file system that is not mounted.
-const MMP_CLEAN: u32 = 0xff4d_4d50;
+pub(super) const MMP_CLEAN: u32 = 0xff4d_4d50;
 
 /// Writes the block that guards against two mounts again, as of a file system that is not mounted.
 pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -307,7 +306,7 @@ pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-fn mmp_block(image: &Image<'_>) -> Vec<u8> {
+pub(super) fn mmp_block(image: &Image<'_>) -> Vec<u8> {
     let sb = &image.params.sb;
     let mut bytes = vec![0; MMP_SIZE];
     bytes[..4].copy_from_slice(&MMP_MAGIC.to_le_bytes());

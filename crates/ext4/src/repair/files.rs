@@ -11,6 +11,7 @@ mod lost_found;
 mod map;
 mod names_in;
 mod patient;
+pub(super) mod reseal;
 mod sharing;
 mod ward;
 mod words;

@@ -1,6 +1,7 @@
 //! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
 //! what is here, lowest level first, until the check finds nothing.
 
+pub(crate) mod changes;
 mod fields;
 mod files;
 mod groups;

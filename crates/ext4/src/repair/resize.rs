@@ -97,7 +97,7 @@ fn make(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn turn_off(image: &Image<'_>) -> io::Result<()> {
+pub(super) fn turn_off(image: &Image<'_>) -> io::Result<()> {
     image.write_slot(RESIZE_INO, vec![0; usize::from(image.params.geometry.inode_size)])?;
     image.edit_superblock(|raw| {
         let mut features = raw.features();

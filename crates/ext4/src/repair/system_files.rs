@@ -76,10 +76,12 @@ fn map_new(image: &Image<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<
     }
     let mut space = free_space(image, in_use);
     let block_size = image.block_size();
+    // In one piece, if there is one: the root of a tree has few entries.
+    let goal = space.clone().take_run(0, len).unwrap_or(0);
     if image.params.extents {
-        mapping::extents(&mut space, 0, len, block_size, image.seed(ino, 0))
+        mapping::extents(&mut space, goal, len, block_size, image.seed(ino, 0))
     } else {
-        mapping::block_map(&mut space, 0, len, block_size)
+        mapping::block_map(&mut space, goal, len, block_size)
     }
 }
 

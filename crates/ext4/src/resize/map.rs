@@ -63,7 +63,7 @@ pub(super) struct Moved {
 #[derive(Default)]
 pub(super) struct Tree {
     pub(super) extents: Vec<Extent>,
-    nodes: Vec<Block>,
+    pub(super) nodes: Vec<Block>,
 }
 
 impl Mover {

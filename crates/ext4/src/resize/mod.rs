@@ -10,6 +10,7 @@ mod finish;
 mod groups;
 mod grow;
 mod inline;
+mod journal;
 mod least;
 mod map;
 mod mover;

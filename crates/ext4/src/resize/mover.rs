@@ -209,6 +209,13 @@ impl Mover {
         Ok(clusters)
     }
 
+    /// Marks clusters of a group as in use.
+    pub(super) fn take_bits(&mut self, group: Group, bits: Range<u32>) -> Result<()> {
+        bitmap::set(self.bitmap(group)?, 0, bits);
+        self.touch(group);
+        Ok(())
+    }
+
     /// A free block for metadata: a cluster of its own.
     pub(super) fn take_block(&mut self) -> Result<Block> {
         let clusters = self.take(1)?;
@@ -338,10 +345,22 @@ impl Mover {
     pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
         if !self.has_room(more) {
             self.end_step()?;
+            if !self.has_room(more) && self.capacity.is_some() {
+                self.enlarge_journal(self.pending() + more)?;
+            }
             if let Some(capacity) = self.capacity.filter(|_| !self.has_room(more)) {
                 return Err(too_many(self.pending() + more, capacity));
             }
         }
+        Ok(())
+    }
+
+    /// Reads again how many blocks a step may change, after the journal was replaced.
+    ///
+    /// # Errors
+    /// `Unsupported` if the journal cannot be written to.
+    pub(super) fn learn_capacity(&mut self) -> Result<()> {
+        self.capacity = self.commits.capacity()?;
         Ok(())
     }
 

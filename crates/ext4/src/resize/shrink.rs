@@ -20,14 +20,13 @@ use crate::format::address::{Block, Group};
 use crate::format::features::Compat;
 use crate::format::inode::Inode;
 use crate::format::{indirect, orphan, xattr};
+use crate::log::JournalMap;
 use crate::params::{Params, read_superblock};
 
 /// The inode of bad blocks, which cannot move.
 const BAD_BLOCKS_INO: u32 = 1;
 /// The inode that keeps blocks for descriptors.
 const RESIZE_INO: u32 = 7;
-/// `s_jnl_backup_type`: the superblock holds the journal's map and size.
-const BACKUP_BLOCKS: u8 = 1;
 /// By how many parts of itself a size becomes larger that turned out to be too small, when the least is looked for.
 const STEP_SHARE: u64 = 64;
 
@@ -81,10 +80,11 @@ pub fn shrink(
     drop(view);
     open_and_close(&device)?;
     let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
+    let own_journal = journal_blocks(&*device, &old)?;
     // What was asked for: a target may have less, where what is left over is too small for a group.
     let mut asked = new.geometry.blocks_count;
     while new.geometry.blocks_count < old.geometry.blocks_count {
-        match move_all(&device, &new, &mut total, progress) {
+        match move_all(&device, &new, own_journal, &mut total, progress) {
             Ok(()) => {
                 cut(&device, &new)?;
                 total.after = Size::of(&new);
@@ -130,16 +130,43 @@ fn check_sound(device: &Arc<dyn BlockDevice>) -> Result<()> {
 fn move_all(
     device: &Arc<dyn BlockDevice>,
     new: &Params,
+    own_journal: u32,
     total: &mut Shrunk,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<()> {
-    let old = Params::of(read_superblock(&**device)?);
-    let new = target(&old, new.geometry.blocks_count, device.len())?;
-    let mut mover = Mover::new(device.clone(), old, new)?;
-    let moved = mover.move_parts(progress);
+    let mut mover = new_mover(device, new)?;
+    let moved = mover.move_parts(own_journal, progress);
     total.inodes_moved += mover.moved.inodes;
     total.files_moved += mover.moved.files;
-    moved.and(mover.close())
+    let closed = mover.close();
+    if moved.is_err() {
+        // The journal that was lent is larger than the image had one. If this fails, too, it stays: it is sound.
+        let _ = return_journal(device, new, own_journal);
+    }
+    moved.and(closed)
+}
+
+fn new_mover(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<Mover> {
+    let old = Params::of(read_superblock(&**device)?);
+    let new = target(&old, new.geometry.blocks_count, device.len())?;
+    Mover::new(device.clone(), old, new)
+}
+
+/// Returns the length of the journal in blocks; 0 if there is none.
+fn journal_blocks(device: &dyn BlockDevice, params: &Params) -> Result<u32> {
+    Ok(JournalMap::read(device, &params.sb)?.map_or(0, |map| map.blocks()))
+}
+
+/// Gives an image that keeps its size a journal of the length that it had.
+fn return_journal(device: &Arc<dyn BlockDevice>, new: &Params, own_journal: u32) -> Result<()> {
+    let old = Params::of(read_superblock(&**device)?);
+    if journal_blocks(&**device, &old)? == own_journal {
+        return Ok(());
+    }
+    let all = 0..old.geometry.blocks_count;
+    let mut mover = new_mover(device, new)?;
+    let replaced = mover.replace_journal(own_journal, all);
+    replaced.map(drop).and(mover.close())
 }
 
 /// Writes the new size, now that nothing is past it.
@@ -157,11 +184,15 @@ fn cut(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<()> {
 
 impl Mover {
     /// Moves everything, in as few steps as the journal has room for.
-    fn move_parts(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    fn move_parts(
+        &mut self,
+        own_journal: u32,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<()> {
         self.move_tables()?;
         self.move_inodes()?;
         self.move_files(progress)?;
-        self.move_journal()
+        self.move_journal(own_journal)
     }
 
     /// Moves bitmaps and inode tables of groups that stay, and the block of the resize inode.
@@ -262,11 +293,6 @@ impl Mover {
         Ok(())
     }
 
-    fn journal(&self) -> u32 {
-        let has = self.params.sb.features.compat(Compat::HAS_JOURNAL);
-        if has { self.params.sb.raw.journal_inum.get() } else { 0 }
-    }
-
     /// Moves what a file has past the end, in as many steps as it takes.
     fn move_blocks(&mut self, ino: u32, inode: &Inode) -> Result<bool> {
         if !has_map(inode) && ino != BAD_BLOCKS_INO {
@@ -328,34 +354,5 @@ impl Mover {
             self.put_slot(*ino, slot)?;
         }
         Ok(())
-    }
-
-    /// Moves the journal, which is empty between steps, and ends the last one.
-    fn move_journal(&mut self) -> Result<()> {
-        let ino = self.journal();
-        if ino == 0 {
-            return self.end_step();
-        }
-        loop {
-            self.make_room(16)?;
-            let mut slot = self.slot(ino)?;
-            let mut inode = Inode::from_slot(&slot);
-            // It is empty, so nothing counts but its superblock.
-            let how = How { zeros_from: 1, ..How::plain(ino) };
-            let moved = self.move_file(&mut inode, &how)?;
-            if !moved.any {
-                return self.end_step();
-            }
-            let count = inode.as_bytes().len().min(slot.len());
-            slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
-            self.put_slot(ino, slot)?;
-            let raw = &mut self.params.sb.raw;
-            if raw.jnl_backup_type == BACKUP_BLOCKS {
-                for (to, from) in raw.jnl_blocks.iter_mut().zip(inode.i_block().chunks_exact(4)) {
-                    *to = u32::from_le_bytes([from[0], from[1], from[2], from[3]]).into();
-                }
-            }
-            self.end_step_with_journal(ino)?;
-        }
     }
 }

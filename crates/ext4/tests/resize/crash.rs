@@ -7,10 +7,12 @@ use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use ext4::resize::{Wish, grow, shrink};
 use oracle::crash::{Tearing, cut_off_beside, cut_off_but_for, flushes, read_image, write_image};
 use oracle::{KernelMount, MountOptions, effort, require};
+use vfs::FileSystem;
 
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, kind, tree};
 use super::shrink::filled;
 use crate::changing::open;
+use crate::names::common::NEW;
 
 /// The primary superblock, which is written in one piece.
 const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
@@ -177,6 +179,60 @@ fn a_crash_of_shrinking_leaves_the_same_files() {
             recover_by_e2fsck(&image, true, &what);
             assert_sound(&image, &what);
             assert_shows(&image, &expected, &what);
+        }
+    }
+}
+
+/// An image with a directory of 500 subdirectories in one of its last groups. All of them name it when it gets another
+/// number, and the journal has room for 378 blocks at once.
+fn wide_directory(folder: &Path, features: &str) -> MemoryDevice {
+    let image = folder.join("wide.img");
+    let made = oracle::Mke2fs::new("ext4").block_size(1024).features(features);
+    made.arguments(["-J", "size=1", "-g", "2048", "-N", "3200"]).create(&image, 24 * MIB);
+    let start = read_image(&image).unwrap();
+    let device = Arc::new(start);
+    let fs = open(device.clone(), 1 << 20).unwrap();
+    let root = vfs::Ino(2);
+    // Directories of the root go to one group after the other.
+    let tops = (0..9).map(|number| fs.mkdir(root, format!("top{number}").as_bytes(), &NEW));
+    let tops: Vec<_> = tops.map(|top| top.unwrap()).collect();
+    let wide = fs.mkdir(tops[8], b"wide", &NEW).unwrap();
+    for number in 0..500 {
+        fs.mkdir(wide, format!("p{number}").as_bytes(), &NEW).unwrap();
+    }
+    fs.close().unwrap();
+    device.fork()
+}
+
+#[test]
+fn a_crash_beside_a_lent_journal_leaves_the_same_files() {
+    require!(Tool("e2fsck"), Tool("mke2fs"));
+    let folder = oracle::scratch();
+    let image = folder.path().join("crashed.img");
+    for features in ["^resize_inode", "^extent,^resize_inode,^64bit,^flex_bg"] {
+        let start = wide_directory(folder.path(), features);
+        let expected = tree(Arc::new(start.fork()));
+        let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
+        let shrunk = shrink(recording.clone(), Wish::Least, &mut |_, _| true)
+            .unwrap_or_else(|error| panic!("{features}: {error}"));
+        assert!(shrunk.inodes_moved > 0, "{features}: {shrunk:?}");
+        let events = recording.take();
+        let mut random = fastrand::Rng::with_seed(8);
+        let flushes = flushes(&events);
+        let mut ends: Vec<usize> = vec![events.len()];
+        ends.extend((0..effort(12, 40, 300)).map(|_| flushes[random.usize(..flushes.len())]));
+        ends.extend((0..effort(4, 20, 300)).map(|_| random.usize(..=events.len())));
+        for end in ends {
+            let what = format!("{features} before event {end} of {}", events.len());
+            let state = crashed(&start, &events, end, &mut random);
+            write_image(&state, &image).unwrap();
+            recover_by_e2fsck(&image, true, &what);
+            assert_sound(&image, &what);
+            assert_shows(&image, &expected, &what);
+            let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
+            shrink(again.clone(), Wish::Least, &mut |_, _| true)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(expected.differences(&tree(again), Default::default()).is_empty(), "{what}");
         }
     }
 }

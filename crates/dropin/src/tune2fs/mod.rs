@@ -1,13 +1,14 @@
 //! `tune2fs` and `e2label`.
 
+mod suboptions;
+
 use std::ffi::OsString;
 use std::path::Path;
 
 use diskwright::OpenImage;
 use diskwright::build::FeatureChange;
-use diskwright::tune::change_superblock;
-use ext4::format::checksum::file_system_seed;
-use ext4::format::features::Incompat;
+use diskwright::tune::{Request, tune};
+use ext4::format::features::{Compat, Feature, Incompat, RoCompat};
 use ext4::format::superblock::RawSuperblock;
 
 use crate::dumpe2fs;
@@ -15,7 +16,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::fields;
 use crate::invoked::{Invoked, say};
 use crate::lists;
-use crate::mke2fs::{TEST_FILE_SYSTEM, UuidWish, errors_behaviour, features, uuid};
+use crate::mke2fs::{UuidWish, errors_behaviour, features, uuid};
 use crate::size;
 use crate::words::{Word, Words};
 
@@ -24,10 +25,14 @@ type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
 
 #[derive(Default)]
 struct Wish {
-    /// Changes of features, which come before all others: a new UUID may need one of them.
-    features: Vec<Change>,
+    /// Features, and what else needs more than the superblock.
+    request: Request,
     changes: Vec<Change>,
     shows: bool,
+    /// `-j` or `-J`: a journal is made, and it is wrong to ask for a second one.
+    makes_journal: bool,
+    /// `-f`.
+    is_forced: bool,
 }
 
 impl Wish {
@@ -62,12 +67,12 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let image = words.named(image)?;
-    let changes = wish.features.into_iter().chain(wish.changes).collect::<Vec<_>>();
-    if changes.is_empty() && !wish.shows {
+    if wish.changes_nothing() && !wish.shows {
         return Err(STATUSES.usage("name a change, or -l to show the superblock"));
     }
-    if !changes.is_empty() {
-        apply(&image, &changes)?;
+    if !wish.changes_nothing() {
+        wish.check(&image)?;
+        apply(&image, &wish.request, &wish.changes)?;
     }
     if wish.shows {
         dumpe2fs::show(&dumpe2fs::superblock(&image)?);
@@ -90,6 +95,7 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             }
             apply(
                 Path::new(image),
+                &Request::default(),
                 &[Box::new(move |raw| {
                     raw.volume_name = name;
                     Ok(())
@@ -101,9 +107,37 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-fn apply(image: &Path, changes: &[Change]) -> Result<(), Failure> {
+fn apply(image: &Path, request: &Request, changes: &[Change]) -> Result<(), Failure> {
     let mut all = |raw: &mut RawSuperblock| changes.iter().try_for_each(|change| change(raw));
-    change_superblock(image, &OpenImage::default(), &mut all).map_err(|e| STATUSES.of(&e))
+    tune(image, &OpenImage::default(), request, &mut all).map_err(|e| STATUSES.of(&e))
+}
+
+impl Wish {
+    fn changes_nothing(&self) -> bool {
+        self.request == Request::default() && self.changes.is_empty()
+    }
+
+    /// Refuses requests that do not fit the image.
+    fn check(&self, image: &Path) -> Result<(), Failure> {
+        if self.request.clears_mmp && !self.is_forced {
+            return Err(STATUSES.usage("Error in using clear_mmp. It must be used with -f"));
+        }
+        let journal = Feature::Compat(Compat::HAS_JOURNAL);
+        if !self.request.features.contains(&(journal, true)) {
+            return Ok(());
+        }
+        let has_journal = dumpe2fs::superblock(image)?.features.compat(Compat::HAS_JOURNAL);
+        if has_journal && self.makes_journal {
+            return Err(STATUSES.failed("The filesystem already has a journal."));
+        }
+        Ok(())
+    }
+
+    /// Asks for a journal.
+    fn add_journal(&mut self) {
+        self.request.features.push((Feature::Compat(Compat::HAS_JOURNAL), true));
+        self.makes_journal = true;
+    }
 }
 
 fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failure> {
@@ -118,7 +152,7 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
             wish.add(move |raw| raw.last_mounted = place);
         }
         'c' => {
-            let count: i16 = words.parsed()?;
+            let count: i16 = words.by(mount_count)?;
             // 0 means never, as a negative one does.
             let count = if count == 0 { -1 } else { count };
             wish.add(move |raw| raw.max_mnt_count = count.cast_unsigned().into());
@@ -153,14 +187,14 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         'E' => {
             let list = words.text()?;
             for item in lists::items(&list, 'E', STATUSES) {
-                extended(wish, &item)?;
+                suboptions::extended(wish, &item)?;
             }
         }
-        // A file system that needs it is refused all the same, or needs it no more.
-        'f' => {}
-        'j' | 'J' => return Err(words.refused("a journal is made with the file system: mke2fs -j")),
+        'f' => wish.is_forced = true,
+        'j' => wish.add_journal(),
+        'J' => suboptions::journal(wish, &words.text()?)?,
         'I' => return Err(words.refused("inodes are as large as they were made")),
-        'Q' => return Err(words.refused("the feature quota is not made")),
+        'Q' => suboptions::quota(wish, &words.text()?)?,
         's' => return Err(words.refused("copies of the superblock stay where they are")),
         'z' => return Err(words.refused("nothing is to be undone: one block is written")),
         _ => return Err(words.unknown()),
@@ -168,11 +202,13 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
     Ok(())
 }
 
-/// The hash that directories get from now on.
-fn hash_version(text: &str) -> Result<u8, String> {
-    let names = ["legacy", "half_md4", "tea"];
-    let found = (0..).zip(names).find(|(_, name)| *name == text);
-    found.map(|(version, _)| version).ok_or_else(|| "it is legacy, half_md4 or tea".into())
+/// Mounts between two checks: a number, or `random` for one from 20 to 39.
+fn mount_count(text: &str) -> Result<i16, String> {
+    const USUAL: u8 = 20;
+    if text == "random" {
+        return Ok(i16::from(USUAL + crate::making::random_uuid()[0] % USUAL));
+    }
+    text.parse().map_err(|_| "write a number or random".into())
 }
 
 /// Text in a field that NULs fill up.
@@ -244,105 +280,24 @@ fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Features that nothing on disk has to be changed for, when they come.
-const COMING: [&str; 9] = [
-    "metadata_csum_seed",
-    "dir_index",
-    "large_dir",
-    "dir_nlink",
-    "huge_file",
-    "ea_inode",
-    "verity",
-    "large_file",
-    "ext_attr",
-];
-
 fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
-    let name = change.name.clone();
-    let is_known = ext4::format::features::Feature::from_name(&name);
-    let Some(feature) = is_known else {
-        return Err(STATUSES.usage(format_args!("-O: there is no feature {name}")));
+    let Some(feature) = Feature::from_name(&change.name) else {
+        return Err(STATUSES.usage(format_args!("-O: there is no feature {}", change.name)));
     };
-    let is_on = change.is_on;
-    let may = is_on && COMING.contains(&&*name);
-    wish.features.push(Box::new(move |raw| {
-        let mut features = raw.features();
-        let had = features;
-        features.set(feature, is_on);
-        if had.names() == features.names() {
-            return Ok(());
-        }
-        if !may {
-            return Err("-O: only features that change nothing on disk come, and none goes: diskwright convert makes \
-                        the file system anew with others");
-        }
-        if features.incompat(Incompat::CSUM_SEED) && !had.incompat(Incompat::CSUM_SEED) {
-            if !features.metadata_csum() {
-                return Err("-O metadata_csum_seed: needs metadata_csum");
-            }
-            raw.checksum_seed = file_system_seed(&raw.uuid).into();
-        }
-        raw.set_features(&features);
-        Ok(())
-    }));
+    let internal =
+        [Feature::Incompat(Incompat::RECOVER), Feature::RoCompat(RoCompat::ORPHAN_PRESENT)];
+    if internal.contains(&feature) {
+        let name = &change.name;
+        return Err(STATUSES.refused(format_args!("-O {name}"), "e2fsck and mounts set this mark"));
+    }
+    wish.request.features.push((feature, change.is_on));
     Ok(())
 }
 
 fn set_uuid(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
-    let uuid = match words.by(uuid)? {
+    wish.request.uuid = Some(match words.by(uuid)? {
         Some(UuidWish::Given(uuid)) => uuid,
         Some(UuidWish::Random) | None => crate::making::random_uuid(),
-    };
-    wish.try_add(move |raw| {
-        let features = raw.features();
-        let uses_seed = features.metadata_csum() || features.incompat(Incompat::EA_INODE);
-        if uses_seed && !features.incompat(Incompat::CSUM_SEED) {
-            return Err("-U: all checksums depend on the UUID; add -O metadata_csum_seed, which keeps them valid (Linux \
-                        4.4, e2fsprogs 1.43)");
-        }
-        raw.uuid = uuid;
-        Ok(())
     });
-    Ok(())
-}
-
-fn extended(wish: &mut Wish, item: &lists::Item<'_>) -> Result<(), Failure> {
-    let number = |text: &str| text.parse::<u32>().map_err(|_| "write a number".to_owned());
-    match item.name {
-        "stride" => {
-            let blocks =
-                u16::try_from(item.by(number)?).map_err(|_| item.wrong("is at most 65535"))?;
-            wish.add(move |raw| raw.raid_stride = blocks.into());
-        }
-        "stripe_width" | "stripe-width" => {
-            let blocks = item.by(number)?;
-            wish.add(move |raw| raw.raid_stripe_width = blocks.into());
-        }
-        "mount_opts" => {
-            let options = name::<64>(item.text()?.as_bytes());
-            wish.add(move |raw| raw.mount_opts = options);
-        }
-        "hash_alg" => {
-            let version = item.by(hash_version)?;
-            wish.add(move |raw| raw.def_hash_version = version);
-        }
-        "test_fs" | "^test_fs" => {
-            let is_on = item.name == "test_fs";
-            wish.add(move |raw| {
-                let others = raw.flags.get() & !TEST_FILE_SYSTEM;
-                raw.flags = (others | if is_on { TEST_FILE_SYSTEM } else { 0 }).into();
-            });
-        }
-        "force_fsck" => return Err(item.refused("e2fsck -f checks at any time")),
-        "clear_mmp"
-        | "mmp_update_interval"
-        | "encoding"
-        | "encoding_flags"
-        | "orphan_file_size"
-        | "revision" => {
-            return Err(item.refused("it is set when a file system is made"));
-        }
-        _ => return Err(item.unknown()),
-    }
     Ok(())
 }

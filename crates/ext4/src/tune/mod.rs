@@ -1,16 +1,26 @@
-//! Changing what a superblock says of a file system that nobody has open: its names, times, limits and hints.
+//! Changes fields of the superblock of a file system that is not open (names, times, limits and hints), and its features
+//! with all that depends on them.
+
+mod request;
+mod structure;
+
+use std::sync::Arc;
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::format::address::{Block, Group};
-use crate::format::features::Incompat;
+use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::group::GroupDescriptor;
 use crate::format::superblock::{
     self, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 use crate::params::{Params, read_superblock};
+use crate::repair::changes::Changes;
+
+pub use request::Request;
+use request::Target;
 
 /// Changes the superblock of a clean file system, and its copies that are sound. `change` may set whatever is no
 /// part of the layout; the layout is compared before anything is written.
@@ -28,14 +38,12 @@ pub fn change_superblock(
 ) -> Result<()> {
     let params = Params::of(read_superblock(device)?);
     let old = &params.sb;
-    if let Some(why) = old.read_only_because() {
-        return Err(Error::unsupported(why, "mount it with a kernel that has it"));
-    }
+    let mut new = old.raw.clone();
+    change(&mut new)?;
+    check_writable(old, new.features())?;
     if old.features.incompat(Incompat::RECOVER) {
         return Err(Error::Invalid("its journal holds changes: recover it first"));
     }
-    let mut new = old.raw.clone();
-    change(&mut new)?;
     new.seal();
     let parsed = check(old, &new, device.len())?;
     let tables = resealed_tables(device, &params, &parsed)?;
@@ -57,6 +65,66 @@ pub fn change_superblock(
         device.write_at(offset, copy.as_bytes()).map_err(Error::Device)?;
     }
     device.flush().map_err(Error::Device)
+}
+
+/// Changes features of a clean file system with all that depends on them, and fields of its superblock and of the copies.
+///
+/// Changes that need more than the superblock are tried out in memory and checked before anything is written.
+///
+/// # Errors
+/// `Unsupported` names a feature that cannot change, or damage that the check finds before or after the change.
+/// `Invalid`, `NoSpace` and `NoInodes` are for requests that the file system has no room for. Errors of `fields` are
+/// passed on. Nothing was written then. `Device` if writing failed: the superblock is marked as not clean.
+pub fn tune(
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
+) -> Result<()> {
+    let sb = read_superblock(&**device)?;
+    let target = Target::of(&sb, request)?;
+    check_writable(&sb, target.new)?;
+    if sb.features.incompat(Incompat::RECOVER) {
+        return Err(Error::Invalid("its journal holds changes: recover it first"));
+    }
+    check_not_in_use(device, &sb, request)?;
+    structure::check_seed(&sb, request, &target)?;
+    if structure::is_needed(&sb, request, &target) {
+        return structure::change(device, &sb, request, &target, fields);
+    }
+    change_superblock(&**device, &mut |raw| {
+        target.apply(request, raw);
+        fields(raw)
+    })
+}
+
+/// Refuses a file system that has what this build does not write. A mark that it is only to be read may be removed.
+fn check_writable(old: &Superblock, new: Features) -> Result<()> {
+    let mut kept = old.clone();
+    if !new.ro_compat(RoCompat::READONLY) {
+        kept.features.ro_compat.remove(RoCompat::READONLY);
+    }
+    match kept.read_only_because() {
+        Some(why) => Err(Error::unsupported(why, "mount it with a kernel that has it")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a file system that another host may use.
+fn check_not_in_use(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    request: &Request,
+) -> Result<()> {
+    if !sb.features.incompat(Incompat::MMP) || request.clears_mmp {
+        return Ok(());
+    }
+    let staging = Arc::new(::repair::Staging::new(Arc::clone(device)));
+    if Changes::new(staging).is_mmp_clean()? {
+        return Ok(());
+    }
+    Err(Error::Invalid(
+        "its MMP block says that another host uses it; if none does: tune2fs -f -E clear_mmp",
+    ))
 }
 
 /// Whether the journal holds changes, so that nothing may be changed but by it.

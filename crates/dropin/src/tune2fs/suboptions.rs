@@ -1,0 +1,122 @@
+//! Lists of suboptions: `-E`, `-J` and `-Q`.
+
+use ext4::format::superblock::STATE_ERROR;
+
+use super::{Wish, name};
+use crate::failure::{Failure, STATUSES};
+use crate::lists::{self, Item};
+use crate::mke2fs::TEST_FILE_SYSTEM;
+
+/// `s_encoding_flags`: names must be valid text.
+const ENCODING_STRICT: u16 = 1;
+/// Seconds between two updates of the MMP block at most.
+const MMP_INTERVAL_MAX: u16 = 300;
+/// Bytes of the unit of `-J size`.
+const MIB: u64 = 1 << 20;
+
+/// Reads `-J`, which asks for a journal.
+pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
+    wish.add_journal();
+    for item in lists::items(list, 'J', STATUSES) {
+        match item.name {
+            "size" => {
+                let bytes = |text: &str| {
+                    let mib = text.parse::<u64>().ok().and_then(|mib| mib.checked_mul(MIB));
+                    mib.ok_or_else(|| "write a number of MiB".to_owned())
+                };
+                wish.request.journal_bytes = Some(item.by(bytes)?);
+            }
+            "device" => return Err(item.refused("a journal on another device is not written")),
+            "location" => return Err(item.refused("the journal lies where there is room")),
+            "fast_commit_size" => {
+                return Err(item.refused("-O fast_commit sets the usual size"));
+            }
+            _ => return Err(item.unknown()),
+        }
+    }
+    Ok(())
+}
+
+/// Reads `-Q`: kinds of quota to count from now on, or with `^` not any more.
+pub(super) fn quota(wish: &mut Wish, list: &str) -> Result<(), Failure> {
+    for item in lists::items(list, 'Q', STATUSES) {
+        let (kind, is_on) = item.name.strip_prefix('^').map_or((item.name, true), |k| (k, false));
+        let at = ["usrquota", "grpquota", "prjquota"].iter().position(|known| *known == kind);
+        wish.request.quotas[at.ok_or_else(|| item.unknown())?] = Some(is_on);
+    }
+    Ok(())
+}
+
+/// The hash that directories get from now on.
+fn hash_version(text: &str) -> Result<u8, String> {
+    let names = ["legacy", "half_md4", "tea"];
+    let found = (0..).zip(names).find(|(_, name)| *name == text);
+    found.map(|(version, _)| version).ok_or_else(|| "it is legacy, half_md4 or tea".into())
+}
+
+/// Reads one item of `-E`.
+pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> {
+    let number = |text: &str| text.parse::<u32>().map_err(|_| "write a number".to_owned());
+    match item.name {
+        "stride" => {
+            let blocks =
+                u16::try_from(item.by(number)?).map_err(|_| item.wrong("is at most 65535"))?;
+            wish.add(move |raw| raw.raid_stride = blocks.into());
+        }
+        "stripe_width" | "stripe-width" => {
+            let blocks = item.by(number)?;
+            wish.add(move |raw| raw.raid_stripe_width = blocks.into());
+        }
+        "mount_opts" => {
+            let options = name::<64>(item.text()?.as_bytes());
+            wish.add(move |raw| raw.mount_opts = options);
+        }
+        "hash_alg" => {
+            let version = item.by(hash_version)?;
+            wish.add(move |raw| raw.def_hash_version = version);
+        }
+        "test_fs" | "^test_fs" => {
+            let is_on = item.name == "test_fs";
+            wish.add(move |raw| {
+                let others = raw.flags.get() & !TEST_FILE_SYSTEM;
+                raw.flags = (others | if is_on { TEST_FILE_SYSTEM } else { 0 }).into();
+            });
+        }
+        "force_fsck" => {
+            wish.add(|raw| raw.state = (raw.state.get() | STATE_ERROR).into());
+        }
+        "mmp_update_interval" => {
+            let seconds = item.by(number)?;
+            let most = u32::from(MMP_INTERVAL_MAX);
+            if seconds > most {
+                return Err(item.wrong(&format!("is at most {most} seconds")));
+            }
+            // 0 asks for the usual interval.
+            let seconds = if seconds == 0 { 5 } else { seconds as u16 };
+            wish.add(move |raw| raw.mmp_interval = seconds.into());
+        }
+        "clear_mmp" => wish.request.clears_mmp = true,
+        "orphan_file_size" => {
+            let blocks = item.by(number)?;
+            wish.request.orphan_blocks = Some(blocks.into());
+        }
+        "encoding" => {
+            let is_utf8 = matches!(item.text()?, "utf8" | "utf8-12.1");
+            if !is_utf8 {
+                return Err(item.wrong("is utf8"));
+            }
+            wish.request.encoding_flags.get_or_insert(0);
+        }
+        "encoding_flags" => {
+            let flags = match item.text()? {
+                "strict" => ENCODING_STRICT,
+                "nostrict" | "^strict" => 0,
+                _ => return Err(item.wrong("is strict or nostrict")),
+            };
+            wish.request.encoding_flags = Some(flags);
+        }
+        "revision" => return Err(item.refused("it is set when a file system is made")),
+        _ => return Err(item.unknown()),
+    }
+    Ok(())
+}
