@@ -100,7 +100,7 @@ pub(crate) fn make(
     if options.output.format != OutputFormat::Raw {
         return Ok(ImageInfo::default());
     }
-    let info = describe(&options.image, statuses)?;
+    let info = describe(&options.image, options.offset, statuses)?;
     file.keep_length(statuses)?;
     Ok(info)
 }
@@ -117,12 +117,13 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
     let directory = tempfile::tempdir().map_err(at)?;
     options.image = directory.path().join("image");
     options.source = BuildSource::Several(Vec::new());
+    options.offset = 0;
     build(&options, &Silent).map_err(|e| statuses.failed(e))?;
-    describe(&options.image, statuses)
+    describe(&options.image, 0, statuses)
 }
 
-fn describe(image: &Path, statuses: Statuses) -> Result<ImageInfo, Failure> {
-    let image = Image::open_rootless(image, &OpenImage::default());
+fn describe(image: &Path, offset: u64, statuses: Statuses) -> Result<ImageInfo, Failure> {
+    let image = Image::open_rootless(image, &OpenImage::default().offset(offset));
     Ok(image.map_err(|e| statuses.of(&e))?.info().clone())
 }
 

@@ -73,6 +73,11 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     map_names: bool,
 
+    /// Make holes of blocks of zeros in files, as mke2fs -d does. Otherwise files have the holes of the source, and zeros that
+    /// were written (swap files, allocated databases) keep their space
+    #[arg(long)]
+    sparse: bool,
+
     #[command(flatten)]
     corrections: CorrectionArgs,
 
@@ -245,6 +250,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         .corrections(args.corrections.options())
         .force(making.force)
         .output(making.output()?)
+        .sparse(args.sparse)
         .map_names(args.map_names);
     options.size = args.size.0;
     options.label = making.label();

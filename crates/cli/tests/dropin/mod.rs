@@ -10,6 +10,7 @@ mod fakeroot;
 mod features;
 mod foreign;
 mod in_place;
+mod mke2fs;
 mod mount;
 mod online;
 mod options;

@@ -6,10 +6,23 @@ use std::process::Command;
 use super::{Ended, done, file, home, run};
 
 /// Options that work, with values.
-const MKE2FS: [&str; 42] = [
+const MKE2FS: [&str; 61] = [
+    "-c",
+    "-c -c",
+    "-C 65536 -O bigalloc",
     "-e panic",
+    "-E encoding=utf8",
+    "-E encoding_flags=strict",
+    "-E no_copy_xattrs",
+    "-E num_backup_sb=1",
+    "-E offset=1024",
+    "-E orphan_file_size=64k",
+    "-E packed_meta_blocks=1",
+    "-E quotatype=usrquota",
+    "-E resize=1g",
     "-E stride=4",
     "-E stripe_width=8",
+    "-E stripe-width=8",
     "-E test_fs",
     "-b 1024",
     "-b -2048",
@@ -25,11 +38,16 @@ const MKE2FS: [&str; 42] = [
     "-E root_perms=700",
     "-E revision=1",
     "-F",
+    "-g 8192",
     "-G 16",
+    "-G 32",
     "-i 8192",
     "-I 128",
     "-j",
+    "-J fast_commit_size=1",
+    "-J location=5",
     "-J size=4",
+    "-K",
     "-L label",
     "-m 2.5",
     "-M /mnt",
@@ -38,6 +56,7 @@ const MKE2FS: [&str; 42] = [
     "-o Linux",
     "-q",
     "-r 1",
+    "-R stride=4",
     "-v",
     "-b 4096",
     "-E android_sparse",
@@ -51,32 +70,108 @@ const MKE2FS: [&str; 42] = [
     "-V",
 ];
 /// Options that are refused.
-const NOT_MKE2FS: [&str; 24] = [
-    "-c",
-    "-C 65536",
-    "-g 8192",
-    "-G 32",
+const NOT_MKE2FS: [&str; 9] = [
+    "-b 65536",
+    "-E desc_size=64",
+    "-E mmp_update_interval=5",
+    "-J device=x",
     "-l list",
     "-o hurd",
     "-r 0",
     "-S",
     "-z undo",
-    "-b 65536",
-    "-E offset=1024",
-    "-E resize=1g",
-    "-E mmp_update_interval=5",
-    "-E num_backup_sb=1",
-    "-E packed_meta_blocks=1",
-    "-E quotatype=usrquota",
-    "-E encoding=utf8",
-    "-E orphan_file_size=1m",
-    "-E no_copy_xattrs",
-    "-J device=x",
-    "-J location=5",
-    "-E desc_size=64",
-    "-E encoding_flags=strict",
-    "-J fast_commit_size=1",
 ];
+/// Letters that mke2fs(8) has, and what it lists under `-E` and `-J`.
+const MANUAL_MKE2FS: [&str; 58] = [
+    "-b",
+    "-c",
+    "-C",
+    "-d",
+    "-D",
+    "-e",
+    "-E",
+    "-F",
+    "-g",
+    "-G",
+    "-i",
+    "-I",
+    "-j",
+    "-J",
+    "-K",
+    "-l",
+    "-L",
+    "-m",
+    "-M",
+    "-n",
+    "-N",
+    "-o",
+    "-O",
+    "-q",
+    "-r",
+    "-R",
+    "-S",
+    "-t",
+    "-T",
+    "-U",
+    "-v",
+    "-V",
+    "-z",
+    "-E assume_storage_prezeroed",
+    "-E discard",
+    "-E encoding",
+    "-E encoding_flags",
+    "-E hash_seed",
+    "-E lazy_itable_init",
+    "-E lazy_journal_init",
+    "-E mmp_update_interval",
+    "-E no_copy_xattrs",
+    "-E nodiscard",
+    "-E num_backup_sb",
+    "-E offset",
+    "-E orphan_file_size",
+    "-E packed_meta_blocks",
+    "-E quotatype",
+    "-E resize",
+    "-E root_owner",
+    "-E root_perms",
+    "-E stride",
+    "-E stripe_width",
+    "-E test_fs",
+    "-J device",
+    "-J fast_commit_size",
+    "-J location",
+    "-J size",
+];
+/// Features of ext4(5) that can be made, alone or with others, and those that cannot.
+const FEATURES: [&str; 26] = [
+    "64bit",
+    "bigalloc",
+    "casefold",
+    "dir_index",
+    "dir_nlink",
+    "ea_inode",
+    "encrypt",
+    "ext_attr",
+    "extent",
+    "extra_isize",
+    "fast_commit",
+    "filetype",
+    "flex_bg",
+    "has_journal",
+    "huge_file",
+    "inline_data",
+    "large_dir",
+    "large_file",
+    "metadata_csum",
+    "metadata_csum_seed",
+    "orphan_file",
+    "project",
+    "quota",
+    "resize_inode",
+    "sparse_super",
+    "stable_inodes",
+];
+const NOT_FEATURES: [&str; 3] = ["journal_dev", "mmp", "shared_blocks"];
 const E2FSCK: [&str; 27] = [
     "-a",
     "-b 8193",
@@ -309,6 +404,39 @@ fn each_option_works_or_is_refused_by_its_name() {
         done(dir, &format!("xfs_growfs {option} image"));
     }
     refused(&home, "xfs_growfs {} image", &NOT_XFS_GROWFS, 1);
+}
+
+#[test]
+fn each_option_of_the_manual_page_of_mke2fs_is_tried() {
+    let tried: Vec<_> = MKE2FS.iter().chain(&NOT_MKE2FS).collect();
+    for option in MANUAL_MKE2FS {
+        let is_it = |tried: &str| {
+            let rest = tried.strip_prefix(option);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '=']))
+        };
+        assert!(tried.iter().any(|tried| is_it(tried)), "{option}");
+    }
+}
+
+#[test]
+fn each_feature_is_made_or_refused_by_its_name() {
+    oracle::require!(Tool("e2fsck"));
+    let home = home();
+    let dir = home.path();
+    let more = [
+        "meta_bg,^resize_inode",
+        "sparse_super2,^resize_inode",
+        "uninit_bg,^metadata_csum",
+        "verity",
+    ];
+    for feature in FEATURES.into_iter().chain(more) {
+        done(dir, &format!("mke2fs -q -F -t ext4 -O {feature} image 16M"));
+        oracle::e2fsck(dir.join("image"));
+    }
+    for feature in NOT_FEATURES {
+        let ended = run(dir, &format!("mke2fs -q -F -t ext4 -O {feature} image 16M"));
+        assert!(ended.status == 1 && ended.messages.contains(feature), "{feature}: {ended:?}");
+    }
 }
 
 #[test]

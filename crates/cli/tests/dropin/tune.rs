@@ -94,8 +94,7 @@ fn hints_of_mke2fs_are_those_of_its_namesake() {
     let ours = done(dir, "dumpe2fs -h image");
     assert!(expected.iter().all(|line| ours.contains(line.trim_end())), "{ours}");
     oracle::e2fsck(dir.join("image"));
-    let ended = run(dir, "mke2fs -q -E android_sparse,stride=4 sparse 32M");
-    assert!(ended.status == 1 && ended.messages.contains("android_sparse"), "{ended:?}");
+    done(dir, "mke2fs -q -E android_sparse,stride=4 sparse 32M");
 }
 
 #[test]

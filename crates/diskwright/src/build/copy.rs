@@ -3,13 +3,16 @@
 //! Where each byte goes is decided before, by the one thread that makes the files; so the image is
 //! the same whatever the number of threads here.
 
+use std::ops::Range as Span;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use blockdev::BlockDevice;
 use source::{ContentFile, Detached, Stored};
+use vfs::Ino;
 
+use super::sparse::{Blocks, Zeros};
 use super::{BuildError, identity};
 use crate::clone::{CloneTarget, Range};
 
@@ -39,10 +42,49 @@ pub(super) struct Run {
     pub(super) len: u64,
 }
 
+impl Run {
+    /// The parts of a run that end at multiples of `unit` in the file.
+    pub(super) fn parts(self, unit: u64) -> impl Iterator<Item = Self> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let file_offset = self.file_offset + done;
+            let device_offset = self.device_offset + done;
+            let len = (self.len - done).min(unit - file_offset % unit);
+            done += len;
+            (len > 0).then_some(Self { file_offset, device_offset, len })
+        })
+    }
+}
+
 /// One file to copy.
 struct Job {
-    body: Detached,
+    file: Copied,
     runs: Runs,
+}
+
+/// A file whose contents are copied.
+#[derive(Clone)]
+pub(super) struct Copied {
+    pub(super) ino: Ino,
+    /// Its size in bytes, holes included.
+    pub(super) size: u64,
+    pub(super) body: Detached,
+}
+
+/// Findings of the copying threads.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Sum over the contents.
+    pub(super) sum: u64,
+    /// Blocks of zeros, which were not written.
+    pub(super) zeros: Vec<Zeros>,
+}
+
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.zeros.extend(other.zeros);
+    }
 }
 
 /// The runs of a file; nearly always one.
@@ -52,7 +94,7 @@ pub(super) enum Runs {
 }
 
 impl Runs {
-    fn as_slice(&self) -> &[Run] {
+    pub(super) fn as_slice(&self) -> &[Run] {
         match self {
             Self::One(run) => std::slice::from_ref(run),
             Self::Many(runs) => runs,
@@ -70,19 +112,29 @@ pub(super) struct Destination {
     pub(super) is_summed: bool,
     /// Block size of the file system, in bytes: no file has a part of a block.
     pub(super) block_size: u64,
+    /// First byte of the image in its file.
+    pub(super) offset: u64,
+    /// Blocks of zeros are left out and reported.
+    pub(super) is_sparse: bool,
 }
+
+/// Starts a copying thread.
+type Start<'scope> = dyn Fn(&Arc<Mutex<Receiver<Vec<Job>>>>) -> ScopedJoinHandle<'scope, Result<Found, BuildError>>
+    + 'scope;
 
 /// A pool of copying threads, or none: then files are copied as they are handed in.
 pub(super) struct Copier<'scope> {
     queue: Option<SyncSender<Vec<Job>>>,
-    threads: Vec<ScopedJoinHandle<'scope, Result<u64, BuildError>>>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<Found, BuildError>>>,
+    threads_count: usize,
+    start_one: Box<Start<'scope>>,
     destination: Destination,
     /// Files that no thread has yet, and the bytes they have.
     batch: Vec<Job>,
     batch_bytes: u64,
     buffer: Vec<u8>,
-    /// Sum over the contents copied.
-    sum: u64,
+    /// Findings of the threads that have ended.
+    found: Found,
 }
 
 impl<'scope> Copier<'scope> {
@@ -92,50 +144,73 @@ impl<'scope> Copier<'scope> {
         destination: Destination,
         threads: usize,
     ) -> Self {
+        let shared = destination.clone();
+        let start_one = move |receiver: &Arc<Mutex<Receiver<Vec<Job>>>>| {
+            let (receiver, destination) = (Arc::clone(receiver), shared.clone());
+            scope.spawn(move || copy_batches(&receiver, &destination))
+        };
         let mut copier = Self {
             queue: None,
             threads: Vec::new(),
+            threads_count: threads,
+            start_one: Box::new(start_one),
             destination,
             batch: Vec::new(),
             batch_bytes: 0,
             buffer: Vec::new(),
-            sum: 0,
+            found: Found::default(),
         };
-        if threads > 0 {
-            let (sender, receiver) = sync_channel(QUEUE_LEN);
-            let receiver = Arc::new(Mutex::new(receiver));
-            copier.queue = Some(sender);
-            for _ in 0..threads {
-                let (receiver, destination) = (Arc::clone(&receiver), copier.destination.clone());
-                copier.threads.push(scope.spawn(move || copy_batches(&receiver, &destination)));
-            }
-        }
+        copier.start_threads();
         copier
     }
 
+    fn start_threads(&mut self) {
+        if self.threads_count == 0 {
+            return;
+        }
+        let (sender, receiver) = sync_channel(QUEUE_LEN);
+        let receiver = Arc::new(Mutex::new(receiver));
+        self.queue = Some(sender);
+        let threads = (0..self.threads_count).map(|_| (self.start_one)(&receiver));
+        self.threads = threads.collect();
+    }
+
     /// Copies `runs` of a file, soon.
-    pub(super) fn copy(&mut self, body: Detached, runs: Runs) -> Result<(), BuildError> {
+    pub(super) fn copy(&mut self, file: Copied, runs: Runs) -> Result<(), BuildError> {
         self.batch_bytes += runs.as_slice().iter().map(|run| run.len).sum::<u64>();
-        self.batch.push(Job { body, runs });
+        self.batch.push(Job { file, runs });
         if self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_FILES {
             self.hand_over()?;
         }
         Ok(())
     }
 
-    /// Waits until everything is copied; the sum over all contents, in any order.
-    pub(super) fn finish(mut self) -> Result<u64, BuildError> {
+    /// Block size of the file system, in bytes.
+    pub(super) fn block_size(&self) -> u64 {
+        self.destination.block_size
+    }
+
+    /// Waits until everything so far is copied. Returns the blocks of zeros since the last time, in any order.
+    pub(super) fn settle(&mut self) -> Result<Vec<Zeros>, BuildError> {
         self.hand_over()?;
         self.join()?;
-        Ok(self.sum)
+        self.start_threads();
+        Ok(std::mem::take(&mut self.found.zeros))
+    }
+
+    /// Waits until everything is copied. Returns the findings since the last time.
+    pub(super) fn finish(mut self) -> Result<Found, BuildError> {
+        self.hand_over()?;
+        self.join()?;
+        Ok(self.found)
     }
 
     fn hand_over(&mut self) -> Result<(), BuildError> {
         self.batch_bytes = 0;
         let batch = std::mem::take(&mut self.batch);
         let Some(queue) = &self.queue else {
-            let sum = BatchCopy::new(&self.destination, &mut self.buffer).copy_batch(&batch)?;
-            self.sum = self.sum.wrapping_add(sum);
+            let found = BatchCopy::new(&self.destination, &mut self.buffer).copy_batch(&batch)?;
+            self.found.add(found);
             return Ok(());
         };
         if queue.send(batch).is_err() {
@@ -149,7 +224,7 @@ impl<'scope> Copier<'scope> {
         self.queue = None;
         for thread in self.threads.drain(..) {
             match thread.join() {
-                Ok(outcome) => self.sum = self.sum.wrapping_add(outcome?),
+                Ok(outcome) => self.found.add(outcome?),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -160,13 +235,13 @@ impl<'scope> Copier<'scope> {
 fn copy_batches(
     queue: &Mutex<Receiver<Vec<Job>>>,
     destination: &Destination,
-) -> Result<u64, BuildError> {
+) -> Result<Found, BuildError> {
     let mut buffer = Vec::new();
-    let mut sum = 0_u64;
+    let mut found = Found::default();
     loop {
         let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
-        let Ok(batch) = next else { return Ok(sum) };
-        sum = sum.wrapping_add(BatchCopy::new(destination, &mut buffer).copy_batch(&batch)?);
+        let Ok(batch) = next else { return Ok(found) };
+        found.add(BatchCopy::new(destination, &mut buffer).copy_batch(&batch)?);
     }
 }
 
@@ -178,32 +253,38 @@ struct BatchCopy<'a> {
     used: usize,
     /// Where they go.
     start: u64,
-    /// Sum over the contents.
-    sum: u64,
+    found: Found,
 }
 
 impl<'a> BatchCopy<'a> {
     fn new(destination: &'a Destination, buffer: &'a mut Vec<u8>) -> Self {
-        Self { destination, buffer, used: 0, start: 0, sum: 0 }
+        Self { destination, buffer, used: 0, start: 0, found: Found::default() }
     }
 
-    /// Returns the sum over the contents.
-    fn copy_batch(mut self, batch: &[Job]) -> Result<u64, BuildError> {
+    fn copy_batch(mut self, batch: &[Job]) -> Result<Found, BuildError> {
         self.buffer.resize(COPY_BYTES, 0);
         for job in batch {
-            let file = job.body.open()?;
+            let file = job.file.body.open()?;
             for run in job.runs.as_slice() {
-                self.copy_run(&file, run)?;
+                self.copy_run(&job.file, &file, run)?;
             }
             file.finish()?;
         }
         self.write()?;
-        Ok(self.sum)
+        Ok(self.found)
     }
 
-    fn copy_run(&mut self, file: &ContentFile, run: &Run) -> Result<(), BuildError> {
+    fn copy_run(
+        &mut self,
+        copied: &Copied,
+        file: &ContentFile,
+        run: &Run,
+    ) -> Result<(), BuildError> {
+        let Destination { is_summed, is_sparse, .. } = *self.destination;
         let shared = self.destination.share(file, run);
-        let mut done = if self.destination.is_summed { 0 } else { shared };
+        let mut done = if is_summed || is_sparse { 0 } else { shared };
+        // Pieces are cut neither in granules, which are summed at once, nor in blocks.
+        let unit = identity::GRANULE_BYTES.max(self.destination.block_size);
         while done < run.len {
             let end = if done < shared { shared } else { run.len };
             let is_shared = done < shared;
@@ -211,19 +292,57 @@ impl<'a> BatchCopy<'a> {
             // Contents are summed by granules, which must not be cut.
             let at = run.file_offset + done;
             let room = (COPY_BYTES - from) as u64;
-            let len = (end - done).min(room - (at + room) % identity::GRANULE_BYTES) as usize;
+            let len = (end - done).min(room - (at + room) % unit) as usize;
             let piece = &mut self.buffer[from..from + len];
             file.read_at(at, piece)?;
-            if self.destination.is_summed {
+            if is_summed {
                 let term = identity::contents_term(at, piece);
-                self.sum = self.sum.wrapping_add(term);
+                self.found.sum = self.found.sum.wrapping_add(term);
             }
             if !is_shared {
                 self.used = from + len;
             }
+            if is_sparse {
+                self.leave_out_zeros(copied, at, from..from + len)?;
+            }
             done += len as u64;
         }
         Ok(())
+    }
+
+    /// Leaves blocks of zeros out of the next write. `piece` holds the bytes read last, which start at byte `at` of the file.
+    fn leave_out_zeros(
+        &mut self,
+        copied: &Copied,
+        at: u64,
+        piece: Span<usize>,
+    ) -> Result<(), BuildError> {
+        let blocks = Blocks { unit: self.destination.block_size, size: copied.size };
+        let mut done = 0;
+        // Bytes that are shared with the source are not written.
+        let mut written = if self.used == 0 { piece.end } else { 0 };
+        while let Some(zeros) = blocks.next_zeros(at, &self.buffer[piece.clone()], done) {
+            let (offset, len) = (at + zeros.start as u64, zeros.len() as u64);
+            self.found.zeros.push(Zeros { ino: copied.ino, offset, len });
+            self.write_part(written..piece.start + zeros.start)?;
+            written = written.max(piece.start + zeros.end);
+            done = zeros.end;
+        }
+        if done > 0 {
+            self.write_part(written..piece.end)?;
+            self.used = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes a part of the buffer.
+    fn write_part(&self, part: Span<usize>) -> Result<(), BuildError> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let at = self.start + part.start as u64;
+        let written = self.destination.device.write_at(at, &self.buffer[part]);
+        written.map_err(BuildError::Write)
     }
 
     /// Room for bytes that are read and not written: all of the buffer.
@@ -250,11 +369,7 @@ impl<'a> BatchCopy<'a> {
 
     fn write(&mut self) -> Result<(), BuildError> {
         let used = std::mem::take(&mut self.used);
-        if used == 0 {
-            return Ok(());
-        }
-        let written = self.destination.device.write_at(self.start, &self.buffer[..used]);
-        written.map_err(BuildError::Write)
+        self.write_part(0..used)
     }
 }
 
@@ -264,7 +379,8 @@ impl Destination {
         let Some(clones) = &self.clones else { return 0 };
         let Some(stored) = file.stored(run.file_offset) else { return 0 };
         let Stored { file, offset, len } = stored;
-        clones.share(Range { file, offset, len: len.min(run.len) }, run.device_offset)
+        let to = self.offset + run.device_offset;
+        clones.share(Range { file, offset, len: len.min(run.len) }, to)
     }
 }
 
@@ -329,16 +445,19 @@ mod tests {
         let (bytes, writes) = (Mutex::new(vec![0xee; 4 << 20]), 0.into());
         let counting = Arc::new(Counting { bytes, writes });
         let device = Arc::clone(&counting) as Arc<dyn BlockDevice>;
-        let destination = Destination { device, clones: None, is_summed: true, block_size };
+        let (is_summed, is_sparse) = (true, false);
+        let destination =
+            Destination { device, clones: None, is_summed, block_size, offset: 0, is_sparse };
         let sum = std::thread::scope(|scope| {
             let mut copier = Copier::start(scope, destination, threads);
             for (number, &(at, len)) in files.iter().enumerate() {
                 let content = Content::elsewhere(len, None, Arc::new(Numbered(number as u64)));
                 let Body::Detached(body) = content.into_body() else { panic!("nothing to copy") };
                 let run = Run { file_offset: 0, device_offset: at, len };
-                copier.copy(body, Runs::One(run)).unwrap();
+                let file = Copied { ino: Ino(number as u64), size: len, body };
+                copier.copy(file, Runs::One(run)).unwrap();
             }
-            copier.finish().unwrap()
+            copier.finish().unwrap().sum
         });
         let image = counting.bytes.lock().unwrap().clone();
         (image, sum, counting.writes.load(std::sync::atomic::Ordering::Relaxed))

@@ -7,37 +7,42 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, FileAt, FileDevice};
+use blockdev::{BlockDevice, FileAt};
 use parking_lot::Mutex;
 
 /// Bytes that are written last: ext's superblock is in the second KiB, XFS's in the first sector.
 const HEAD_BYTES: usize = 4096;
 
-/// The first bytes of a file, while they are in memory only.
+/// The first bytes of an image, while they are in memory only.
 #[derive(Clone, Debug)]
-pub(super) struct Head(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Head {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// First byte of the image in its file.
+    offset: u64,
+}
 
 impl Head {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(vec![0; HEAD_BYTES])))
+    /// The head of an image that starts at byte `offset` of its file.
+    pub(super) fn new(offset: u64) -> Self {
+        Self { bytes: Arc::new(Mutex::new(vec![0; HEAD_BYTES])), offset }
     }
 
     /// Writes them, after everything else is durable.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
         file.sync_data()?;
-        file.write_all_at(&self.0.lock(), 0)?;
+        file.write_all_at(&self.bytes.lock(), self.offset)?;
         file.sync_data()
     }
 }
 
-/// A file without its first bytes.
+/// A device without its first bytes.
 pub(super) struct HeadLast {
-    inner: FileDevice,
+    inner: Arc<dyn BlockDevice>,
     head: Head,
 }
 
 impl HeadLast {
-    pub(super) fn new(inner: FileDevice, head: &Head) -> Self {
+    pub(super) fn new(inner: Arc<dyn BlockDevice>, head: &Head) -> Self {
         Self { inner, head: head.clone() }
     }
 
@@ -57,7 +62,7 @@ impl BlockDevice for HeadLast {
         let count = Self::in_head(offset, buf.len());
         if count > 0 {
             let at = offset as usize;
-            buf[..count].copy_from_slice(&self.head.0.lock()[at..at + count]);
+            buf[..count].copy_from_slice(&self.head.bytes.lock()[at..at + count]);
         }
         Ok(())
     }
@@ -70,7 +75,7 @@ impl BlockDevice for HeadLast {
         let (head, rest) = data.split_at(Self::in_head(offset, data.len()));
         if !head.is_empty() {
             let at = offset as usize;
-            self.head.0.lock()[at..at + head.len()].copy_from_slice(head);
+            self.head.bytes.lock()[at..at + head.len()].copy_from_slice(head);
         }
         if rest.is_empty() { Ok(()) } else { self.inner.write_at(offset + head.len() as u64, rest) }
     }
@@ -79,7 +84,7 @@ impl BlockDevice for HeadLast {
         let count = Self::in_head(offset, usize::try_from(len).unwrap_or(usize::MAX));
         if count > 0 {
             let at = offset as usize;
-            self.head.0.lock()[at..at + count].fill(0);
+            self.head.bytes.lock()[at..at + count].fill(0);
         }
         // Old contents of the first bytes go at once.
         self.inner.zero_range(offset, len)
@@ -97,14 +102,17 @@ impl BlockDevice for HeadLast {
 
 #[cfg(test)]
 mod tests {
+    use blockdev::FileDevice;
+
     use super::*;
 
     #[test]
     fn the_first_bytes_are_in_the_file_only_at_the_end() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[7; 8192], 0).unwrap();
-        let head = Head::new();
-        let device = HeadLast::new(FileDevice::new(file.try_clone().unwrap()).unwrap(), &head);
+        let head = Head::new(0);
+        let inner = FileDevice::new(file.try_clone().unwrap()).unwrap();
+        let device = HeadLast::new(Arc::new(inner), &head);
         device.zero_range(0, 8192).unwrap();
         device.write_at(4000, &[1; 200]).unwrap();
         let mut bytes = [9; 300];

@@ -1,5 +1,6 @@
 //! UUIDs that follow from what is in an image, so that the same source gives the same image.
 
+use ext4::mkfs::Tuning;
 use source::{Entry, EntryKind};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -34,6 +35,7 @@ impl Identity {
         }
         let mut identity = Self { hash };
         identity.add_geometry(options);
+        identity.add_tuning(&options.tuning);
         identity.add_protection(&options.output.fs_verity);
         identity
     }
@@ -58,12 +60,21 @@ impl Identity {
             ("no journal", options.no_journal.then_some(1)),
             ("dm-verity", options.output.verity.as_ref().map(|_| 1)),
             ("dedupe", options.dedupe.map(|unit| unit as u64)),
+            ("sparse", options.sparse.then_some(1)),
+            ("offset", Some(options.offset).filter(|bytes| *bytes > 0)),
         ];
         for (name, value) in choices {
             if let Some(value) = value {
                 self.field(name.as_bytes());
                 self.hash.update(&value.to_le_bytes());
             }
+        }
+    }
+
+    /// Adds settings that are not the usual ones.
+    fn add_tuning(&mut self, tuning: &Tuning) {
+        if *tuning != Tuning::default() {
+            self.field(format!("{tuning:?}").as_bytes());
         }
     }
 

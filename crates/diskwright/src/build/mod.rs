@@ -48,7 +48,9 @@ mod protect;
 mod several;
 mod ship;
 mod size;
+mod sparse;
 mod target;
+mod without_xattrs;
 mod writer;
 
 use std::sync::Arc;
@@ -56,7 +58,7 @@ use std::thread;
 
 use ::source::correct::Corrections;
 use ::source::{Source, SourceError};
-use blockdev::{BlockDevice, FileDevice};
+use blockdev::{BlockDevice, FileDevice, WindowDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
 
 use crate::output::{OutputReport, ProtectedFile};
@@ -67,6 +69,7 @@ pub use ::source::oci::{Platform, Reference};
 pub use convert::{ConvertOptions, ConvertSize, convert};
 pub use details::LeftOut;
 pub use error::BuildError;
+pub use ext4::mkfs::{Encoding, Place, Tuning};
 pub use image_file::ImageFile;
 pub use options::{
     BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, ManifestFile, Owner,
@@ -86,6 +89,7 @@ use kept::Kept;
 use policy::Policy;
 use ship::Shipping;
 use target::Target;
+use without_xattrs::WithoutXattrs;
 use writer::{Made, Writer};
 
 use crate::clone::CloneTarget;
@@ -114,7 +118,9 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     if options.map_names {
         mapped::check(&options.source)?;
     }
-    let mut target = Target::create(&options.image, options.force, options.in_place)?;
+    check_together(options)?;
+    let target = Target::create(&options.image, options.force, options.in_place)?;
+    let mut target = target.at(options.offset);
     let shipping = Shipping::create(options, &mut target)?;
     let config = ConfigFile::create(options)?;
     let corrections = corrected::load(options)?;
@@ -136,6 +142,21 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     shipping.keep()?;
     target.keep()?;
     Ok(report)
+}
+
+/// Refuses options that exclude each other.
+fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
+    let output = &options.output;
+    if options.sparse && options.dedupe.is_some() {
+        let problem = "--sparse does not go with --dedupe: blocks of zeros are shared there";
+        return Err(BuildError::usage(problem));
+    }
+    if options.offset > 0 && (output.is_apart() || output.verity.is_some()) {
+        let problem =
+            "an image behind other bytes of its file is written raw and without a hash tree";
+        return Err(BuildError::usage(problem));
+    }
+    Ok(())
 }
 
 /// Prepares the source, as far as it is needed before the image is begun.
@@ -305,10 +326,24 @@ impl Build<'_> {
         };
         let (mut blocks, mut attempt) = (needed.blocks, 0);
         let (mut size, mut inodes) = self.smallest(blocks, needed.inodes)?;
+        // A trial does not know which blocks are zeros.
+        let mut may_be_large = self.options.sparse;
         loop {
             let filled =
                 self.fill(size, inodes, Fill::Whole, &mut *self.open_source(Contents::Read)?);
-            let Err(error) = filled else { return filled };
+            let error = match filled {
+                Err(error) => error,
+                Ok(filled) => {
+                    let taken = size::with_spare(filled.blocks);
+                    let smaller = self.smallest(taken, filled.inodes)?;
+                    if !may_be_large || size::is_close(size, smaller.0) {
+                        return Ok(filled);
+                    }
+                    may_be_large = false;
+                    (blocks, (size, inodes)) = (taken, smaller);
+                    continue;
+                }
+            };
             let limited = error.is_no_inodes() && rule == InodeRule::OnDemand;
             if !(error.is_no_space() || limited) || attempt == size::ATTEMPTS {
                 return Err(error);
@@ -422,10 +457,16 @@ impl Build<'_> {
 
     fn device(&self) -> Result<Arc<dyn BlockDevice>, BuildError> {
         let file = self.target.file().try_clone().map_err(BuildError::Write)?;
-        let device = FileDevice::new(file).map_err(BuildError::Write)?;
+        let mut device: Arc<dyn BlockDevice> =
+            Arc::new(FileDevice::new(file).map_err(BuildError::Write)?);
+        let offset = self.target.offset();
+        if offset > 0 {
+            let len = device.len().saturating_sub(offset);
+            device = Arc::new(WindowDevice::new(device, offset, len).map_err(BuildError::Write)?);
+        }
         Ok(match self.target.head() {
             Some(head) => Arc::new(HeadLast::new(device, head)),
-            None => Arc::new(device),
+            None => device,
         })
     }
 
@@ -437,7 +478,10 @@ impl Build<'_> {
     }
 
     fn open_source(&self, contents: Contents) -> Result<Box<dyn Source>, BuildError> {
-        let source = self.input.open(self.helpers(), self.target.ids()?, contents)?;
+        let mut source = self.input.open(self.helpers(), self.target.ids()?, contents)?;
+        if self.options.no_xattrs {
+            source = Box::new(WithoutXattrs(source));
+        }
         Ok(corrected::wrap(source, self.corrections))
     }
 
@@ -483,7 +527,9 @@ impl Build<'_> {
             device: Arc::clone(device),
             block_size,
             clones: CloneTarget::of(self.target.file()).map(Arc::new),
+            offset: self.target.offset(),
             is_summed: self.options.uuid.is_none(),
+            is_sparse: self.options.sparse,
         }
     }
 
@@ -503,6 +549,7 @@ impl Build<'_> {
             mtime_only: self.input.is_directory(),
             access_times: self.options.access_times,
             is_trial: fill == Fill::Trial,
+            is_sparse: self.options.sparse,
         };
         let destination = self.destination(device, u64::from(fs.statfs()?.block_size));
         thread::scope(|scope| {

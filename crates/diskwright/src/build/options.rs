@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ext4::mkfs::Tuning;
 use serde::Serialize;
 use source::correct::{CorrectionOptions, CorrectionReport};
 use source::oci::{ImageOptions, Limits, Platform, Reference};
@@ -314,6 +315,14 @@ pub struct BuildOptions {
     pub time: Option<i64>,
     /// What is made of the finished file system.
     pub output: OutputOptions,
+    /// Makes holes of blocks of zeros in files. Otherwise files have the holes of the source.
+    pub sparse: bool,
+    /// Leaves the extended attributes of the source out.
+    pub no_xattrs: bool,
+    /// First byte of the image in its file. What precedes it stays as it is.
+    pub offset: u64,
+    /// Settings that few file systems need (ext4).
+    pub tuning: Tuning,
     /// Whether names in directories are those that [`ExtractOptions::map_names`](crate::extract::ExtractOptions) gave
     /// files, which get their own back.
     pub map_names: bool,
@@ -353,6 +362,10 @@ setters!(BuildOptions {
     source_date_epoch: i64 = Some(source_date_epoch),
     time: i64 = Some(time),
     output: OutputOptions,
+    sparse: bool,
+    no_xattrs: bool,
+    offset: u64,
+    tuning: Tuning,
     map_names: bool,
 });
 
@@ -396,6 +409,10 @@ impl BuildOptions {
             source_date_epoch: None,
             time: None,
             output: OutputOptions::default(),
+            sparse: false,
+            no_xattrs: false,
+            offset: 0,
+            tuning: Tuning::default(),
             map_names: false,
         }
     }

@@ -21,6 +21,8 @@ pub(super) struct Policy {
     pub(super) access_times: bool,
     /// Leave the contents of files out.
     pub(super) is_trial: bool,
+    /// Makes holes of blocks of zeros.
+    pub(super) is_sparse: bool,
 }
 
 impl Policy {

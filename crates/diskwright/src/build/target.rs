@@ -20,6 +20,8 @@ pub(super) struct Target {
     raw: Option<File>,
     /// The first bytes of an image that is written in place, until everything else is written.
     head: Option<Head>,
+    /// First byte of the image in the file.
+    offset: u64,
 }
 
 enum Place {
@@ -61,8 +63,15 @@ impl Target {
             }
         };
         let is_over = in_place && !matches!(place, Place::New(_));
-        let head = is_over.then(Head::new);
-        Ok(Self { image: image.to_owned(), place, raw: None, head })
+        let head = is_over.then(|| Head::new(0));
+        Ok(Self { image: image.to_owned(), place, raw: None, head, offset: 0 })
+    }
+
+    /// Puts the image behind the first `offset` bytes of the file, which stay as they are.
+    pub(super) fn at(mut self, offset: u64) -> Self {
+        self.head = self.head.map(|_| Head::new(offset));
+        self.offset = offset;
+        self
     }
 
     /// Has the raw image made in a file of its own, without a name, in this directory.
@@ -102,6 +111,11 @@ impl Target {
         self.raw.is_none() && !matches!(self.place, Place::New(_))
     }
 
+    /// First byte of the image in the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// The first bytes, if they are to be written last.
     pub(super) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
@@ -123,6 +137,7 @@ impl Target {
         if self.is_device() {
             return Ok(());
         }
+        let len = self.offset.saturating_add(len);
         if self.is_in_place() {
             let there = self.file().metadata().map_err(|e| self.error(e))?.len();
             let enlarge = || if there < len { self.file().set_len(len) } else { Ok(()) };

@@ -12,10 +12,11 @@ use vfs::{
     Timestamp,
 };
 
-use super::copy::{Copier, Run, Runs};
+use super::copy::{Copied, Copier, Run, Runs};
 use super::dedupe::{Known, Looked, WholeFile};
 use super::details::{Details, LeftOut};
 use super::policy::Policy;
+use super::sparse::{self, Blocks};
 use super::{BuildError, identity};
 use crate::made_names::MadeNames;
 
@@ -51,6 +52,8 @@ pub(super) struct Writer<'a, 'scope> {
     /// Contents that further files may share.
     known: Option<Known<'a>>,
     names: MadeNames,
+    /// Bytes of contents since the space of zeros was given back.
+    unsettled: u64,
 }
 
 impl<'a, 'scope> Writer<'a, 'scope> {
@@ -58,7 +61,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         let parent = (Vec::new(), fs.root());
         let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
         let (details, known, names) = (Details::new(fs), None, MadeNames::default());
-        let contents = 0;
+        let (contents, unsettled) = (0, 0);
         Self {
             fs,
             policy,
@@ -71,6 +74,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             buffer,
             known,
             names,
+            unsettled,
         }
     }
 
@@ -242,26 +246,24 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         if self.known.is_some() && !self.policy.is_trial {
             return self.fill_shared(ino, content, source);
         }
-        let mut stream = false;
         let mut runs = Vec::new();
         let mut whole = None;
+        let mut end = content.runs().last().map_or(0, |r| r.offset + r.len);
         match content.body() {
             Body::Empty => {}
-            Body::Stream if !self.policy.is_trial => stream = true,
+            Body::Stream if !self.policy.is_trial => {
+                end = self.stream(ino, &content, source)?;
+            }
             Body::Stream | Body::Detached(_) => {
-                for run in content.runs() {
-                    self.fs.allocate(ino, run.offset, run.len, AllocateMode::Exposed)?;
-                    if self.policy.is_trial {
-                        continue;
-                    }
+                let without_zeros = self.allocate(ino, &content)?;
+                let taken = without_zeros.as_deref().unwrap_or(content.runs());
+                end = taken.last().map_or(0, |run| run.offset + run.len);
+                for run in taken.iter().filter(|_| !self.policy.is_trial) {
                     self.place(ino, run.offset, run.len, &mut whole, &mut runs)?;
                 }
             }
         }
-        if stream {
-            self.stream(ino, content.runs(), source)?;
-        }
-        if content.runs().last().map_or(0, |r| r.offset + r.len) < size {
+        if end < size {
             self.fs.truncate(ino, size, None)?;
         }
         if self.policy.is_trial {
@@ -269,9 +271,67 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
         if let (Body::Detached(body), Some(first)) = (content.into_body(), whole) {
             let runs = if runs.is_empty() { Runs::One(first) } else { Runs::Many(runs) };
-            self.copier.copy(body, runs)?;
+            self.copy(Copied { ino, size, body }, runs)?;
         }
         Ok(())
+    }
+
+    /// Has a file copied. The space of zeros is given back when enough was copied since the last time.
+    fn copy(&mut self, file: Copied, runs: Runs) -> Result<(), BuildError> {
+        if !self.policy.is_sparse {
+            return self.copier.copy(file, runs);
+        }
+        let bytes: u64 = runs.as_slice().iter().map(|run| run.len).sum();
+        if self.unsettled + bytes < sparse::SETTLED_BYTES {
+            self.unsettled += bytes;
+            return self.copier.copy(file, runs);
+        }
+        let runs = runs.as_slice().iter();
+        for part in runs.flat_map(|run| run.parts(sparse::SETTLED_BYTES)) {
+            self.unsettled += part.len;
+            self.copier.copy(file.clone(), Runs::One(part))?;
+            if self.unsettled >= sparse::SETTLED_BYTES {
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file space for its data. Returns the data that got some, if that is not all: blocks of zeros get none if there
+    /// is not enough for them.
+    fn allocate(
+        &mut self,
+        ino: Ino,
+        content: &source::Content,
+    ) -> Result<Option<Vec<source::DataRun>>, BuildError> {
+        let Err(error) = self.allocate_runs(ino, content.runs()) else { return Ok(None) };
+        let is_full = matches!(error, vfs::Error::NoSpace);
+        let Body::Detached(body) = content.body() else { return Err(error.into()) };
+        if !is_full || !self.policy.is_sparse || self.policy.is_trial {
+            return Err(error.into());
+        }
+        self.settle()?;
+        match self.allocate_runs(ino, content.runs()) {
+            Err(vfs::Error::NoSpace) => {}
+            other => return Ok(other.map(|()| None)?),
+        }
+        self.fs.truncate(ino, 0, None)?;
+        let blocks = Blocks { unit: self.copier.block_size(), size: content.size() };
+        let runs = sparse::data_runs(body, content.runs(), blocks)?;
+        self.allocate_runs(ino, &runs)?;
+        Ok(Some(runs))
+    }
+
+    fn allocate_runs(&self, ino: Ino, runs: &[source::DataRun]) -> vfs::Result<()> {
+        let mut runs = runs.iter();
+        runs.try_for_each(|run| self.fs.allocate(ino, run.offset, run.len, AllocateMode::Exposed))
+    }
+
+    /// Waits for the copying, and gives the space of zeros back.
+    fn settle(&mut self) -> Result<(), BuildError> {
+        self.unsettled = 0;
+        let zeros = self.copier.settle()?;
+        Ok(make_holes(self.fs, zeros)?)
     }
 
     /// As [`Self::fill`], but for what other files have.
@@ -301,7 +361,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
         if let (Body::Detached(body), Some(first)) = (content.into_body(), whole) {
             let runs = if runs.is_empty() { Runs::One(first) } else { Runs::Many(runs) };
-            self.copier.copy(body, runs)?;
+            self.copier.copy(Copied { ino, size, body }, runs)?;
         }
         Ok(())
     }
@@ -401,26 +461,40 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
+    /// Writes contents that come in order. Returns where the last bytes that were written end.
     fn stream(
         &mut self,
         ino: Ino,
-        runs: &[source::DataRun],
+        content: &source::Content,
         source: &mut dyn Source,
-    ) -> Result<(), BuildError> {
+    ) -> Result<u64, BuildError> {
         self.buffer.resize(STREAM_BYTES, 0);
-        for run in runs {
+        let blocks = Blocks { unit: self.copier.block_size(), size: content.size() };
+        let mut end = 0;
+        for run in content.runs() {
             let mut done = 0;
             while done < run.len {
-                let want = (run.len - done).min(STREAM_BYTES as u64) as usize;
-                read_all(source, &mut self.buffer[..want])?;
                 let offset = run.offset + done;
-                self.fs.write(ino, offset, &self.buffer[..want], None)?;
-                let term = identity::contents_term(offset, &self.buffer[..want]);
+                // A piece ends with a block.
+                let room = STREAM_BYTES as u64 - offset % blocks.unit;
+                let want = (run.len - done).min(room) as usize;
+                let bytes = &mut self.buffer[..want];
+                read_all(source, bytes)?;
+                let term = identity::contents_term(offset, bytes);
                 self.contents = self.contents.wrapping_add(term);
+                let parts = if self.policy.is_sparse {
+                    blocks.data(offset, bytes)
+                } else {
+                    std::iter::once(0..want).collect()
+                };
+                for part in parts {
+                    end = offset + part.end as u64;
+                    self.fs.write(ino, offset + part.start as u64, &bytes[part], None)?;
+                }
                 done += want as u64;
             }
         }
-        Ok(())
+        Ok(end)
     }
 
     /// The directory an entry goes into, and its name there. Directories that the source has not
@@ -509,6 +583,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn finish(mut self) -> Result<(Made, u64, LeftOut), BuildError> {
         self.made.shared = self.known.take().map_or(Ok(0), Known::finish)?;
         let copied = self.copier.finish()?;
+        make_holes(self.fs, copied.zeros)?;
         for (ino, change) in &self.directories {
             self.fs.set_attributes(*ino, change)?;
             if change.crtime.is_some() {
@@ -516,8 +591,16 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             }
         }
         let left_out = self.details.finish()?;
-        Ok((self.made, self.contents.wrapping_add(copied), left_out))
+        Ok((self.made, self.contents.wrapping_add(copied.sum), left_out))
     }
+}
+
+/// Gives the space of zeros back.
+fn make_holes(fs: &dyn FileSystem, zeros: Vec<sparse::Zeros>) -> vfs::Result<()> {
+    let zeros = sparse::joined(zeros);
+    zeros
+        .iter()
+        .try_for_each(|run| fs.allocate(run.ino, run.offset, run.len, AllocateMode::PunchHole))
 }
 
 /// Fills a buffer from a streamed file.

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::keys::{self, DEFAULTS, DEVICES, OPTIONS, SECTIONS};
 use crate::failure::{Failure, Statuses};
 
 /// Where it lies unless the environment says otherwise.
@@ -17,6 +18,8 @@ const VARIABLE: &str = "MKE2FS_CONFIG";
 const BUILT_IN: &str = "
 [defaults]
   base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+  default_mntopts = acl,user_xattr
+  enable_periodic_fsck = 0
   blocksize = 4096
   inode_size = 256
   inode_ratio = 16384
@@ -55,6 +58,7 @@ const BUILT_IN: &str = "
   hurd = {
     blocksize = 4096
     inode_size = 128
+    warn_y2038_dates = 0
   }
 ";
 
@@ -64,10 +68,16 @@ type Relations = HashMap<String, String>;
 /// A configuration that was read.
 #[derive(Debug, Default)]
 pub(super) struct Config {
+    /// Relations of `[options]`.
+    options: Relations,
     /// Of `[defaults]`.
     defaults: Relations,
     /// Of the types in `[fs_types]`.
     types: HashMap<String, Relations>,
+    /// Relations of the devices in `[devices]`.
+    devices: HashMap<String, Relations>,
+    /// Remarks on names without effect.
+    remarks: Vec<String>,
 }
 
 impl Config {
@@ -95,9 +105,8 @@ impl Config {
         let mut section = String::new();
         let mut group: Option<String> = None;
         for (number, line) in text.lines().enumerate() {
-            let wrong = |why: &str| {
-                statuses.failed(format_args!("{}, line {}: {why}", path.display(), number + 1))
-            };
+            let place = format!("{}, line {}", path.display(), number + 1);
+            let wrong = |why: &str| statuses.failed(format_args!("{place}: {why}"));
             let line = line.trim();
             if line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
@@ -105,6 +114,9 @@ impl Config {
             if let Some(name) = line.strip_prefix('[') {
                 let name = name.strip_suffix(']').ok_or_else(|| wrong("a section ends with ]"))?;
                 section = name.trim().to_owned();
+                if !SECTIONS.contains(&&*section) {
+                    self.remarks.push(format!("{place}: section [{section}] has no effect"));
+                }
                 continue;
             }
             if line == "}" || line == "}*" {
@@ -118,8 +130,10 @@ impl Config {
                 if group.replace(name.to_owned()).is_some() {
                     return Err(wrong("a type cannot have types"));
                 }
-            } else {
-                self.relate(&section, group.as_deref(), name, value);
+            } else if !self.relate(&section, group.as_deref(), name, value)
+                && SECTIONS.contains(&&*section)
+            {
+                self.remarks.push(format!("{place}: {name} has no effect in [{section}]"));
             }
         }
         match group {
@@ -131,20 +145,67 @@ impl Config {
         }
     }
 
-    /// Keeps a value. Sections that are not known are not ours to judge.
-    fn relate(&mut self, section: &str, group: Option<&str>, name: &str, value: &str) {
-        let relations = match (section, group) {
-            ("defaults", None) => &mut self.defaults,
-            ("fs_types", Some(group)) => self.types.entry(group.to_owned()).or_default(),
-            _ => return,
+    /// Keeps a value. The first one of a name counts, as for the original. Returns false for a name that is unknown there.
+    fn relate(&mut self, section: &str, group: Option<&str>, name: &str, value: &str) -> bool {
+        let (relations, known) = match (section, group) {
+            ("options", None) => (&mut self.options, OPTIONS.contains(&name)),
+            ("defaults", None) => {
+                let is_known = keys::is_of_type(name) || DEFAULTS.contains(&name);
+                // The original reads the features of types only.
+                (&mut self.defaults, is_known && name != "features")
+            }
+            ("fs_types", Some(group)) => {
+                (self.types.entry(group.to_owned()).or_default(), keys::is_of_type(name))
+            }
+            ("devices", Some(group)) => {
+                (self.devices.entry(group.to_owned()).or_default(), DEVICES.contains(&name))
+            }
+            _ => return false,
         };
-        relations.insert(name.to_owned(), value.to_owned());
+        if known {
+            relations.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        }
+        known
+    }
+
+    /// Remarks on names without effect.
+    pub(super) fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// A value of `[options]`.
+    pub(super) fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    /// A value for a device.
+    pub(super) fn of_device(&self, device: &Path, name: &str) -> Option<&str> {
+        self.devices.get(device.to_str()?)?.get(name).map(String::as_str)
+    }
+
+    /// Returns whether there is such a type.
+    pub(super) fn has_type(&self, kind: &str) -> bool {
+        self.types.contains_key(kind)
     }
 
     /// The value for these types: that of the last one that has it, else that of all.
     pub(super) fn get(&self, types: &[String], name: &str) -> Option<&str> {
         let mut of_types = types.iter().rev().filter_map(|kind| self.types.get(kind)?.get(name));
         of_types.next().or_else(|| self.defaults.get(name)).map(String::as_str)
+    }
+
+    /// The same by a function.
+    pub(super) fn by<T>(
+        &self,
+        types: &[String],
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+        statuses: Statuses,
+    ) -> Result<Option<T>, Failure> {
+        let Some(text) = self.get(types, name) else { return Ok(None) };
+        let wrong =
+            |why| statuses.failed(format_args!("mke2fs.conf: {name} cannot be {text:?}: {why}"));
+        parse(text).map(Some).map_err(wrong)
     }
 
     /// The same as a number.
@@ -154,18 +215,25 @@ impl Config {
         name: &str,
         statuses: Statuses,
     ) -> Result<Option<i64>, Failure> {
-        let Some(text) = self.get(types, name) else { return Ok(None) };
-        let number = text.parse();
-        let wrong = |_| statuses.failed(format_args!("mke2fs.conf: {name} cannot be {text:?}"));
-        number.map(Some).map_err(wrong)
+        let number = |text: &str| text.parse().map_err(|_| "write a number".to_owned());
+        self.by(types, name, number, statuses)
+    }
+
+    /// The same as yes or no.
+    pub(super) fn switch(
+        &self,
+        types: &[String],
+        name: &str,
+        statuses: Statuses,
+    ) -> Result<Option<bool>, Failure> {
+        self.by(types, name, keys::switch, statuses)
     }
 
     /// The features of these types: lists, of which later ones change what earlier ones say.
     pub(super) fn features(&self, types: &[String]) -> Vec<&str> {
         let base = self.get(types, "base_features");
-        let of_all = self.defaults.get("features").map(String::as_str);
         let of_types = types.iter().filter_map(|kind| self.types.get(kind)?.get("features"));
-        base.into_iter().chain(of_all).chain(of_types.map(String::as_str)).collect()
+        base.into_iter().chain(of_types.map(String::as_str)).collect()
     }
 }
 
@@ -200,6 +268,20 @@ mod tests {
         assert_eq!(config.get(&types(&["ext4"]), "blocksize"), Some("4096"));
         assert_eq!(config.get(&small, "inode_size"), Some("256"));
         assert_eq!(config.features(&small).len(), 2);
+    }
+
+    #[test]
+    fn names_without_effect_are_reported() {
+        let config = read(
+            "[defaults]\nfeatures = 64bit\nblocksize = 1024\nblocksize = 2048\nsparkles = 1\n[x]\ny = 1\n[options]\nz = 1\n[fs_types]\na = {\n w = 1\n}\nb = 1",
+        );
+        let config = config.unwrap();
+        let remarks = config.remarks().join("\n");
+        for name in ["features", "sparkles", "[x]", "z has", "w has", "b has"] {
+            assert!(remarks.contains(name), "{name}: {remarks}");
+        }
+        assert_eq!(config.remarks().len(), 6, "{remarks}");
+        assert_eq!(config.get(&[], "blocksize"), Some("1024"));
     }
 
     #[test]

@@ -2,16 +2,20 @@
 
 use std::str::FromStr;
 
-use diskwright::build::Owner;
+use diskwright::build::{Encoding, Owner, Place};
+use ext4::format::quota::QuotaKind;
 
 use crate::failure::{Failure, STATUSES};
-use crate::lists::Item;
+use crate::lists::{self, Item};
+use crate::size::{self, Size};
 
 /// What `-E` can ask for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extended {
     /// Seed of the hashes of directories.
     pub(super) hash_seed: Option<[u8; 16]>,
+    /// Owner of the root directory.
+    pub(super) root_owner: Option<Owner>,
     /// Permissions of the root directory.
     pub(super) root_permissions: Option<u16>,
     /// A label of SELinux for the root directory.
@@ -23,40 +27,53 @@ pub(super) struct Extended {
     pub(super) stripe_width: Option<u32>,
     /// Whether it is for a driver that is being developed.
     pub(super) is_test: bool,
+    /// Files come without their extended attributes.
+    pub(super) has_no_xattrs: bool,
+    /// First byte of the file system in its file.
+    pub(super) offset: u64,
+    /// Blocks that it can grow to.
+    pub(super) resize: Option<Size>,
+    pub(super) is_packed: Option<bool>,
+    pub(super) backups: Option<u8>,
+    pub(super) orphan_file: Option<Size>,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) is_encoding_strict: Option<bool>,
+    /// Kinds of usage that are counted, with the feature `quota`.
+    pub(super) quotas: Vec<QuotaKind>,
 }
 
 impl Extended {
     /// Takes what one list says.
-    pub(super) fn read<'a>(
-        &mut self,
-        items: impl IntoIterator<Item = Item<'a>>,
-    ) -> Result<(), Failure> {
-        items.into_iter().try_for_each(|item| self.item(&item))
+    pub(super) fn read(&mut self, list: &str) -> Result<(), Failure> {
+        lists::items(list, 'E', STATUSES).try_for_each(|item| self.item(&item))
     }
 
     fn item(&mut self, item: &Item<'_>) -> Result<(), Failure> {
         match item.name {
             "hash_seed" => self.hash_seed = Some(item.by(seed)?),
+            "root_owner" => self.root_owner = Some(root_owner(item)?),
             "root_perms" => self.root_permissions = Some(item.by(permissions)?),
             "root_selinux" => self.root_selinux = Some(item.text()?.as_bytes().to_vec()),
             "android_sparse" => self.is_android_sparse = true,
-            // All inode tables and the journal are zero in a new image, so nobody has to make them so; and what
-            // is not in use is not in the file.
+            // All inode tables and the journal are zero in a new image, and free space is a hole of the file.
             "lazy_itable_init" | "lazy_journal_init" => drop(item.switch()?),
             "nodiscard" | "discard" | "assume_storage_prezeroed" => drop(item.switch()?),
-            // Hints for programs that write a file system's blocks in other places than these.
-            "packed_meta_blocks" if !item.switch()? => {}
+            "packed_meta_blocks" => self.is_packed = Some(item.switch()?),
             "stride" => self.stride = Some(item.by(number)?),
             "stripe_width" | "stripe-width" => self.stripe_width = Some(item.by(number)?),
-            "test_fs" => self.is_test = true,
-            "no_copy_xattrs" => return Err(item.refused("the attributes of the source are copied")),
-            "offset" => return Err(item.refused("make the image alone, and put it into its place")),
-            "resize" | "packed_meta_blocks" | "num_backup_sb" | "orphan_file_size" => {
-                return Err(item.refused("the layout follows from the size"));
+            "test_fs" => self.is_test = item.switch()?,
+            "no_copy_xattrs" => self.has_no_xattrs = true,
+            "offset" => self.offset = item.by(size::bytes)?,
+            "resize" => self.resize = Some(item.by(size::parse)?),
+            "num_backup_sb" => self.backups = Some(item.by(backups)?),
+            "orphan_file_size" => self.orphan_file = Some(item.by(size::parse)?),
+            "encoding" => self.encoding = Some(item.by(encoding)?),
+            "encoding_flags" => self.is_encoding_strict = Some(item.by(strictness)?),
+            "quotatype" => self.quotas = item.by(quotas)?,
+            "desc_size" => {
+                return Err(item.refused("descriptors have 64 bytes with 64bit, and 32 without"));
             }
-            "encoding" | "encoding_flags" | "quotatype" | "desc_size" | "mmp_update_interval" => {
-                return Err(item.refused("the feature that it belongs to is not made"));
-            }
+            "mmp_update_interval" => return Err(item.refused("the feature mmp is not made")),
             "revision" => {
                 if item.text()? != "1" {
                     return Err(item.refused("revision 0 is not made"));
@@ -66,6 +83,47 @@ impl Extended {
         }
         Ok(())
     }
+}
+
+/// A block, or the byte that it holds.
+pub(super) fn place(text: &str) -> Result<Place, String> {
+    Ok(match size::parse(text)? {
+        Size::Units(block) | Size::Blocks(block) => Place::Block(block),
+        Size::Bytes(byte) => Place::Byte(byte),
+    })
+}
+
+/// Number of backup superblocks.
+pub(super) fn backups(text: &str) -> Result<u8, String> {
+    text.parse().ok().filter(|count| *count <= 2).ok_or_else(|| "it is 0, 1 or 2".into())
+}
+
+/// Name of an encoding.
+pub(super) fn encoding(text: &str) -> Result<Encoding, String> {
+    match text {
+        "utf8" | "utf8-12.1" => Ok(Encoding::Utf8),
+        _ => Err("there is utf8, which is utf8-12.1".into()),
+    }
+}
+
+/// Flags of an encoding: whether it is strict.
+pub(super) fn strictness(text: &str) -> Result<bool, String> {
+    match text {
+        "strict" => Ok(true),
+        "nostrict" => Ok(false),
+        _ => Err("there is strict, and nostrict".into()),
+    }
+}
+
+/// Kinds of quota, with colons between them.
+fn quotas(text: &str) -> Result<Vec<QuotaKind>, String> {
+    let kind = |word| match word {
+        "usrquota" => Ok(QuotaKind::User),
+        "grpquota" => Ok(QuotaKind::Group),
+        "prjquota" => Ok(QuotaKind::Project),
+        _ => Err("write usrquota, grpquota or prjquota, with colons between them".to_owned()),
+    };
+    text.split(':').map(kind).collect()
 }
 
 fn seed(text: &str) -> Result<[u8; 16], String> {
@@ -83,7 +141,7 @@ fn permissions(text: &str) -> Result<u16, String> {
 }
 
 /// `UID:GID`, or nothing for the user and group that run the program.
-pub(super) fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
+fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
     let Some(text) = item.value().filter(|text| !text.is_empty()) else {
         return Ok(own());
     };

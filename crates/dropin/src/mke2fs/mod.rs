@@ -1,19 +1,23 @@
 //! `mke2fs`, and `mkfs.ext2`, `mkfs.ext3` and `mkfs.ext4`.
 
 mod config;
+mod decompress;
+mod device_test;
 mod extended;
+mod keys;
 mod profile;
+mod quota;
+mod tuning;
+mod values;
 mod wish;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
-use diskwright::OpenImage;
 use diskwright::build::{BuildOptions, BuildSource, Format};
 use diskwright::output::{OutputFormat, OutputOptions};
-use diskwright::tune::change_superblock;
-use ext4::format::superblock::RawSuperblock;
 use source::Xattr;
 use source::correct::{Change, Glob, PermissionChange, Rule};
 
@@ -22,45 +26,55 @@ use crate::foreign;
 use crate::invoked::{Invoked, say, say_all};
 use crate::making::{self, File, Sectors};
 use config::Config;
-use profile::Profile;
-use wish::Wish;
+use decompress::Decompressed;
+use profile::{Profile, Subject};
+use quota::Quotas;
+use wish::{BlockSize, Wish};
 
 pub(crate) use wish::{UuidWish, errors_behaviour, features, uuid};
 
-/// `s_errors`: go on, which is usual.
-const ERRORS_CONTINUE: u16 = 1;
 /// `EXT2_FLAGS_TEST_FILESYS`: it may be used by a driver that is being developed.
 pub(crate) const TEST_FILE_SYSTEM: u32 = 4;
 
 /// Permissions that the root directory has whatever those of the source are.
 const ROOT_PERMISSIONS: u16 = 0o755;
 
-/// Sizes of sectors and blocks of usual devices.
+/// Bytes of a sector of usual devices.
 const SECTOR_BYTES: u32 = 512;
-const BLOCK_BYTES: u32 = 4096;
 
 /// Bytes of what a size without a letter counts, unless the size of blocks was given.
 const KIB: u64 = 1 << 10;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let wish = wish::read(arguments)?;
+    let mut wish = wish::read(arguments)?;
     if wish.only_version {
         return Ok(invoked.version());
     }
     let config = Config::load(STATUSES)?;
+    remark(invoked.name, config.remarks());
     let file = File::look(&wish.image, STATUSES)?;
-    if !wish.is_forced && !wish.is_trial && !may_overwrite(&wish.image) {
+    if !wish.is_forced && !wish.is_trial && !may_overwrite(&wish.image, delay(&config)?) {
         return Ok(1);
     }
-    let bytes = size(&wish, &file)?;
-    let profile = Profile::of(&wish, invoked.name, bytes, &config)?;
-    let options = options(&wish, &profile, &file, bytes)?;
-    let hints = Hints::of(&wish)?;
+    let bytes = size(&mut wish, &file)?;
+    let sector = file.sectors.map(|Sectors { logical, .. }| logical);
+    let sector = sector.filter(|bytes| *bytes > SECTOR_BYTES);
+    let subject = Subject { name: invoked.name, bytes, sector };
+    let profile = Profile::of(&mut wish, subject, &config)?;
+    remark(invoked.name, &wish.remarks);
+    remark(invoked.name, &profile.remarks);
+    let quotas = Quotas::of(&wish, &profile)?;
+    let archive = Decompressed::start(wish.source.as_deref().filter(|_| !wish.is_trial))?;
+    let options = options(&wish, &profile, (&quotas, &archive), bytes)?;
     let made = if wish.is_trial {
         making::try_out(options, STATUSES)?
     } else {
+        if wish.test > 0 {
+            device_test::test(&wish.image, options.offset, bytes, wish.test > 1)?;
+        }
         let made = making::make(&options, &file, STATUSES)?;
-        hints.write(&wish.image)?;
+        archive.finish()?;
+        quotas.make(&wish.image, options.offset)?;
         made
     };
     if !wish.is_quiet {
@@ -69,84 +83,57 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-/// Asks on a terminal whether old contents are to be overwritten. Programs are not asked, as by the original.
-fn may_overwrite(image: &Path) -> bool {
+/// Prints remarks on standard error.
+fn remark(name: &str, remarks: &[String]) {
+    for remark in remarks {
+        let _ = writeln!(io::stderr(), "{name}: {remark}");
+    }
+}
+
+/// Returns the time to wait for an answer, if it is limited.
+fn delay(config: &Config) -> Result<Option<Duration>, Failure> {
+    let number = |name: &str| {
+        let Some(text) = config.option(name) else { return Ok(0) };
+        let wrong = |_| STATUSES.failed(format_args!("mke2fs.conf: {name} cannot be {text:?}"));
+        text.parse::<i64>().map_err(wrong)
+    };
+    // All writes are flushed at the end.
+    number("sync_kludge")?;
+    let seconds = u64::try_from(number("proceed_delay")?).unwrap_or(0);
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
+}
+
+/// Asks on a terminal whether old contents are to be overwritten. Programs are not asked, as by the original. Without an
+/// answer, they are overwritten after `delay`.
+fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return true;
     }
     let Some(old) = foreign::find(image) else { return true };
     say(format_args!("{}", old.line_of_mke2fs(image)));
-    say_all("Proceed anyway? (y,N) ");
+    match delay {
+        Some(delay) => {
+            let seconds = delay.as_secs();
+            say_all(&format!("Proceed anyway (or wait {seconds} seconds to proceed) ? (y,N) "));
+        }
+        None => say_all("Proceed anyway? (y,N) "),
+    }
     let _ = io::stdout().flush();
-    let mut answer = String::new();
-    let _ = io::stdin().read_line(&mut answer);
-    answer.trim_start().starts_with(['y', 'Y'])
-}
-
-/// The size of a block: the given one, which must not be smaller than a sector of the device, or the usual one.
-fn block_size(wish: &Wish, profile: &Profile, file: &File) -> Result<Option<u32>, Failure> {
-    let Some(Sectors { logical, .. }) = file.sectors else {
-        return Ok(wish.block_size.or(profile.block_size));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    // The thread ends with the program if no answer comes.
+    std::thread::spawn(move || {
+        let mut answer = String::new();
+        let _ = io::stdin().read_line(&mut answer);
+        let _ = sender.send(answer);
+    });
+    let answer = match delay {
+        Some(delay) => match receiver.recv_timeout(delay) {
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return true,
+            answer => answer.unwrap_or_default(),
+        },
+        None => receiver.recv().unwrap_or_default(),
     };
-    match wish.block_size {
-        Some(given) if given < logical => Err(STATUSES.failed(format_args!(
-            "Invalid argument while setting blocksize; too small for device ({logical}-byte sectors)"
-        ))),
-        Some(given) => Ok(Some(given)),
-        None if logical > SECTOR_BYTES => {
-            Ok(Some(profile.block_size.unwrap_or(BLOCK_BYTES).max(logical)))
-        }
-        None => Ok(profile.block_size),
-    }
-}
-
-/// What the superblock has beside the layout, for those who use the file system.
-struct Hints {
-    errors: Option<u16>,
-    stride: Option<u16>,
-    stripe_width: Option<u32>,
-    is_test: bool,
-}
-
-impl Hints {
-    fn of(wish: &Wish) -> Result<Self, Failure> {
-        let extended = &wish.extended;
-        let hints = Self {
-            errors: wish.errors.filter(|errors| *errors != ERRORS_CONTINUE),
-            stride: extended.stride,
-            stripe_width: extended.stripe_width,
-            is_test: extended.is_test,
-        };
-        if extended.is_android_sparse && !hints.is_none() {
-            return Err(STATUSES.refused(
-                "-E android_sparse with -e, stride, stripe_width or test_fs",
-                "they are written into an image as it lies",
-            ));
-        }
-        Ok(hints)
-    }
-
-    fn is_none(&self) -> bool {
-        let has_numbers = self.stride.is_some() || self.stripe_width.is_some();
-        self.errors.is_none() && !has_numbers && !self.is_test
-    }
-
-    fn write(&self, image: &Path) -> Result<(), Failure> {
-        if self.is_none() {
-            return Ok(());
-        }
-        let mut change = |raw: &mut RawSuperblock| {
-            raw.errors = self.errors.unwrap_or(raw.errors.get()).into();
-            raw.raid_stride = self.stride.unwrap_or(raw.raid_stride.get()).into();
-            raw.raid_stripe_width = self.stripe_width.unwrap_or(raw.raid_stripe_width.get()).into();
-            if self.is_test {
-                raw.flags = (raw.flags.get() | TEST_FILE_SYSTEM).into();
-            }
-            Ok(())
-        };
-        let changed = change_superblock(image, &OpenImage::default(), &mut change);
-        changed.map_err(|e| STATUSES.of(&e))
-    }
+    answer.trim_start().starts_with(['y', 'Y'])
 }
 
 fn tell(image: &Path, made: &diskwright::ImageInfo) {
@@ -165,16 +152,28 @@ fn tell(image: &Path, made: &diskwright::ImageInfo) {
     say(format_args!("Filesystem UUID: {}", made.uuid));
 }
 
-/// The size of the file system in bytes: what was asked for, or that of the file.
-fn size(wish: &Wish, file: &File) -> Result<u64, Failure> {
-    let unit = wish.block_size.map_or(KIB, u64::from);
+/// The size of the file system in bytes: the given one, or that of the file from the offset on.
+fn size(wish: &mut Wish, file: &File) -> Result<u64, Failure> {
+    let unit = match wish.block_size {
+        Some(BlockSize::Given(bytes)) => bytes.into(),
+        _ => KIB,
+    };
+    let offset = wish.extended.offset;
     let Some(size) = wish.size else {
-        return file.bytes.filter(|bytes| *bytes > 0).ok_or_else(|| {
+        let rest = file.bytes.map(|bytes| bytes.saturating_sub(offset));
+        let bytes = rest.filter(|bytes| *bytes > 0).ok_or_else(|| {
             STATUSES.failed(format_args!(
                 "{} has no size yet: write one after its name",
                 wish.image.display()
             ))
-        });
+        })?;
+        if offset > 0 {
+            let blocks = bytes / KIB;
+            wish.remarks.push(format!(
+                "Warning: offset specified without an explicit file system size: it gets all {blocks} KiB behind the offset"
+            ));
+        }
+        return Ok(bytes);
     };
     let too_large = || STATUSES.usage("the size is too large");
     size.bytes(unit).ok_or_else(too_large)
@@ -183,28 +182,34 @@ fn size(wish: &Wish, file: &File) -> Result<u64, Failure> {
 fn options(
     wish: &Wish,
     profile: &Profile,
-    file: &File,
+    (quotas, archive): (&Quotas, &Decompressed),
     bytes: u64,
 ) -> Result<BuildOptions, Failure> {
-    let source = match &wish.source {
-        Some(path) => BuildSource::Files(path.clone()),
+    let source = match archive.source() {
+        Some(path) => BuildSource::Files(path.to_owned()),
         None => BuildSource::Several(Vec::new()),
     };
-    let mut options = BuildOptions::new(source, &wish.image, Format::Ext4);
-    options.size = Some(bytes);
-    options.force = true;
-    options.in_place = true;
+    let mut options = BuildOptions::new(source, &wish.image, Format::Ext4)
+        .force(true)
+        .in_place(true)
+        .sparse(true)
+        .size(bytes)
+        .offset(wish.extended.offset)
+        .block_size(profile.block_size)
+        .no_xattrs(wish.extended.has_no_xattrs)
+        .features(quotas.without(&profile.features))
+        .tuning(quotas.with_inode(&profile.tuning));
     options.label = wish.label.clone();
     options.last_mounted = wish.last_mounted.clone();
-    options.features = profile.features.clone();
-    options.block_size = block_size(wish, profile, file)?;
-    options.inode_size = wish.inode_size.or(profile.inode_size);
+    options.inode_size = Some(profile.inode_size);
     options.inodes = wish.inodes;
     options.bytes_per_inode = match (wish.inodes, wish.bytes_per_inode) {
         (Some(_), _) => None,
         (None, Some(bytes)) => Some(bytes),
         // As usual, but as many as the source calls for.
-        (None, None) => profile.bytes_per_inode.filter(|bytes| *bytes != making::INODE_RATIO_USUAL),
+        (None, None) => {
+            Some(profile.bytes_per_inode).filter(|bytes| *bytes != making::INODE_RATIO_USUAL)
+        }
     };
     options.reserved_percent = wish.reserved_percent.or(profile.reserved_percent);
     options.journal_bytes = wish.journal_bytes;
@@ -233,7 +238,7 @@ fn root_rules(wish: &Wish, time: Option<i64>) -> Vec<Rule> {
             changes.push(Change::Time(source::Time { sec, nsec: 0 }));
         }
     }
-    if let Some(owner) = wish.root_owner {
+    if let Some(owner) = wish.extended.root_owner {
         changes.push(Change::Owner { uid: Some(owner.uid), gid: Some(owner.gid) });
     }
     if let Some(bits) = wish.extended.root_permissions {

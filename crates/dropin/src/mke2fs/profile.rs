@@ -1,9 +1,11 @@
 //! What a file system is like by its type and use, before the arguments say more.
 
-use diskwright::build::FeatureChange;
+use diskwright::build::{FeatureChange, Tuning};
 
 use super::config::Config;
-use super::wish::{Wish, features};
+use super::tuning;
+use super::values::{Values, has};
+use super::wish::{BlockSize, Wish, features};
 use crate::failure::{Failure, STATUSES};
 
 /// Uses by size: each is for less than so many bytes.
@@ -12,64 +14,183 @@ const USES: [(&str, u64); 4] =
 /// The use of what is larger.
 const LARGEST: &str = "huge";
 
+/// Bytes of a page, which blocks have where nothing else is said.
+const PAGE_BYTES: u32 = 4096;
+/// Bytes of the file system for each inode where the configuration does not say.
+const INODE_RATIO_DEFAULT: u64 = 8192;
+/// Bytes of an inode without room for times after 2038. The default where the configuration does not say.
+const OLD_INODE_BYTES: u32 = 128;
+
 /// What follows from type and use.
 #[derive(Debug)]
 pub(super) struct Profile {
-    pub(super) block_size: Option<u32>,
-    pub(super) inode_size: Option<u32>,
-    pub(super) bytes_per_inode: Option<u64>,
+    pub(super) block_size: u32,
+    pub(super) inode_size: u32,
+    pub(super) bytes_per_inode: u64,
     pub(super) reserved_percent: Option<f64>,
     /// Features of the type, then those that were asked for.
     pub(super) features: Vec<FeatureChange>,
+    pub(super) tuning: Tuning,
+    /// Remarks to print before the work begins.
+    pub(super) remarks: Vec<String>,
+}
+
+/// The file system that a profile is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    /// The name that the program was called by.
+    pub(super) name: &'a str,
+    pub(super) bytes: u64,
+    /// Size of the device's sectors in bytes, if it is not the usual one.
+    pub(super) sector: Option<u32>,
 }
 
 impl Profile {
-    /// For a file system of so many bytes, made by the program `name`.
+    /// The profile that the configuration and the arguments make. Extended options of the configuration go in front of those
+    /// of the arguments.
     pub(super) fn of(
-        wish: &Wish,
-        name: &str,
-        bytes: u64,
+        wish: &mut Wish,
+        subject: Subject<'_>,
         config: &Config,
     ) -> Result<Self, Failure> {
-        let types = types(wish, name, bytes, config);
-        let number = |name| config.number(&types, name, STATUSES);
-        let positive =
-            |name| Ok(number(name)?.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0));
-        let small = |name| Ok(positive(name)?.and_then(|n| u32::try_from(n).ok()));
-        let mut lists = config.features(&types);
-        if wish.has_journal {
-            lists.push("has_journal");
+        let types = types(wish, subject.name, subject.bytes, config);
+        let values = Values::new(config, &types);
+        values.refuse_what_is_not_made()?;
+        if let Some(list) = config.get(&types, "options") {
+            let at = |failure: Failure| {
+                STATUSES.failed(format_args!("mke2fs.conf: options: {}", failure.message))
+            };
+            wish.prepend(list).map_err(at)?;
         }
+        let block_size = block_size(wish, subject, &values)?;
+        let features = wanted_features(wish, subject, &values, block_size)?;
+        let inode_size = wish.inode_size.or(values.small("inode_size")?);
+        let inode_size = inode_size.unwrap_or(OLD_INODE_BYTES);
+        let mut remarks = unknown_types(wish, &types, config);
+        if inode_size == OLD_INODE_BYTES && values.switch("warn_y2038_dates")?.unwrap_or(true) {
+            let remark = "128-byte inodes cannot handle dates beyond 2038 and are deprecated";
+            remarks.push(remark.into());
+        }
+        let (tuning, more) = tuning::of(wish, &values, &features, block_size)?;
+        remarks.extend(more);
         Ok(Self {
-            block_size: small("blocksize")?,
-            inode_size: small("inode_size")?,
-            bytes_per_inode: positive("inode_ratio")?,
-            reserved_percent: reserved(config, &types)?,
-            features: all_features(&lists, &wish.features)?,
+            block_size,
+            inode_size,
+            bytes_per_inode: bytes_per_inode(&values, block_size, &features, &tuning)?,
+            reserved_percent: values.by("reserved_ratio", reserved)?,
+            features,
+            tuning,
+            remarks,
         })
     }
 }
 
-fn reserved(config: &Config, types: &[String]) -> Result<Option<f64>, Failure> {
-    let Some(text) = config.get(types, "reserved_ratio") else { return Ok(None) };
+/// The size of a block in bytes. That of a device's sector is the least.
+fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<u32, Failure> {
+    let sector = subject.sector.unwrap_or(0);
+    if let Some(BlockSize::Given(given)) = wish.block_size {
+        if given < sector {
+            return Err(STATUSES.failed(format_args!(
+                "Invalid argument while setting blocksize; too small for device ({sector}-byte sectors)"
+            )));
+        }
+        return Ok(given);
+    }
+    let usual = values.by("blocksize", |text| match text {
+        "-1" => Ok(PAGE_BYTES),
+        _ => match text.parse() {
+            Ok(size @ (1024 | 2048 | 4096)) => Ok(size),
+            _ => Err("blocks are 1024, 2048 or 4096 bytes".into()),
+        },
+    });
+    let usual = usual?.unwrap_or(PAGE_BYTES).max(sector);
+    Ok(match wish.block_size {
+        Some(BlockSize::AtLeast(least)) => usual.max(least),
+        _ => usual,
+    })
+}
+
+/// Inodes are not made for less than a cluster.
+fn bytes_per_inode(
+    values: &Values<'_>,
+    block_size: u32,
+    features: &[FeatureChange],
+    tuning: &Tuning,
+) -> Result<u64, Failure> {
+    let ratio = values.number("inode_ratio")?;
+    let ratio = ratio.map_or(INODE_RATIO_DEFAULT, |ratio| u64::try_from(ratio).unwrap_or(0));
+    let cluster = if has(features, "bigalloc") {
+        tuning.cluster_bytes.unwrap_or(16 * u64::from(block_size))
+    } else {
+        0
+    };
+    Ok(ratio.max(block_size.into()).max(cluster))
+}
+
+fn reserved(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio| (0.0..=50.0).contains(ratio));
-    let wrong = || STATUSES.failed(format_args!("mke2fs.conf: reserved_ratio cannot be {text:?}"));
-    ratio.map(Some).ok_or_else(wrong)
+    ratio.ok_or_else(|| "it is 0 to 50 per cent".into())
+}
+
+/// All features: those of the types, then those that were asked for.
+fn wanted_features(
+    wish: &Wish,
+    subject: Subject<'_>,
+    values: &Values<'_>,
+    block_size: u32,
+) -> Result<Vec<FeatureChange>, Failure> {
+    let mut lists = values.feature_lists();
+    if wish.features.is_empty() {
+        // Features of the arguments replace them.
+        lists.extend(values.get("default_features"));
+    }
+    if wish.has_journal {
+        lists.push("has_journal");
+    }
+    let mut asked = wish.features.clone();
+    let mut add = |name: &str, is_on| asked.push(FeatureChange { name: name.into(), is_on });
+    if wish.extended.encoding.is_some() {
+        add("casefold", true);
+    }
+    if wish.extended.resize.is_some() {
+        add("resize_inode", true);
+    }
+    let needs_64bit = subject.bytes / u64::from(block_size) > u32::MAX.into();
+    if needs_64bit && values.switch("auto_64-bit_support")?.unwrap_or(false) {
+        add("64bit", true);
+        add("resize_inode", false);
+    }
+    all_features(&lists, &asked)
 }
 
 /// The type, and the uses.
 fn types(wish: &Wish, name: &str, bytes: u64, config: &Config) -> Vec<String> {
     let of_name = name.strip_prefix("mkfs.").map(str::to_owned);
-    let usual = || config.get(&[], "fs_type").unwrap_or("ext2").to_owned();
-    let kind = wish.kind.clone().or(of_name).unwrap_or_else(usual);
-    let mut types = vec![kind];
-    if wish.uses.is_empty() {
+    let of_device = |name| config.of_device(&wish.image, name).map(str::to_owned);
+    let usual = || {
+        let without = if wish.has_journal { "ext3" } else { "ext2" };
+        config.get(&[], "fs_type").unwrap_or(without).to_owned()
+    };
+    let kind = wish.kind.clone().or(of_name).or_else(|| of_device("fs_type"));
+    let mut types = vec![kind.unwrap_or_else(usual)];
+    if !wish.uses.is_empty() {
+        types.extend(wish.uses.iter().cloned());
+    } else if let Some(uses) = of_device("usage_types") {
+        types.extend(uses.split(',').map(|word| word.trim().to_owned()));
+    } else {
         let by_size = USES.iter().find(|(_, below)| bytes < *below);
         types.push(by_size.map_or(LARGEST, |(name, _)| name).to_owned());
-    } else {
-        types.extend(wish.uses.iter().cloned());
     }
     types
+}
+
+/// Uses that the configuration does not have.
+fn unknown_types(wish: &Wish, types: &[String], config: &Config) -> Vec<String> {
+    let uses = types.iter().skip(1).filter(|kind| !wish.uses.is_empty() && *kind != "default");
+    let unknown = uses.filter(|kind| !config.has_type(kind));
+    unknown
+        .map(|kind| format!("Warning: the fs_type {kind} is not defined in mke2fs.conf"))
+        .collect()
 }
 
 /// The changes to the default features of the engine that make those of `lists`, and after them what was asked for.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use diskwright::build::{FeatureChange, Owner};
+use diskwright::build::{FeatureChange, Place};
 
 use super::extended::{self, Extended};
 use crate::failure::{Failure, STATUSES};
@@ -17,7 +17,13 @@ pub(super) struct Wish {
     pub(super) image: PathBuf,
     pub(super) size: Option<Size>,
     pub(super) source: Option<PathBuf>,
-    pub(super) block_size: Option<u32>,
+    pub(super) block_size: Option<BlockSize>,
+    /// `-C`: size of a cluster in bytes.
+    pub(super) cluster_bytes: Option<u64>,
+    /// `-g`: blocks of a group.
+    pub(super) group_blocks: Option<u64>,
+    /// `-G`: groups whose bitmaps and tables are placed together.
+    pub(super) flex_groups: Option<u32>,
     pub(super) inode_size: Option<u32>,
     pub(super) bytes_per_inode: Option<u64>,
     pub(super) inodes: Option<u64>,
@@ -30,14 +36,30 @@ pub(super) struct Wish {
     pub(super) errors: Option<u16>,
     pub(super) has_journal: bool,
     pub(super) journal_bytes: Option<u64>,
+    pub(super) journal_at: Option<Place>,
+    pub(super) fast_commit_bytes: Option<u64>,
     pub(super) kind: Option<String>,
     pub(super) uses: Vec<String>,
     pub(super) extended: Extended,
-    pub(super) root_owner: Option<Owner>,
+    /// The lists that `extended` comes from.
+    lists: Vec<String>,
+    /// How often the device is to be tested: 1 reads it, 2 writes it first.
+    pub(super) test: u8,
+    /// Remarks to print before the work begins.
+    pub(super) remarks: Vec<String>,
     pub(super) is_quiet: bool,
     pub(super) is_forced: bool,
     pub(super) is_trial: bool,
     pub(super) only_version: bool,
+}
+
+/// The size of a block in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockSize {
+    /// This one.
+    Given(u32),
+    /// The usual one, or this one if that is smaller.
+    AtLeast(u32),
 }
 
 /// The UUID of the file system.
@@ -89,11 +111,19 @@ impl Wish {
             'i' => self.bytes_per_inode = Some(words.by(size::bytes)?),
             'N' => self.inodes = Some(words.parsed()?).filter(|&count: &u64| count > 0),
             'm' => self.reserved_percent = Some(reserved(words)?),
-            'L' => self.label = Some(words.bytes()?),
-            'M' => self.last_mounted = Some(words.bytes()?),
+            'L' => self.label(words.bytes()?),
+            'M' => self.last_mounted = Some(cut(words.bytes()?, LAST_MOUNTED_BYTES)),
+            'C' => self.cluster_bytes = Some(words.by(size::bytes)?),
+            'g' => self.group_blocks = Some(words.parsed()?),
+            'c' => self.test = (self.test + 1).min(2),
             'U' => self.uuid = words.by(uuid)?,
             'O' => self.features.extend(words.by(features)?),
-            'E' => self.extended(&words.text()?)?,
+            'E' => self.extended(words.text()?)?,
+            'R' => {
+                self.remarks.push("-R is deprecated: write -E".into());
+                self.extended(words.text()?)?;
+            }
+            'K' => self.remarks.push("-K is deprecated: write -E nodiscard".into()),
             't' => self.kind = Some(words.by(kind)?),
             'T' => self.uses = words.text()?.split(',').map(|word| word.trim().into()).collect(),
             'd' => self.source = Some(words.path()?),
@@ -103,7 +133,7 @@ impl Wish {
             'n' => self.is_trial = true,
             'V' => self.only_version = true,
             'r' => revision(words)?,
-            'G' => default_only(words, 16, "other numbers than 16 of groups that lie together")?,
+            'G' => self.flex_groups = Some(words.parsed()?),
             'e' => self.errors = Some(words.by(errors_behaviour)?),
             'o' => creator(words)?,
             // What is written is written, whoever says so and however it goes.
@@ -117,9 +147,7 @@ impl Wish {
     /// Options that the namesake has, and others.
     fn not_here(&self, letter: char, words: &Words) -> Failure {
         words.refused(match letter {
-            'c' | 'l' => "an image has no bad blocks",
-            'C' => "clusters of blocks (bigalloc) are not made",
-            'g' => "a group has as many blocks as a block has bits",
+            'l' => "a list of bad blocks is not kept: -c tests the device",
             'S' => "to mend an image: e2fsck",
             'z' => "old contents are not kept: copy the file first",
             _ => return words.unknown(),
@@ -137,35 +165,62 @@ impl Wish {
                     self.journal_bytes = Some(item.by(bytes)?);
                     self.has_journal = true;
                 }
-                "device" | "location" | "fast_commit_size" => {
-                    return Err(item.refused("the journal is a file that is placed by the program"));
+                "location" => self.journal_at = Some(item.by(extended::place)?),
+                "fast_commit_size" => {
+                    let bytes = |text: &str| {
+                        size::parse(text)?.bytes(1 << 10).ok_or_else(|| "it is too large".into())
+                    };
+                    self.fast_commit_bytes = Some(item.by(bytes)?);
                 }
+                "device" => return Err(item.refused("the journal is a file of the file system")),
                 _ => return Err(item.unknown()),
             }
         }
         Ok(())
     }
 
-    fn extended(&mut self, list: &str) -> Result<(), Failure> {
-        let mut rest = Vec::new();
-        for item in lists::items(list, 'E', STATUSES) {
-            if item.name == "root_owner" {
-                self.root_owner = Some(extended::root_owner(&item)?);
-            } else {
-                rest.push(item);
-            }
+    fn extended(&mut self, list: String) -> Result<(), Failure> {
+        self.extended.read(&list)?;
+        self.lists.push(list);
+        Ok(())
+    }
+
+    /// Puts a list in front of those of the arguments.
+    pub(super) fn prepend(&mut self, list: &str) -> Result<(), Failure> {
+        let mut extended = Extended::default();
+        extended.read(list)?;
+        self.lists.iter().try_for_each(|list| extended.read(list))?;
+        self.extended = extended;
+        Ok(())
+    }
+
+    fn label(&mut self, label: Vec<u8>) {
+        if label.len() > LABEL_BYTES {
+            let kept = String::from_utf8_lossy(&label[..LABEL_BYTES]);
+            let remark = format!("Warning: label too long; will be truncated to '{kept}'");
+            self.remarks.push(remark);
         }
-        self.extended.read(rest)
+        self.label = Some(cut(label, LABEL_BYTES));
     }
 }
 
+/// Bytes of a label, and of the directory of the last mount.
+const LABEL_BYTES: usize = 16;
+const LAST_MOUNTED_BYTES: usize = 64;
+
+fn cut(mut bytes: Vec<u8>, most: usize) -> Vec<u8> {
+    bytes.truncate(most);
+    bytes
+}
+
 /// A size of blocks; a negative one is the least that is asked for.
-fn block_size(words: &mut Words) -> Result<u32, Failure> {
+fn block_size(words: &mut Words) -> Result<BlockSize, Failure> {
     let text = words.text()?;
     let size = size::bytes(text.strip_prefix('-').unwrap_or(&text));
     let size = size.map_err(|why| words.wrong(format_args!("cannot be {text}: {why}")))?;
     match size {
-        1024 | 2048 | 4096 => Ok(size as u32),
+        1024 | 2048 | 4096 if text.starts_with('-') => Ok(BlockSize::AtLeast(size as u32)),
+        1024 | 2048 | 4096 => Ok(BlockSize::Given(size as u32)),
         8192..=65536 => Err(words.refused("blocks are 1024, 2048 or 4096 bytes")),
         _ => {
             Err(words.wrong(format_args!("cannot be {text}: blocks are 1024, 2048 or 4096 bytes")))
@@ -222,13 +277,6 @@ fn revision(words: &mut Words) -> Result<(), Failure> {
         0 => Err(words.refused("revision 0 is not made, which kernels have not needed since 1999")),
         other => Err(words.wrong(format_args!("is 0 or 1, not {other}"))),
     }
-}
-
-fn default_only(words: &mut Words, usual: u64, what: &str) -> Result<(), Failure> {
-    if words.parsed::<u64>()? == usual {
-        return Ok(());
-    }
-    Err(words.refused(&format!("{what} are not made")))
 }
 
 /// What the kernel does about errors, as superblocks have it.

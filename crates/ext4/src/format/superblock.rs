@@ -25,6 +25,8 @@ pub const STATE_ERROR: u16 = 2;
 pub const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: directory hashes take name bytes as unsigned.
 pub const FLAG_UNSIGNED_HASH: u32 = 2;
+/// `s_flags`: drivers under development may use it.
+pub const FLAG_TEST: u32 = 4;
 /// `s_creator_os` of the Hurd.
 pub const CREATOR_OS_HURD: u32 = 1;
 /// Inode size where the superblock does not give one (revision 0), in bytes.

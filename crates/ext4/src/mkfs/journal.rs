@@ -4,12 +4,10 @@ use vfs::{Error, Result};
 
 use super::options::Options;
 use super::space::Space;
+use super::tuning::JOURNAL_BLOCKS_MAX;
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::jbd2;
-
-/// Most blocks that a journal may have.
-const BLOCKS_MAX: u64 = 10_240_000;
 
 /// Journal blocks by blocks of the file system: the first entry that is larger decides.
 const SIZES: [(u64, u32); 8] = [
@@ -44,7 +42,7 @@ pub(crate) fn default_blocks(geometry: &Geometry) -> u32 {
 /// As [`blocks`].
 pub(crate) fn blocks_of(bytes: u64, geometry: &Geometry, free: u64) -> Result<u32> {
     let blocks = bytes >> geometry.block_size_log;
-    if !(u64::from(jbd2::BLOCKS_MIN)..=BLOCKS_MAX).contains(&blocks) {
+    if !(u64::from(jbd2::BLOCKS_MIN)..=JOURNAL_BLOCKS_MAX).contains(&blocks) {
         return Err(Error::Invalid("a journal has 1024 to 10,240,000 blocks"));
     }
     if blocks > free / 2 {

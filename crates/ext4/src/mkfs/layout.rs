@@ -42,7 +42,7 @@ impl Layout {
     /// Blocks that will be free, those reserved for the privileged included.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        self.sb.raw.free_blocks()
+        self.sb.raw.free_blocks() << self.geometry.cluster_blocks_log
     }
 
     /// Inodes that will be free.
@@ -66,17 +66,29 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         let base = geometry.base_metadata(group);
         space.take(base.start.0..base.end.0);
     }
-    let groups = place_tables(&geometry, &mut space)?;
+    let groups = place_tables(&placed_together(options, &geometry), &mut space)?;
+    // Metadata of fixed place may share clusters. Files have their own.
+    space.use_clusters(geometry.cluster_blocks().into());
     let fixed = space.taken_in(0..geometry.blocks_count);
     let first_table = groups.first().map_or(Block(0), |group| group.inode_table);
     let itable_end = first_table.plus(u64::from(geometry.itable_blocks()));
     let files = system_files::make(options, &mut sb, &geometry, &mut space, itable_end)?;
     // What statfs leaves out of the total: fixed metadata, the journal, blocks before the first.
     let overhead = fixed + files.journal_blocks + u64::from(geometry.first_data_block);
-    sb.raw.overhead_clusters = (overhead as u32).into();
+    sb.raw.overhead_clusters = ((overhead >> geometry.cluster_blocks_log) as u32).into();
     let mut layout = Layout { sb, geometry, space, groups, files };
     layout.fill_in_counts();
     Ok(layout)
+}
+
+/// Returns the geometry for placing tables. Packed tables are placed as if all groups were one flex group.
+fn placed_together(options: &Options, geometry: &Geometry) -> Geometry {
+    let is_packed = options.tuning.is_packed && geometry.flex_groups > 1;
+    let mut geometry = *geometry;
+    if is_packed {
+        geometry.flex_groups = geometry.groups_count.next_power_of_two();
+    }
+    geometry
 }
 
 /// Where the bitmaps and inode tables of a file system of this geometry usually lie. `None` if there is no room, or
@@ -156,9 +168,10 @@ impl Layout {
             let is_first = group.0 == 0;
             let is_last = group.0 + 1 == self.geometry.groups_count;
             let taken_by_own = self.taken_by_own(group, &blocks);
+            let cluster_log = self.geometry.cluster_blocks_log;
             let inodes_used = if is_first { self.files.inodes_used } else { 0 };
             let descriptor = &mut self.groups[group.0 as usize];
-            descriptor.free_blocks = (blocks.end - blocks.start - taken) as u32;
+            descriptor.free_blocks = ((blocks.end - blocks.start - taken) >> cluster_log) as u32;
             descriptor.free_inodes = self.geometry.inodes_per_group - inodes_used;
             descriptor.used_dirs = if is_first { DIRECTORIES } else { 0 };
             if has_csum {
@@ -188,7 +201,8 @@ impl Layout {
         let in_group =
             |run: Range<u64>| run.end.min(blocks.end).saturating_sub(run.start.max(blocks.start));
         let bitmaps = [descriptor.block_bitmap.0, descriptor.inode_bitmap.0];
-        base.end.0 - base.start.0
+        // A cluster that the superblock's copy and others share counts once: such groups have bitmaps.
+        (base.end.0 - base.start.0).next_multiple_of(self.geometry.cluster_blocks().into())
             + bitmaps.into_iter().map(|b| in_group(b..b + 1)).sum::<u64>()
             + in_group(table.0..table_end)
     }

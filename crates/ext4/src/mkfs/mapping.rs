@@ -28,10 +28,10 @@ impl Mapped {
         self.data.iter().cloned().flatten().map(Block)
     }
 
-    /// All blocks, those that name others included.
-    pub(crate) fn total(&self) -> u64 {
-        let data: u64 = self.data.iter().map(|run| run.end - run.start).sum();
-        data + self.index.len() as u64
+    /// All blocks, those that name others included, in clusters of `unit` blocks.
+    pub(crate) fn total(&self, unit: u64) -> u64 {
+        let data = self.data.iter().map(|run| (run.end - run.start).next_multiple_of(unit));
+        data.sum::<u64>() + self.index.len() as u64 * unit
     }
 }
 
@@ -183,9 +183,9 @@ mod tests {
     fn few_extents_fit_the_inode_and_many_take_a_block() {
         let mut space = Space::new(0..1 << 20);
         let few = extents(&mut space, 100, 40_000, 4096, None).unwrap();
-        assert_eq!((few.index.len(), few.total()), (0, 40_000));
+        assert_eq!((few.index.len(), few.total(1)), (0, 40_000));
         let many = extents(&mut space, 500_000, 200_000, 4096, None).unwrap();
-        assert_eq!((many.index.len(), many.total()), (1, 200_001));
+        assert_eq!((many.index.len(), many.total(1)), (1, 200_001));
         assert_eq!(many.index[0].0, Block(499_999));
     }
 
@@ -196,7 +196,7 @@ mod tests {
             space.take(1000..2000);
             let mapped = block_map(&mut space, 10, len, 1024).unwrap();
             assert_eq!(mapped.blocks().count() as u64, len);
-            assert_eq!(space.taken_in(0..1 << 20), 1000 + mapped.total());
+            assert_eq!(space.taken_in(0..1 << 20), 1000 + mapped.total(1));
         }
     }
 

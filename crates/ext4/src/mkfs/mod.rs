@@ -14,11 +14,13 @@ mod numbers;
 mod options;
 pub(crate) mod space;
 mod system_files;
+mod tuning;
 mod write;
 
 pub use layout::Layout;
 pub(crate) use layout::{place_groups, usual_places};
 pub use options::{FeatureChange, InodeCount, Options, default_feature_names};
+pub use tuning::{Encoding, Place, Tuning};
 pub use write::{Contents, format};
 
 /// Decides where everything of a new file system goes.

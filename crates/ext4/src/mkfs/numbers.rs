@@ -4,13 +4,12 @@
 use vfs::{Error, Result};
 
 use super::options::{InodeCount, Options};
+use super::tuning::Tuning;
 use crate::format::checksum;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::geometry::is_sparse_backup;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
 
-/// Base-2 logarithm of the groups whose bitmaps and inode tables lie together (`flex_bg`).
-const LOG_GROUPS_PER_FLEX: u8 = 4;
 /// Blocks that the last group must have beyond its own metadata, or it is left out.
 const LAST_GROUP_SLACK: u64 = 50;
 /// How many times its size a file system may grow by with `resize_inode`.
@@ -22,12 +21,13 @@ const BLOCKS_MAX_32: u64 = u32::MAX as u64;
 const INODES_PER_GROUP_MIN: u64 = 16;
 /// Fewest blocks of a file system that has a journal unasked.
 const JOURNAL_FROM_BLOCKS: u64 = 2048;
-/// Mount options every mount takes: `user_xattr` and `acl`.
-const DEFAULT_MOUNT_OPTS: u32 = 0xc;
-/// `s_errors`: go on.
-const ERRORS_CONTINUE: u16 = 1;
-/// `s_def_hash_version`: half MD4.
-const HASH_HALF_MD4: u8 = 1;
+/// Seconds between checks that are due by time: 180 days.
+const CHECK_INTERVAL: u32 = 180 * 24 * 3600;
+/// Mounts between checks, at least. The UUID adds up to as many again, so that not all file systems of a machine are
+/// checked at one boot.
+const CHECK_MOUNTS: u16 = 20;
+/// `s_encrypt_algos` of a new file system: AES-256-XTS for contents, AES-256-CTS for names.
+const ENCRYPT_ALGOS: [u8; 2] = [1, 4];
 /// Bytes past the first 128 that every inode keeps for fields.
 const EXTRA_ISIZE: u16 = 32;
 
@@ -49,22 +49,33 @@ struct Shape<'a> {
     desc_size: u64,
     first_data_block: u64,
     blocks_per_group: u64,
+    /// Blocks of a cluster: 1 without `bigalloc`.
+    cluster_blocks: u64,
 }
 
 /// The superblock of the file system to make; counts of free blocks and inodes are still 0.
 pub(super) fn superblock(options: &Options) -> Result<Superblock> {
     check(options)?;
     let block_size = u64::from(options.checked_block_size()?);
-    let blocks = options.size_bytes / block_size;
     let mut features = options.resolved_features()?;
+    let tuning = &options.tuning;
+    tuning.check(&features)?;
+    let is_clustered = features.ro_compat(RoCompat::BIGALLOC);
+    let cluster_blocks = if is_clustered { tuning.cluster_blocks(block_size)? } else { 1 };
+    // A cluster that the device ends in is left out.
+    let blocks = options.size_bytes / block_size / cluster_blocks * cluster_blocks;
     settle_by_size(options, &mut features, blocks)?;
+    if tuning.resize_blocks.is_some_and(|most| most <= blocks) {
+        return Err(Error::Invalid("the blocks to grow to must be more than those that there are"));
+    }
     let shape = Shape {
         options,
         features,
         block_size,
         desc_size: if features.incompat(Incompat::BIT64) { 64 } else { 32 },
-        first_data_block: u64::from(block_size == 1024),
-        blocks_per_group: 8 * block_size,
+        first_data_block: u64::from(block_size == 1024 && !is_clustered),
+        blocks_per_group: tuning.blocks_per_group(block_size)? * cluster_blocks,
+        cluster_blocks,
     };
     if u64::from(options.inode_size) > block_size {
         return Err(Error::Invalid("an inode must not be larger than a block"));
@@ -184,7 +195,11 @@ impl Shape<'_> {
         if !self.features.compat(Compat::RESIZE_INODE) {
             return 0;
         }
-        let blocks_max = blocks.saturating_mul(GROWTH).min(BLOCKS_MAX_32);
+        let blocks_max = match self.options.tuning.resize_blocks {
+            Some(asked) => asked,
+            None => blocks.saturating_mul(GROWTH),
+        };
+        let blocks_max = blocks_max.min(BLOCKS_MAX_32);
         let groups_max = (blocks_max - self.first_data_block).div_ceil(self.blocks_per_group);
         let gdt_blocks_max = groups_max.div_ceil(self.block_size / self.desc_size);
         // One indirect block of the resize inode must hold the numbers of all of them.
@@ -222,9 +237,9 @@ impl Shape<'_> {
         (raw.r_blocks_count_lo, raw.r_blocks_count_hi) = superblock::split(reserved);
         raw.first_data_block = (self.first_data_block as u32).into();
         raw.log_block_size = (self.block_size.ilog2() - 10).into();
-        raw.log_cluster_size = raw.log_block_size;
+        raw.log_cluster_size = (raw.log_block_size.get() + self.cluster_blocks.ilog2()).into();
         raw.blocks_per_group = (self.blocks_per_group as u32).into();
-        raw.clusters_per_group = raw.blocks_per_group;
+        raw.clusters_per_group = ((self.blocks_per_group / self.cluster_blocks) as u32).into();
         raw.inodes_per_group = (numbers.inodes_per_group as u32).into();
         raw.inode_size = options.inode_size.into();
         raw.reserved_gdt_blocks = (numbers.reserved_gdt_blocks as u16).into();
@@ -232,11 +247,14 @@ impl Shape<'_> {
             raw.desc_size = (self.desc_size as u16).into();
         }
         if self.features.incompat(Incompat::FLEX_BG) {
-            raw.log_groups_per_flex = LOG_GROUPS_PER_FLEX;
+            raw.log_groups_per_flex = options.tuning.flex_groups.ilog2() as u8;
         }
         if self.features.compat(Compat::SPARSE_SUPER2) && numbers.groups > 1 {
             let last = (numbers.groups - 1) as u32;
-            raw.backup_bgs = [1, if last > 1 { last } else { 0 }].map(Into::into);
+            let backups = options.tuning.backups;
+            let first = u32::from(backups > 0);
+            raw.backup_bgs =
+                [first, if last > 1 && backups > 1 { last } else { 0 }].map(Into::into);
         }
         raw.set_features(&self.features);
         set_identity(&mut raw, options, &self.features);
@@ -251,16 +269,14 @@ fn set_identity(raw: &mut RawSuperblock, options: &Options, features: &Features)
     raw.magic = superblock::MAGIC.into();
     raw.rev_level = 1.into();
     raw.state = superblock::STATE_VALID.into();
-    raw.errors = ERRORS_CONTINUE.into();
     raw.max_mnt_count = u16::MAX.into();
     raw.first_ino = superblock::FIRST_INO_REV0.into();
     raw.uuid = options.uuid;
     raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
     raw.last_mounted[..options.last_mounted.len()].copy_from_slice(&options.last_mounted);
     raw.hash_seed = options.hash_seed;
-    raw.def_hash_version = HASH_HALF_MD4;
     raw.flags = superblock::FLAG_SIGNED_HASH.into();
-    raw.default_mount_opts = DEFAULT_MOUNT_OPTS.into();
+    set_tuning(raw, &options.tuning, features);
     if options.inode_size > 128 {
         raw.min_extra_isize = EXTRA_ISIZE.into();
         raw.want_extra_isize = EXTRA_ISIZE.into();
@@ -270,6 +286,30 @@ fn set_identity(raw: &mut RawSuperblock, options: &Options, features: &Features)
     }
     if features.incompat(Incompat::CSUM_SEED) {
         raw.checksum_seed = checksum::file_system_seed(&options.uuid).into();
+    }
+}
+
+/// Fields that say how the file system is to be used.
+fn set_tuning(raw: &mut RawSuperblock, tuning: &Tuning, features: &Features) {
+    raw.errors = tuning.errors.into();
+    raw.def_hash_version = tuning.hash_version;
+    raw.default_mount_opts = tuning.mount_options.into();
+    raw.raid_stride = tuning.stride.into();
+    raw.raid_stripe_width = tuning.stripe_width.into();
+    if tuning.is_test {
+        raw.flags = (raw.flags.get() | superblock::FLAG_TEST).into();
+    }
+    if tuning.is_checked_periodically {
+        let jitter = raw.uuid.iter().map(|byte| u16::from(*byte)).sum::<u16>() % CHECK_MOUNTS;
+        raw.max_mnt_count = (CHECK_MOUNTS + jitter).into();
+        raw.checkinterval = CHECK_INTERVAL.into();
+    }
+    if features.incompat(Incompat::CASEFOLD) {
+        raw.encoding = tuning.encoding.number().into();
+        raw.encoding_flags = u16::from(tuning.is_encoding_strict).into();
+    }
+    if features.incompat(Incompat::ENCRYPT) {
+        raw.encrypt_algos[..ENCRYPT_ALGOS.len()].copy_from_slice(&ENCRYPT_ALGOS);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use vfs::{Error, Result, Timestamp};
 
+use super::tuning::Tuning;
 use crate::format::features::{Compat, Feature, Features, Incompat, RoCompat};
 
 /// Bytes of image for each inode, where nothing else is asked for.
@@ -95,6 +96,8 @@ pub struct Options {
     pub root_gid: u32,
     /// Permissions of the root directory (below 0o10000).
     pub root_permissions: u16,
+    /// Settings that few file systems need.
+    pub tuning: Tuning,
 }
 
 impl Options {
@@ -117,6 +120,7 @@ impl Options {
             root_uid: 0,
             root_gid: 0,
             root_permissions: 0o755,
+            tuning: Tuning::default(),
         }
     }
 
@@ -174,7 +178,7 @@ struct Rule {
 }
 
 /// Rules in the order they are settled in: what a later one looks at, an earlier one may change.
-static RULES: [Rule; 9] = [
+static RULES: [Rule; 11] = [
     // mke2fs, too, lets metadata_csum win silently.
     Rule {
         loses: Feature::RoCompat(RoCompat::GDT_CSUM),
@@ -190,6 +194,16 @@ static RULES: [Rule; 9] = [
         loses: Feature::Compat(Compat::ORPHAN_FILE),
         broken: |_, f| !f.compat(Compat::HAS_JOURNAL),
         message: "orphan_file needs has_journal",
+    },
+    Rule {
+        loses: Feature::Compat(Compat::FAST_COMMIT),
+        broken: |_, f| !f.compat(Compat::HAS_JOURNAL),
+        message: "fast_commit needs has_journal",
+    },
+    Rule {
+        loses: Feature::RoCompat(RoCompat::BIGALLOC),
+        broken: |_, f| !f.incompat(Incompat::EXTENTS),
+        message: "bigalloc needs extent",
     },
     Rule {
         loses: Feature::Compat(Compat::RESIZE_INODE),
@@ -257,16 +271,23 @@ const DEFAULT_FEATURES: Features = Features {
 /// Refuses features whose structures are not made here.
 fn refuse_unmakable(features: &Features) -> Result<()> {
     let makable = Features {
-        compat: DEFAULT_FEATURES.compat.union(Compat::SPARSE_SUPER2),
+        compat: DEFAULT_FEATURES
+            .compat
+            .union(Compat::SPARSE_SUPER2)
+            .union(Compat::FAST_COMMIT)
+            .union(Compat::STABLE_INODES),
         incompat: DEFAULT_FEATURES
             .incompat
             .union(Incompat::META_BG)
             .union(Incompat::EA_INODE)
             .union(Incompat::LARGEDIR)
-            .union(Incompat::INLINE_DATA),
+            .union(Incompat::INLINE_DATA)
+            .union(Incompat::ENCRYPT)
+            .union(Incompat::CASEFOLD),
         ro_compat: DEFAULT_FEATURES
             .ro_compat
             .union(RoCompat::GDT_CSUM)
+            .union(RoCompat::BIGALLOC)
             .union(RoCompat::PROJECT)
             .union(RoCompat::VERITY),
     };
@@ -311,8 +332,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_is_named() {
-        let message = resolve("+bigalloc,+quota").unwrap_err().to_string();
-        assert!(message.contains("quota, bigalloc"), "{message}");
+        let message = resolve("+mmp,+quota").unwrap_err().to_string();
+        assert!(message.contains("mmp, quota"), "{message}");
         assert!(resolve("+sparkles").unwrap_err().to_string().contains("\"sparkles\""));
     }
 }

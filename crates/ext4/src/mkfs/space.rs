@@ -13,12 +13,43 @@ pub(crate) struct Space {
     taken: BTreeMap<u64, u64>,
     /// Blocks before the first and from the last on cannot be taken.
     blocks: Range<u64>,
+    /// Blocks that are taken together: those of a cluster.
+    unit: u64,
 }
 
 impl Space {
     /// All of `blocks` free.
     pub(crate) fn new(blocks: Range<u64>) -> Self {
-        Self { taken: BTreeMap::new(), blocks }
+        Self { taken: BTreeMap::new(), blocks, unit: 1 }
+    }
+
+    /// Takes whole clusters of `unit` blocks from now on, and the rest of those that are taken in part.
+    pub(super) fn use_clusters(&mut self, unit: u64) {
+        self.unit = unit;
+        if unit == 1 {
+            return;
+        }
+        for (start, end) in std::mem::take(&mut self.taken) {
+            self.take_rest(start..end);
+        }
+    }
+
+    /// Takes the clusters of a run as far as they are free.
+    fn take_rest(&mut self, run: Range<u64>) {
+        let run = self.whole(run);
+        for free in self.free_runs(run).collect::<Vec<_>>() {
+            self.take(free);
+        }
+    }
+
+    /// The first block of the cluster that a block is in.
+    pub(super) fn aligned(&self, block: u64) -> u64 {
+        block / self.unit * self.unit
+    }
+
+    /// The clusters that a run touches.
+    fn whole(&self, run: Range<u64>) -> Range<u64> {
+        run.start / self.unit * self.unit..run.end.next_multiple_of(self.unit)
     }
 
     /// Takes a run that is free.
@@ -26,6 +57,7 @@ impl Space {
         if run.is_empty() {
             return;
         }
+        let run = self.whole(run);
         debug_assert_eq!(self.taken_in(run.clone()), 0, "{run:?} is taken in part");
         let (mut start, mut end) = (run.start, run.end);
         if let Some((&before, &before_end)) = self.taken.range(..start).next_back()
@@ -126,6 +158,18 @@ mod tests {
         assert_eq!(space.take_run(0, 10), Some(40));
         assert_eq!(space.take_run(95, 9), Some(1));
         assert_eq!(space.take_run(0, 51), None);
+    }
+
+    #[test]
+    fn clusters_are_taken_whole() {
+        let mut space = Space::new(0..96);
+        space.take(0..10);
+        space.take(12..17);
+        space.use_clusters(16);
+        assert_eq!(space.free_runs(0..96).collect::<Vec<_>>(), [32..96]);
+        assert_eq!(space.take_run(0, 1), Some(32));
+        assert_eq!(space.take_pieces(0, 17).unwrap(), [48..65]);
+        assert_eq!(space.taken_in(0..96), 80);
     }
 
     #[test]

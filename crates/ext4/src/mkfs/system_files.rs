@@ -106,11 +106,11 @@ pub(super) fn make(
     if features.compat(Compat::ORPHAN_FILE) {
         maker.orphan_file()?;
     }
-    maker.files.inodes_used = if features.compat(Compat::ORPHAN_FILE) {
-        ORPHAN_INO.0 as u32
-    } else {
-        LOST_FOUND_INO.0 as u32
-    };
+    let last = if features.compat(Compat::ORPHAN_FILE) { ORPHAN_INO } else { LOST_FOUND_INO };
+    maker.files.inodes_used = last.0 as u32;
+    if options.tuning.has_project_quota {
+        maker.project_quota();
+    }
     Ok(maker.files)
 }
 
@@ -146,7 +146,7 @@ impl Maker<'_> {
     /// Adds a file whose blocks are mapped; its size is that of `len` blocks.
     fn add(&mut self, ino: Ino, mut inode: Inode, mapped: Mapped, len: u64) {
         inode.set_size(len << self.geometry.block_size_log);
-        self.set_blocks(&mut inode, mapped.total());
+        self.set_blocks(&mut inode, mapped.total(self.geometry.cluster_blocks().into()));
         inode.set_flag(flags::EXTENTS, self.sb.features.incompat(Incompat::EXTENTS));
         *inode.i_block_mut() = mapped.i_block;
         self.files.inodes.push((ino, inode));
@@ -252,7 +252,8 @@ impl Maker<'_> {
         let reach = DIRECT_BLOCKS + per_block + per_block * per_block;
         inode.set_size(reach << geometry.block_size_log);
         let kept = u64::from(geometry.reserved_gdt_blocks);
-        self.set_blocks(&mut inode, 1 + kept * (1 + backups.len() as u64));
+        let unit = u64::from(geometry.cluster_blocks());
+        self.set_blocks(&mut inode, unit * (1 + kept * (1 + backups.len() as u64)));
         set_pointer(inode.i_block_mut(), DIRECT_BLOCKS as usize + 1, double);
         self.files.inodes.push((RESIZE_INO, inode));
         Ok(())
@@ -262,18 +263,29 @@ impl Maker<'_> {
         let geometry = self.geometry;
         let all = u64::from(geometry.first_data_block)..geometry.blocks_count;
         let free = all.end - all.start - self.space.taken_in(all);
-        let len = journal::blocks(self.options, geometry, free)?;
+        let tuning = &self.options.tuning;
+        let size = journal::blocks(self.options, geometry, free)?;
+        let fast_commits = if self.sb.features.compat(Compat::FAST_COMMIT) {
+            tuning.fast_commit_blocks(size, geometry.block_size_log)?
+        } else {
+            0
+        };
+        let len = size + fast_commits;
         // A block map has blocks of its own in between: mke2fs puts it where there is room first.
-        let goal = if self.sb.features.incompat(Incompat::EXTENTS) {
+        let goal = if let Some(goal) = tuning.journal_goal(geometry.block_size_log) {
+            Block(self.space.aligned(goal))
+        } else if self.sb.features.incompat(Incompat::EXTENTS) {
             journal::goal(geometry, self.space)
         } else {
             Block(0)
         };
         let mapped = self.map(JOURNAL_INO, goal, u64::from(len))?;
-        let header = RawJournalSuperblock::empty(geometry.block_size(), len, self.options.uuid);
+        let mut header = RawJournalSuperblock::empty(geometry.block_size(), len, self.options.uuid);
+        header.num_fc_blks = fast_commits.into();
         let first = mapped.blocks().next().ok_or(Error::NoSpace)?;
         self.files.blocks.push((first, Held::Start(header.as_bytes().to_vec())));
-        self.files.journal_blocks = u64::from(len);
+        self.files.journal_blocks =
+            u64::from(len).next_multiple_of(geometry.cluster_blocks().into());
 
         let raw = &mut self.sb.raw;
         raw.journal_inum = (JOURNAL_INO.0 as u32).into();
@@ -291,8 +303,18 @@ impl Maker<'_> {
         Ok(())
     }
 
+    /// Keeps the next inode for the quota file of projects, which gets its contents when the tree is complete.
+    fn project_quota(&mut self) {
+        self.files.inodes_used += 1;
+        let number = self.files.inodes_used;
+        self.sb.raw.prj_quota_inum = number.into();
+        let inode = self.new_inode(FileType::Regular, 0o600, 1);
+        self.files.inodes.push((Ino(number.into()), inode));
+    }
+
     fn orphan_file(&mut self) -> Result<()> {
-        let len = (self.geometry.blocks_count / 4096).clamp(32, 512);
+        let Geometry { blocks_count, block_size_log, .. } = *self.geometry;
+        let len = self.options.tuning.orphan_blocks(blocks_count, block_size_log)?;
         let mapped = self.map(ORPHAN_INO, Block(0), len)?;
         let seed = self.seed(ORPHAN_INO);
         let blocks = mapped.blocks().map(|place| (place, Held::NoOrphans(seed)));

@@ -129,10 +129,12 @@ fn fill_block_bitmap(bits: &mut [u8], layout: &Layout, group: Group) {
     let blocks = layout.blocks_of(group);
     let start = blocks.start;
     bits.fill(0);
+    // A bit is a cluster, and clusters are taken whole.
+    let bit = |block: u64| ((block - start) >> geometry.cluster_blocks_log) as u32;
     for run in layout.space.taken_runs(blocks.clone()) {
-        bitmap::set(bits, 0, (run.start - start) as u32..(run.end - start) as u32);
+        bitmap::set(bits, 0, bit(run.start)..bit(run.end));
     }
-    bitmap::set(bits, 0, (blocks.end - start) as u32..8 * geometry.block_size());
+    bitmap::set(bits, 0, bit(blocks.end)..8 * geometry.block_size());
 }
 
 /// Writes the blocks of the first inode table that hold inodes.

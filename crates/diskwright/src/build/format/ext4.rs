@@ -65,6 +65,7 @@ impl<'a> Ext4Maker<'a> {
             time: options.image_time(),
             root_uid: options.owner.map_or(0, |o| o.uid),
             root_gid: options.owner.map_or(0, |o| o.gid),
+            tuning: options.tuning.clone(),
             ..defaults
         }
     }

@@ -127,6 +127,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
         ("--hash-seed", options.hash_seed.is_some(), "XFS hashes names without a seed"),
         ("--no-journal", options.no_journal, "XFS always has a log"),
         ("--fs-verity", !options.output.fs_verity.is_empty(), "XFS has no files of that kind"),
+        ("tuning", options.tuning != super::Tuning::default(), "they shape ext4 images only"),
     ];
     let layout = "it shapes XFS images only";
     let only_xfs = [

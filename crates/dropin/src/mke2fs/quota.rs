@@ -1,0 +1,92 @@
+//! Quota files. A file system that is being filled does not count usage, so they are made when the tree is complete: the
+//! superblock gets their numbers, and a repair counts the usage and writes them, as it does for files that are lost.
+
+use std::path::Path;
+
+use diskwright::OpenImage;
+use diskwright::build::{FeatureChange, Tuning};
+use diskwright::check::{Collector, Limits, Options};
+use diskwright::repair::Repair;
+use diskwright::tune::change_superblock;
+use ext4::format::features::RoCompat;
+use ext4::format::quota::QuotaKind;
+use ext4::format::superblock::RawSuperblock;
+
+use super::profile::Profile;
+use super::values::has;
+use super::wish::Wish;
+use crate::failure::{Failure, STATUSES};
+
+/// Name of the feature.
+const FEATURE: &str = "quota";
+/// Inodes of the quota files of users and groups.
+const USER_INO: u32 = 3;
+const GROUP_INO: u32 = 4;
+
+/// The quota files to make.
+#[derive(Debug)]
+pub(super) struct Quotas(Vec<QuotaKind>);
+
+impl Quotas {
+    /// The kinds that the arguments and features ask for.
+    pub(super) fn of(wish: &Wish, profile: &Profile) -> Result<Self, Failure> {
+        if !has(&profile.features, FEATURE) {
+            return Ok(Self(Vec::new()));
+        }
+        let has_projects = has(&profile.features, "project");
+        let extended = &wish.extended;
+        if extended.is_android_sparse {
+            let why = "usage is counted in a raw image";
+            return Err(STATUSES.refused("-O quota with -E android_sparse", why));
+        }
+        let mut kinds = extended.quotas.clone();
+        if kinds.is_empty() {
+            kinds = vec![QuotaKind::User, QuotaKind::Group];
+            kinds.extend(has_projects.then_some(QuotaKind::Project));
+        }
+        if kinds.contains(&QuotaKind::Project) && !has_projects {
+            return Err(STATUSES.usage("-E quotatype=prjquota needs the feature project"));
+        }
+        Ok(Self(kinds))
+    }
+
+    /// The features of the file system that is filled.
+    pub(super) fn without(&self, features: &[FeatureChange]) -> Vec<FeatureChange> {
+        features.iter().filter(|change| change.name != FEATURE).cloned().collect()
+    }
+
+    /// The settings of the file system that is filled.
+    pub(super) fn with_inode(&self, tuning: &Tuning) -> Tuning {
+        let has_project_quota = self.0.contains(&QuotaKind::Project);
+        Tuning { has_project_quota, ..tuning.clone() }
+    }
+
+    /// Makes the files in a finished image.
+    pub(super) fn make(&self, image: &Path, offset: u64) -> Result<(), Failure> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let open = OpenImage::default().offset(offset);
+        self.write(image, &open).map_err(|e| STATUSES.of(&e))
+    }
+
+    fn write(&self, image: &Path, open: &OpenImage) -> diskwright::Result<()> {
+        let number = |kind, ino: u32| if self.0.contains(&kind) { ino } else { 0 };
+        change_superblock(image, open, &mut |raw: &mut RawSuperblock| {
+            let mut features = raw.features();
+            features.ro_compat.insert(RoCompat::QUOTA);
+            raw.set_features(&features);
+            raw.usr_quota_inum = number(QuotaKind::User, USER_INO).into();
+            raw.grp_quota_inum = number(QuotaKind::Group, GROUP_INO).into();
+            Ok(())
+        })?;
+        let repair = Repair::open(image, open)?;
+        let plan = repair.plan(&Options::default(), &Collector::new(Limits::default()))?;
+        let done = repair.prepare(&plan, None)?.carry_out(&mut |_, _| true)?;
+        if let Some(undo) = done.undo {
+            // There was no such file system before.
+            let _ = std::fs::remove_file(undo);
+        }
+        Ok(())
+    }
+}

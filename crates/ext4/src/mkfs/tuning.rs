@@ -1,0 +1,193 @@
+//! Settings of a new file system that are rarely given: where metadata is placed, and how the file system is to be used.
+
+use std::ops::RangeInclusive;
+
+use vfs::{Error, Result};
+
+use crate::format::features::{Compat, Features, Incompat, RoCompat};
+
+/// Bytes of a cluster, as mke2fs accepts them.
+const CLUSTER_BYTES: RangeInclusive<u64> = 2048..=256 << 20;
+/// Blocks of a cluster where none are given.
+const CLUSTER_BLOCKS_DEFAULT: u64 = 16;
+/// Maximum number of blocks of a journal.
+pub(super) const JOURNAL_BLOCKS_MAX: u64 = 10_240_000;
+/// Minimum number of blocks of a group.
+const GROUP_BLOCKS_MIN: u64 = 256;
+/// Maximum number of blocks of an orphan file: kernels refuse to mount larger ones.
+const ORPHAN_BLOCKS_MAX: u64 = 512;
+/// The share of the journal that fast commits get in addition.
+const FAST_COMMIT_SHARE: u32 = 64;
+
+/// A place in the new file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The block of this number.
+    Block(u64),
+    /// The block that holds this byte.
+    Byte(u64),
+}
+
+/// Encoding of names in directories that ignore case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// UTF-8, Unicode 12.1.
+    #[default]
+    Utf8,
+}
+
+impl Encoding {
+    /// `s_encoding`.
+    pub(super) const fn number(self) -> u16 {
+        match self {
+            Self::Utf8 => 1,
+        }
+    }
+}
+
+/// Settings that few file systems need. The default is what mke2fs does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// `s_errors`: 1 continues after an error, 2 remounts read-only, 3 panics.
+    pub errors: u16,
+    /// `s_default_mount_opts`.
+    pub mount_options: u32,
+    /// `s_def_hash_version`: 0 legacy, 1 half MD4, 2 TEA.
+    pub hash_version: u8,
+    /// Checks are due after a number of mounts and 180 days.
+    pub is_checked_periodically: bool,
+    /// `s_raid_stride`, in blocks.
+    pub stride: u16,
+    /// `s_raid_stripe_width`, in blocks.
+    pub stripe_width: u32,
+    /// Drivers under development may use the file system.
+    pub is_test: bool,
+    /// Encoding of names, with `casefold`.
+    pub encoding: Encoding,
+    /// Names that are invalid in the encoding are refused.
+    pub is_encoding_strict: bool,
+    /// Groups whose bitmaps and inode tables are placed together, with `flex_bg`: a power of two.
+    pub flex_groups: u32,
+    /// The bitmaps and inode tables of all groups, and the journal, are placed at the start.
+    pub is_packed: bool,
+    /// Number of backup superblocks with `sparse_super2`: 0 to 2.
+    pub backups: u8,
+    /// Number of blocks that the reserved descriptor blocks suffice for; by default 1024 times the blocks.
+    pub resize_blocks: Option<u64>,
+    /// Size of a cluster in bytes, with `bigalloc`; by default 16 blocks.
+    pub cluster_bytes: Option<u64>,
+    /// Blocks of a group, or clusters with `bigalloc`; by default one for each bit of a block.
+    pub group_blocks: Option<u64>,
+    /// Start of the journal; by default in the middle.
+    pub journal_at: Option<Place>,
+    /// Size of the area for fast commits in bytes, with `fast_commit`; by default a 64th of the journal.
+    pub fast_commit_bytes: Option<u64>,
+    /// Size of the orphan file in bytes; by default it follows from the size of the file system.
+    pub orphan_file_bytes: Option<u64>,
+    /// An empty inode is kept for the quota file of projects, and named in the superblock.
+    pub has_project_quota: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            errors: 1,
+            mount_options: 0xc,
+            hash_version: 1,
+            is_checked_periodically: false,
+            stride: 0,
+            stripe_width: 0,
+            is_test: false,
+            encoding: Encoding::default(),
+            is_encoding_strict: false,
+            flex_groups: 16,
+            is_packed: false,
+            backups: 2,
+            resize_blocks: None,
+            cluster_bytes: None,
+            group_blocks: None,
+            journal_at: None,
+            fast_commit_bytes: None,
+            orphan_file_bytes: None,
+            has_project_quota: false,
+        }
+    }
+}
+
+impl Tuning {
+    /// Checks the settings against each other and the features.
+    pub(super) fn check(&self, features: &Features) -> Result<()> {
+        let usual = Self::default();
+        let has_flex = features.incompat(Incompat::FLEX_BG);
+        let problem = if !(1..=3).contains(&self.errors) {
+            "the behaviour on errors is 1 to 3"
+        } else if self.hash_version > 2 {
+            "the hash of directories is legacy, half_md4 or tea"
+        } else if !self.flex_groups.is_power_of_two() {
+            "the number of groups placed together (flex_bg) must be a power of two"
+        } else if !has_flex && self.flex_groups != usual.flex_groups {
+            "groups are placed together only with the feature flex_bg"
+        } else if self.backups > 2 {
+            "there are 0, 1 or 2 backup superblocks with sparse_super2"
+        } else if self.cluster_bytes.is_some() && !features.ro_compat(RoCompat::BIGALLOC) {
+            "a cluster size needs the feature bigalloc"
+        } else if self.resize_blocks.is_some() && !features.compat(Compat::RESIZE_INODE) {
+            "room to grow needs the feature resize_inode"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Invalid(problem))
+    }
+
+    /// Blocks of a cluster, with `bigalloc`.
+    pub(super) fn cluster_blocks(&self, block_size: u64) -> Result<u64> {
+        let Some(bytes) = self.cluster_bytes else { return Ok(CLUSTER_BLOCKS_DEFAULT) };
+        if !bytes.is_power_of_two() || !CLUSTER_BYTES.contains(&bytes) || bytes <= block_size {
+            let problem = "a cluster is a power of two, 2 KiB to 256 MiB, larger than a block";
+            return Err(Error::Invalid(problem));
+        }
+        Ok(bytes / block_size)
+    }
+
+    /// Blocks of a group, or clusters with `bigalloc`.
+    pub(super) fn blocks_per_group(&self, block_size: u64) -> Result<u64> {
+        let most = 8 * block_size;
+        let blocks = self.group_blocks.unwrap_or(most);
+        if !(GROUP_BLOCKS_MIN..=most).contains(&blocks) || !blocks.is_multiple_of(8) {
+            let problem = "a group has 256 blocks or more, a multiple of 8, and at most one for each bit of a block";
+            return Err(Error::Invalid(problem));
+        }
+        Ok(blocks)
+    }
+
+    /// Blocks of the area for fast commits that follows a journal of `journal` blocks.
+    pub(super) fn fast_commit_blocks(&self, journal: u32, block_size_log: u32) -> Result<u32> {
+        let Some(bytes) = self.fast_commit_bytes else { return Ok(journal / FAST_COMMIT_SHARE) };
+        let blocks = bytes >> block_size_log;
+        if blocks == 0 || blocks + u64::from(journal) > JOURNAL_BLOCKS_MAX {
+            return Err(Error::Invalid("the area for fast commits has no possible size"));
+        }
+        Ok(blocks as u32)
+    }
+
+    /// Blocks of the orphan file in a file system of `blocks_count` blocks.
+    pub(super) fn orphan_blocks(&self, blocks_count: u64, block_size_log: u32) -> Result<u64> {
+        let Some(bytes) = self.orphan_file_bytes else {
+            return Ok((blocks_count / 4096).clamp(32, ORPHAN_BLOCKS_MAX));
+        };
+        let blocks = bytes >> block_size_log;
+        if !(1..=ORPHAN_BLOCKS_MAX).contains(&blocks) {
+            return Err(Error::Invalid("the orphan file has 1 to 512 blocks"));
+        }
+        Ok(blocks)
+    }
+
+    /// First block that the journal may start at, if one was given.
+    pub(super) fn journal_goal(&self, block_size_log: u32) -> Option<u64> {
+        match self.journal_at {
+            Some(Place::Block(block)) => Some(block),
+            Some(Place::Byte(byte)) => Some(byte >> block_size_log),
+            None => self.is_packed.then_some(0),
+        }
+    }
+}
