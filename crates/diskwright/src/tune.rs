@@ -22,7 +22,7 @@ pub use ext4::tune::Request;
 pub use xfs::tune::NewUuid;
 
 use crate::image::{self, Kind, probe_kind};
-use crate::{Error, Image, OpenImage, Result, lock};
+use crate::{Error, Image, OpenImage, Result, anywhere, lock};
 
 /// Changes the superblock of an image of ext2, ext3 or ext4, and its copies. What the journal holds is replayed first.
 /// `change` sets fields that are no part of the layout, or says why it does not.
@@ -66,6 +66,26 @@ pub fn tune(
 pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
     let device = settled(path, options, Kind::Xfs, "its superblock is not one of XFS")?;
     xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
+}
+
+/// Opens the device of an image of ext2, ext3 or ext4, and locks it: shared if it is only read. The journal is not replayed.
+///
+/// # Errors
+/// If the image is in use, cannot be opened, or is of another format.
+pub fn open_ext_device(path: &Path, is_writable: bool) -> Result<Arc<dyn BlockDevice>> {
+    const OTHERWISE: &str = "its superblock is not one of ext2, ext3 or ext4";
+    let options = OpenImage::default();
+    let device = match is_writable {
+        false => image::open_device(path, &options)?,
+        true => match anywhere::open_to_write(path)? {
+            Some(device) => device,
+            None => return device_of_kind(path, &options, Kind::Ext, OTHERWISE),
+        },
+    };
+    if probe_kind(path, &device, &options)? != Kind::Ext {
+        return Err(at(path, vfs::Error::Invalid(OTHERWISE)));
+    }
+    Ok(device)
 }
 
 /// The device of an image that is of this kind and needs no recovery any more.

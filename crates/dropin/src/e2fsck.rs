@@ -10,6 +10,7 @@ use crate::failure::{Ended, Failure, Statuses};
 use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mending::{May, Mended, mend};
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// Statuses of e2fsck(8).
@@ -147,7 +148,7 @@ impl Wish {
 
 /// `None` if only the version is asked for.
 fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::E2FSCK);
     let mut image = None;
     let mut wish = Wish {
         image: PathBuf::new(),

@@ -21,6 +21,11 @@ pub(crate) struct Statuses {
     pub(crate) failed: u8,
 }
 
+/// The phrase of e2fsprogs for a file system without free blocks. Callers search messages for it.
+pub(crate) const NO_BLOCKS: &str = "Could not allocate block in ext2 filesystem";
+/// The phrase of e2fsprogs for a file system without free inodes.
+pub(crate) const NO_INODES: &str = "Could not allocate inode in ext2 filesystem";
+
 /// Of programs in which all that goes wrong is 1: most of them.
 pub(crate) const STATUSES: Statuses = Statuses { usage: 1, failed: 1 };
 

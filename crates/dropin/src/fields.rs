@@ -1,94 +1,325 @@
 //! Fields of the superblock by the names that debugfs has for them, and times as it writes them.
 
+use std::fmt::Write;
+use std::mem::offset_of;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ext4::format::superblock::RawSuperblock;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
 
-/// A field that may be set.
-enum Field<'a> {
-    Small(&'a mut U16),
-    Number(&'a mut U32),
-    Large(&'a mut U64),
-    Text(&'a mut [u8]),
-    Uuid(&'a mut [u8; 16]),
-    Time(&'a mut U32, &'a mut u8),
+use crate::dumpe2fs::HASHES;
+
+/// The type of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unsigned,
+    Signed,
+    Time,
+    Text,
+    Uuid,
+    Hash,
+    /// Something that is not set, and why.
+    Refused(&'static str),
 }
 
-/// Sets the field of this name. What is part of the layout is not there, nor is the seed that all indexes of directories
-/// follow from.
+/// A field.
+#[derive(Debug)]
+struct Field {
+    name: &'static str,
+    kind: Kind,
+    /// First byte, and the number of bytes.
+    low: (usize, usize),
+    /// The same of the upper part, if there is one.
+    high: Option<(usize, usize)>,
+    /// Elements of an array; 1 for all other fields.
+    count: usize,
+}
+
+/// Makes the table: a line for each field with its name in [`RawSuperblock`], its kind, and its upper part or its count.
+macro_rules! fields {
+    ($($name:ident $kind:ident $(+ $high:ident)? $([$count:literal])?;)*) => {
+        &[$(Field {
+            name: stringify!($name),
+            kind: Kind::$kind,
+            low: place!($name $([$count])?),
+            high: fields!(@high $($high)?),
+            count: fields!(@count $($count)?),
+        }),*]
+    };
+    (@high) => { None };
+    (@high $high:ident) => { Some(place!($high)) };
+    (@count) => { 1 };
+    (@count $count:literal) => { $count };
+}
+
+/// Bytes of a field of [`RawSuperblock`], or of the first element of an array.
+macro_rules! place {
+    ($name:ident) => {
+        (offset_of!(RawSuperblock, $name), size_of_field(|raw: &RawSuperblock| &raw.$name))
+    };
+    ($name:ident [$count:literal]) => {
+        (offset_of!(RawSuperblock, $name), size_of_field(|raw: &RawSuperblock| &raw.$name) / $count)
+    };
+}
+
+/// Returns the size of what a function of a superblock returns.
+const fn size_of_field<T>(_: fn(&RawSuperblock) -> &T) -> usize {
+    size_of::<T>()
+}
+
+/// The fields that are set, in the order of the original.
+static FIELDS: &[Field] = fields! {
+    free_inodes_count Unsigned;
+    mtime Time + mtime_hi;
+    wtime Time + wtime_hi;
+    mnt_count Unsigned;
+    max_mnt_count Signed;
+    state Unsigned;
+    errors Unsigned;
+    minor_rev_level Unsigned;
+    lastcheck Time + lastcheck_hi;
+    checkinterval Unsigned;
+    creator_os Unsigned;
+    def_resuid Unsigned;
+    def_resgid Unsigned;
+    first_ino Unsigned;
+    block_group_nr Unsigned;
+    uuid Uuid;
+    volume_name Text;
+    last_mounted Text;
+    algorithm_usage_bitmap Unsigned;
+    prealloc_blocks Unsigned;
+    prealloc_dir_blocks Unsigned;
+    journal_uuid Uuid;
+    journal_inum Unsigned;
+    journal_dev Unsigned;
+    last_orphan Unsigned;
+    hash_seed Uuid;
+    def_hash_version Hash;
+    jnl_backup_type Unsigned;
+    default_mount_opts Unsigned;
+    mkfs_time Time + mkfs_time_hi;
+    jnl_blocks Unsigned [17];
+    min_extra_isize Unsigned;
+    want_extra_isize Unsigned;
+    flags Unsigned;
+    raid_stride Unsigned;
+    mmp_interval Unsigned;
+    mmp_block Unsigned;
+    raid_stripe_width Unsigned;
+    log_groups_per_flex Unsigned;
+    kbytes_written Unsigned;
+    snapshot_inum Unsigned;
+    snapshot_id Unsigned;
+    snapshot_r_blocks_count Unsigned;
+    snapshot_list Unsigned;
+    mount_opts Text;
+    usr_quota_inum Unsigned;
+    grp_quota_inum Unsigned;
+    prj_quota_inum Unsigned;
+    overhead_clusters Unsigned;
+    backup_bgs Unsigned [2];
+    encryption_level Unsigned;
+    error_count Unsigned;
+    first_error_time Time + first_error_time_hi;
+    first_error_ino Unsigned;
+    first_error_block Unsigned;
+    first_error_func Text;
+    first_error_line Unsigned;
+    last_error_time Time + last_error_time_hi;
+    last_error_ino Unsigned;
+    last_error_block Unsigned;
+    last_error_func Text;
+    last_error_line Unsigned;
+    encrypt_algos Unsigned [4];
+    encrypt_pw_salt Uuid;
+    lpf_ino Unsigned;
+    encoding Unsigned;
+    orphan_file_inum Unsigned;
+};
+
+/// Counts whose upper halves have other names.
+static COUNTS: &[Field] = &[
+    Field {
+        name: "r_blocks_count",
+        kind: Kind::Unsigned,
+        low: place!(r_blocks_count_lo),
+        high: Some(place!(r_blocks_count_hi)),
+        count: 1,
+    },
+    Field {
+        name: "free_blocks_count",
+        kind: Kind::Unsigned,
+        low: place!(free_blocks_count_lo),
+        high: Some(place!(free_blocks_count_hi)),
+        count: 1,
+    },
+];
+
+/// Fields of the original that are refused, and why.
+static REFUSED: &[(&str, Kind)] = &[
+    ("inodes_count", LAYOUT),
+    ("blocks_count", LAYOUT),
+    ("first_data_block", LAYOUT),
+    ("log_block_size", LAYOUT),
+    ("log_cluster_size", LAYOUT),
+    ("blocks_per_group", LAYOUT),
+    ("clusters_per_group", LAYOUT),
+    ("inodes_per_group", LAYOUT),
+    ("rev_level", LAYOUT),
+    ("inode_size", LAYOUT),
+    ("reserved_gdt_blocks", LAYOUT),
+    ("desc_size", LAYOUT),
+    ("first_meta_bg", LAYOUT),
+    ("feature_compat", FEATURES),
+    ("feature_incompat", FEATURES),
+    ("feature_ro_compat", FEATURES),
+    ("checksum", CHECKSUMS),
+    ("checksum_type", CHECKSUMS),
+    ("checksum_seed", CHECKSUMS),
+];
+
+const LAYOUT: Kind = Kind::Refused("it is part of the layout");
+const FEATURES: Kind =
+    Kind::Refused("tune2fs -O changes features with the structures that belong to them");
+const CHECKSUMS: Kind = Kind::Refused("checksums are computed with every change");
+
+/// Sets the field of this name. Fields of the layout, features and checksums are refused.
 pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<(), String> {
-    let field = find(raw, name).ok_or_else(|| format!("no field called {name} can be set"))?;
-    let wrong = || format!("{name} cannot be {value:?}");
-    match field {
-        Field::Small(field) => {
-            // A count of mounts may be negative.
-            let small = number(value).and_then(|n| u16::try_from(n).ok());
-            let small = small.or_else(|| value.parse().ok().map(i16::cast_unsigned));
-            *field = small.ok_or_else(wrong)?.into();
-        }
-        Field::Number(field) => {
-            let small = number(value).and_then(|n| u32::try_from(n).ok());
-            *field = small.ok_or_else(wrong)?.into();
-        }
-        Field::Large(field) => *field = number(value).ok_or_else(wrong)?.into(),
-        Field::Text(field) => {
-            if value.len() > field.len() {
-                return Err(format!("{name} has at most {} bytes", field.len()));
-            }
-            field.fill(0);
-            field[..value.len()].copy_from_slice(value.as_bytes());
-        }
-        Field::Uuid(field) => {
-            *field = match value {
-                "null" | "clear" => [0; 16],
-                "random" | "time" => crate::making::random_uuid(),
-                _ => uuid::Uuid::try_parse(value).map_err(|_| wrong())?.into_bytes(),
-            };
-        }
-        Field::Time(low, high) => set_time(low, high, parse_time(value)?),
+    let name = name.strip_prefix("s_").unwrap_or(name);
+    let (base, index) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+        Some((base, index)) => (base, number(index)),
+        None => (name, None),
+    };
+    let base = base.strip_suffix("_lo").or_else(|| base.strip_suffix("_hi")).unwrap_or(base);
+    if let Some((_, Kind::Refused(why))) = REFUSED.iter().find(|(name, _)| *name == base) {
+        return Err(format!("the field {name} is not supported: {why}"));
     }
+    let unknown = || format!("invalid field specifier: {name}");
+    let found = FIELDS.iter().chain(COUNTS).find(|field| field.name == base || field.name == name);
+    let field = found.ok_or_else(unknown)?;
+    let index = match (field.count, index) {
+        (1, None) => 0,
+        (count, Some(index)) if index < count as u64 => index as usize,
+        _ => return Err(unknown()),
+    };
+    let part = match (name.strip_suffix("_lo"), name.strip_suffix("_hi")) {
+        _ if field.name == name => Part::Whole,
+        (Some(_), _) if field.high.is_some() => Part::Low,
+        (_, Some(_)) if field.high.is_some() => Part::High,
+        (None, None) => Part::Whole,
+        _ => return Err(unknown()),
+    };
+    field.set(raw.as_mut_bytes(), (name, value), index, part)
+}
+
+/// The part of a field that a name means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Low,
+    High,
+}
+
+impl Field {
+    fn set(
+        &self,
+        raw: &mut [u8],
+        (name, value): (&str, &str),
+        index: usize,
+        part: Part,
+    ) -> Result<(), String> {
+        let (at, len) = self.low;
+        let low = (at + index * len, len);
+        let places = match part {
+            Part::Whole => [Some(low), self.high],
+            Part::Low => [Some(low), None],
+            Part::High => [self.high, None],
+        };
+        let unparsed = || format!("Couldn't parse '{value}' for field {name}.");
+        let bytes = match self.kind {
+            Kind::Unsigned => number(value).ok_or_else(unparsed)?,
+            Kind::Signed => match value.strip_prefix('-').map(str::parse::<i16>) {
+                Some(Ok(negative)) => negative.wrapping_neg().cast_unsigned().into(),
+                Some(Err(_)) => return Err(unparsed()),
+                None => number(value).ok_or_else(unparsed)?,
+            },
+            Kind::Time if part == Part::High => number(value).ok_or_else(unparsed)?,
+            // The superblock has 40 bits for a time.
+            Kind::Time => {
+                parse_time(value).map_err(|_| unparsed())?.cast_unsigned() & ((1 << 40) - 1)
+            }
+            Kind::Hash => {
+                let found = (0_u64..).zip(HASHES).find(|(_, hash)| *hash == value);
+                let hash = found.map(|(hash, _)| hash).or_else(|| number(value));
+                hash.ok_or_else(|| format!("Invalid hash algorithm: {value}"))?
+            }
+            Kind::Text | Kind::Uuid => {
+                return set_bytes(&mut raw[at..at + len], self.kind, name, value);
+            }
+            Kind::Refused(why) => return Err(format!("the field {name} is not supported: {why}")),
+        };
+        let total = places.iter().flatten().map(|(_, len)| len * 8).sum::<usize>() as u32;
+        let most = 1_u64.checked_shl(total).map_or(u64::MAX, |end| end - 1);
+        if bytes > most && self.kind != Kind::Time {
+            return Err(format!("Value '{value}' exceeds field {name} maximum {most}."));
+        }
+        let mut rest = bytes;
+        for (at, len) in places.into_iter().flatten() {
+            raw[at..at + len].copy_from_slice(&rest.to_le_bytes()[..len]);
+            rest = rest.checked_shr(len as u32 * 8).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Unsigned => "unsigned integer",
+            Kind::Signed => "integer",
+            Kind::Time => "date/time",
+            Kind::Text => "string",
+            Kind::Uuid => "UUID",
+            Kind::Hash => "hash algorithm",
+            Kind::Refused(_) => "unknown",
+        }
+    }
+}
+
+fn set_bytes(field: &mut [u8], kind: Kind, name: &str, value: &str) -> Result<(), String> {
+    if kind == Kind::Uuid {
+        let uuid = match value {
+            "null" | "clear" => [0; 16],
+            "random" | "time" => crate::making::random_uuid(),
+            _ => uuid::Uuid::try_parse(value)
+                .map_err(|_| format!("Invalid UUID format: {value}"))?
+                .into_bytes(),
+        };
+        field.copy_from_slice(&uuid);
+        return Ok(());
+    }
+    if value.len() > field.len() {
+        return Err(format!("Error maximum size for {name} is {}.", field.len()));
+    }
+    field.fill(0);
+    field[..value.len()].copy_from_slice(value.as_bytes());
     Ok(())
 }
 
-fn find<'a>(raw: &'a mut RawSuperblock, name: &str) -> Option<Field<'a>> {
-    Some(match name {
-        "mnt_count" => Field::Small(&mut raw.mnt_count),
-        "max_mnt_count" => Field::Small(&mut raw.max_mnt_count),
-        "state" => Field::Small(&mut raw.state),
-        "errors" => Field::Small(&mut raw.errors),
-        "minor_rev_level" => Field::Small(&mut raw.minor_rev_level),
-        "def_resuid" => Field::Small(&mut raw.def_resuid),
-        "def_resgid" => Field::Small(&mut raw.def_resgid),
-        "raid_stride" => Field::Small(&mut raw.raid_stride),
-        "checkinterval" => Field::Number(&mut raw.checkinterval),
-        "creator_os" => Field::Number(&mut raw.creator_os),
-        "default_mount_opts" => Field::Number(&mut raw.default_mount_opts),
-        "raid_stripe_width" => Field::Number(&mut raw.raid_stripe_width),
-        "error_count" => Field::Number(&mut raw.error_count),
-        "first_error_ino" => Field::Number(&mut raw.first_error_ino),
-        "last_error_ino" => Field::Number(&mut raw.last_error_ino),
-        "lpf_ino" => Field::Number(&mut raw.lpf_ino),
-        "first_error_block" => Field::Large(&mut raw.first_error_block),
-        "last_error_block" => Field::Large(&mut raw.last_error_block),
-        "kbytes_written" => Field::Large(&mut raw.kbytes_written),
-        "volume_name" => Field::Text(&mut raw.volume_name),
-        "last_mounted" => Field::Text(&mut raw.last_mounted),
-        "mount_opts" => Field::Text(&mut raw.mount_opts),
-        "first_error_func" => Field::Text(&mut raw.first_error_func),
-        "last_error_func" => Field::Text(&mut raw.last_error_func),
-        "uuid" => Field::Uuid(&mut raw.uuid),
-        "journal_uuid" => Field::Uuid(&mut raw.journal_uuid),
-        "mkfs_time" => Field::Time(&mut raw.mkfs_time, &mut raw.mkfs_time_hi),
-        "mtime" => Field::Time(&mut raw.mtime, &mut raw.mtime_hi),
-        "wtime" => Field::Time(&mut raw.wtime, &mut raw.wtime_hi),
-        "lastcheck" => Field::Time(&mut raw.lastcheck, &mut raw.lastcheck_hi),
-        "first_error_time" => Field::Time(&mut raw.first_error_time, &mut raw.first_error_time_hi),
-        "last_error_time" => Field::Time(&mut raw.last_error_time, &mut raw.last_error_time_hi),
-        _ => return None,
-    })
+/// Returns a line for each field that is set, in the form of the original.
+pub(crate) fn list() -> String {
+    let mut lines = String::new();
+    for field in COUNTS.iter().chain(FIELDS) {
+        let name = match field {
+            Field { kind: Kind::Unsigned, high: Some(_), .. } => format!("{}[_hi|_lo]", field.name),
+            Field { count: 1, .. } => field.name.to_owned(),
+            Field { count, .. } => format!("{}[{count}]", field.name),
+        };
+        let _ = writeln!(lines, "\t{name:25}\t{}", field.kind_name());
+    }
+    lines
 }
 
 /// Sets a time, of which 40 bits are kept.
@@ -178,5 +409,15 @@ mod tests {
         assert!(set(&mut raw, "blocks_count", "5").unwrap_err().contains("blocks_count"));
         assert!(set(&mut raw, "errors", "70000").is_err());
         assert!(set(&mut raw, "volume_name", "seventeen letters").is_err());
+        set(&mut raw, "s_jnl_blocks[16]", "0x12345678").unwrap();
+        assert_eq!(raw.jnl_blocks[16], 0x1234_5678);
+        assert!(set(&mut raw, "jnl_blocks[17]", "1").is_err());
+        set(&mut raw, "r_blocks_count", "0x100000002").unwrap();
+        set(&mut raw, "wtime_hi", "3").unwrap();
+        assert_eq!((raw.r_blocks_count_hi.get(), raw.wtime_hi), (1, 3));
+        set(&mut raw, "def_hash_version", "tea").unwrap();
+        assert_eq!(raw.def_hash_version, 2);
+        assert!(set(&mut raw, "hash_seed", "junk").unwrap_err().contains("Invalid UUID format"));
+        assert!(list().contains("\tbackup_bgs[2]            \tunsigned integer\n"));
     }
 }

@@ -58,6 +58,11 @@ pub(crate) fn say(text: Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
+/// Prints bytes as they are.
+pub(crate) fn say_bytes(bytes: &[u8]) {
+    let _ = io::stdout().write_all(bytes);
+}
+
 /// Says lines at once, which end with the last of them.
 pub(crate) fn say_all(lines: &str) {
     let _ = io::stdout().write_all(lines.as_bytes());

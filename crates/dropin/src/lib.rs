@@ -29,6 +29,7 @@ mod online;
 mod program;
 mod resize2fs;
 mod size;
+mod supported;
 mod tune2fs;
 mod words;
 mod xfs_admin;

@@ -5,11 +5,11 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use diskwright::build::{BuildOptions, BuildSource, Progress, build};
+use diskwright::build::{BuildError, BuildOptions, BuildSource, Format, Progress, build};
 use diskwright::output::OutputFormat;
 use diskwright::{Image, ImageInfo, OpenImage};
 
-use crate::failure::{Failure, Statuses};
+use crate::failure::{Failure, NO_BLOCKS, NO_INODES, Statuses};
 
 /// Bytes of image per inode that both mke2fs and the engine have for a usual file system.
 pub(crate) const INODE_RATIO_USUAL: u64 = 16384;
@@ -108,7 +108,24 @@ pub(crate) fn make(
 /// Makes a file system in whatever format it is shipped in.
 pub(crate) fn make_shipped(options: &BuildOptions, statuses: Statuses) -> Result<(), Failure> {
     diskwright::clean_up_on_signals().map_err(|e| statuses.failed(e))?;
-    build(options, &Silent).map(drop).map_err(|e| statuses.failed(e))
+    build(options, &Silent).map(drop).map_err(|e| statuses.failed(full(options.format, &e)))
+}
+
+/// Returns the words for a failed build. For a source that does not fit they begin with the phrase of the original.
+fn full(format: Format, error: &BuildError) -> String {
+    let BuildError::DoesNotFit { path, reason } = error else {
+        return error.to_string();
+    };
+    let path = diskwright::text::escaped(path);
+    match (format, reason) {
+        (Format::Ext4, vfs::Error::NoSpace) => format!(
+            "{NO_BLOCKS} while populating file system: {path}; give a larger size, or none to a file of the right size"
+        ),
+        (Format::Ext4, vfs::Error::NoInodes) => format!(
+            "{NO_INODES} while populating file system: {path}; give more inodes (-N) or fewer bytes for each (-i)"
+        ),
+        (_, reason) => format!("{path}: {reason}; give a larger size (-d size=)"),
+    }
 }
 
 /// Makes it in a file that goes away again, and empty.

@@ -189,7 +189,7 @@ struct Asked {
 
 impl Asked {
     fn read(arguments: &[OsString]) -> Result<Self, Failure> {
-        let mut words = Words::new(arguments.to_vec(), STATUSES);
+        let mut words = Words::new(arguments.to_vec(), STATUSES, &crate::supported::TUNE2FS);
         let mut asked = Self::default();
         while let Some(word) = words.next()? {
             match word {

@@ -5,51 +5,56 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::failure::Ended;
-use crate::invoked::Invoked;
+use crate::invoked::{Invoked, say};
 #[cfg(target_os = "linux")]
 use crate::mount;
+use crate::supported::{self, Options};
 use crate::{
     android, blkid, debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_admin,
     xfs_growfs, xfs_repair,
 };
+
+/// The argument that lists what a program supports.
+const SUPPORTED: &str = "--supported";
 
 /// A program of e2fsprogs, xfsprogs or others that there is a namesake of.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     name: &'static str,
     run: fn(Vec<OsString>, &Invoked) -> Ended,
+    options: &'static Options,
 }
 
 /// All of them.
 static PROGRAMS: &[Program] = &[
-    Program { name: "mke2fs", run: mke2fs::run },
-    Program { name: "mkfs.ext2", run: mke2fs::run },
-    Program { name: "mkfs.ext3", run: mke2fs::run },
-    Program { name: "mkfs.ext4", run: mke2fs::run },
-    Program { name: "mkfs.xfs", run: mkfs_xfs::run },
-    Program { name: "e2fsck", run: e2fsck::run },
-    Program { name: "fsck.ext2", run: e2fsck::run },
-    Program { name: "fsck.ext3", run: e2fsck::run },
-    Program { name: "fsck.ext4", run: e2fsck::run },
-    Program { name: "xfs_repair", run: xfs_repair::run },
-    Program { name: "fsck.xfs", run: xfs_repair::fsck },
-    Program { name: "resize2fs", run: resize2fs::run },
-    Program { name: "xfs_growfs", run: xfs_growfs::run },
-    Program { name: "dumpe2fs", run: dumpe2fs::run },
-    Program { name: "tune2fs", run: tune2fs::run },
-    Program { name: "e2label", run: tune2fs::label },
-    Program { name: "debugfs", run: debugfs::run },
-    Program { name: "xfs_info", run: xfs_growfs::info },
-    Program { name: "xfs_admin", run: xfs_admin::run },
-    Program { name: "blkid", run: blkid::run },
-    Program { name: "make_ext4fs", run: android::make_ext4fs },
-    Program { name: "e2fsdroid", run: android::e2fsdroid },
+    Program { name: "mke2fs", run: mke2fs::run, options: &supported::MKE2FS },
+    Program { name: "mkfs.ext2", run: mke2fs::run, options: &supported::MKE2FS },
+    Program { name: "mkfs.ext3", run: mke2fs::run, options: &supported::MKE2FS },
+    Program { name: "mkfs.ext4", run: mke2fs::run, options: &supported::MKE2FS },
+    Program { name: "mkfs.xfs", run: mkfs_xfs::run, options: &supported::MKFS_XFS },
+    Program { name: "e2fsck", run: e2fsck::run, options: &supported::E2FSCK },
+    Program { name: "fsck.ext2", run: e2fsck::run, options: &supported::E2FSCK },
+    Program { name: "fsck.ext3", run: e2fsck::run, options: &supported::E2FSCK },
+    Program { name: "fsck.ext4", run: e2fsck::run, options: &supported::E2FSCK },
+    Program { name: "xfs_repair", run: xfs_repair::run, options: &supported::XFS_REPAIR },
+    Program { name: "fsck.xfs", run: xfs_repair::fsck, options: &supported::NONE },
+    Program { name: "resize2fs", run: resize2fs::run, options: &supported::RESIZE2FS },
+    Program { name: "xfs_growfs", run: xfs_growfs::run, options: &supported::XFS_GROWFS },
+    Program { name: "dumpe2fs", run: dumpe2fs::run, options: &supported::DUMPE2FS },
+    Program { name: "tune2fs", run: tune2fs::run, options: &supported::TUNE2FS },
+    Program { name: "e2label", run: tune2fs::label, options: &supported::NONE },
+    Program { name: "debugfs", run: debugfs::run, options: &supported::DEBUGFS },
+    Program { name: "xfs_info", run: xfs_growfs::info, options: &supported::XFS_INFO },
+    Program { name: "xfs_admin", run: xfs_admin::run, options: &supported::XFS_ADMIN },
+    Program { name: "blkid", run: blkid::run, options: &supported::BLKID },
+    Program { name: "make_ext4fs", run: android::make_ext4fs, options: &supported::MAKE_EXT4FS },
+    Program { name: "e2fsdroid", run: android::e2fsdroid, options: &supported::E2FSDROID },
     #[cfg(target_os = "linux")]
-    Program { name: "fuse2fs", run: mount::fuse2fs },
+    Program { name: "fuse2fs", run: mount::fuse2fs, options: &supported::FUSE2FS },
     #[cfg(target_os = "linux")]
-    Program { name: "mount.diskwright", run: mount::helper },
+    Program { name: "mount.diskwright", run: mount::helper, options: &supported::MOUNT },
     #[cfg(target_os = "linux")]
-    Program { name: "mount.fuse.diskwright", run: mount::helper },
+    Program { name: "mount.fuse.diskwright", run: mount::helper, options: &supported::MOUNT },
 ];
 
 impl Program {
@@ -69,11 +74,25 @@ impl Program {
         self.name
     }
 
+    /// Returns what it supports: the options that work and, for debugfs, the requests.
+    pub fn supported(&self) -> Vec<String> {
+        let mut lines = self.options.written().collect::<Vec<_>>();
+        if self.name == "debugfs" {
+            lines.extend(debugfs::supported_requests());
+        }
+        lines
+    }
+
     /// Runs it with these arguments, which do not begin with its name, and returns the status to end with. What it
     /// says goes to standard output and standard error.
     pub fn run(&self, arguments: impl IntoIterator<Item = OsString>) -> u8 {
         let invoked = Invoked { name: self.name };
-        let ended = (self.run)(arguments.into_iter().collect(), &invoked);
+        let arguments = arguments.into_iter().collect::<Vec<_>>();
+        if matches!(&*arguments, [only] if only == SUPPORTED) {
+            self.supported().iter().for_each(|line| say(format_args!("{line}")));
+            return 0;
+        }
+        let ended = (self.run)(arguments, &invoked);
         ended.unwrap_or_else(|failure| {
             let _ = writeln!(io::stderr(), "{}: {}", self.name, failure.message);
             failure.status
@@ -101,5 +120,38 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), PROGRAMS.len());
+    }
+
+    /// Programs that start others when their arguments are right.
+    const STARTS_OTHERS: [&str; 4] =
+        ["blkid", "fuse2fs", "mount.diskwright", "mount.fuse.diskwright"];
+
+    #[test]
+    fn parsers_and_tables_agree() {
+        let programs = Program::all().filter(|program| !STARTS_OTHERS.contains(&program.name));
+        for program in programs.filter(|program| !program.options.works.is_empty()) {
+            let invoked = Invoked { name: program.name };
+            let name = program.name;
+            for letter in ('a'..='z').chain('A'..='Z').filter(|letter| *letter != 'V') {
+                let arguments = [format!("-{letter}"), "v".into(), "/nonexistent/image".into()];
+                let ended = (program.run)(arguments.map(OsString::from).to_vec(), &invoked);
+                let message = ended.map_or_else(|failure| failure.message, |_| String::new());
+                let is_unknown = message.contains("there is no option");
+                assert_eq!(is_unknown, !program.options.has(letter), "{name} -{letter}: {message}");
+                let is_refused = message.contains(&format!("-{letter} is not supported"));
+                // Some options that work refuse the value.
+                let must_be = program.options.refused.contains(letter);
+                assert!(is_refused || !must_be, "{name} -{letter}: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_listed_with_the_options() {
+        let listed = Program::called(OsStr::new("debugfs")).unwrap().supported();
+        for line in ["-w", "--strict", "set_inode_field", "sif", "logdump", "q"] {
+            assert!(listed.iter().any(|listed| listed == line), "{line}");
+        }
+        assert!(!listed.iter().any(|line| line == "journal_write" || line == "-z"));
     }
 }

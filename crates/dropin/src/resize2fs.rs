@@ -12,6 +12,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::making::File;
 use crate::size::{self, Size};
+use crate::supported;
 use crate::words::{Word, Words};
 
 #[derive(Debug, Default)]
@@ -127,7 +128,7 @@ fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, F
 
 /// Returns `None` if only the version is asked for.
 fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::RESIZE2FS);
     let mut wish = Wish::default();
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {

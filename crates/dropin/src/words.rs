@@ -8,6 +8,7 @@ use std::str::FromStr;
 use lexopt::{Arg, Parser};
 
 use crate::failure::{Failure, Statuses};
+use crate::supported::Options;
 
 /// The next of the arguments.
 #[derive(Debug)]
@@ -22,20 +23,20 @@ pub(crate) enum Word {
 pub(crate) struct Words {
     parser: Parser,
     statuses: Statuses,
-    /// Words that stand for letters.
-    long: &'static [(&'static str, char)],
+    /// The options that there are.
+    options: &'static Options,
     /// The last option, as it was written.
     last: String,
 }
 
 impl Words {
-    pub(crate) fn new(arguments: Vec<OsString>, statuses: Statuses) -> Self {
-        Self { parser: Parser::from_args(arguments), statuses, long: &[], last: String::new() }
-    }
-
-    /// The same of a program that has words for its letters.
-    pub(crate) fn with_long(self, long: &'static [(&'static str, char)]) -> Self {
-        Self { long, ..self }
+    /// Reads arguments by a table. Other options are unknown.
+    pub(crate) fn new(
+        arguments: Vec<OsString>,
+        statuses: Statuses,
+        options: &'static Options,
+    ) -> Self {
+        Self { parser: Parser::from_args(arguments), statuses, options, last: String::new() }
     }
 
     /// The next one.
@@ -44,11 +45,14 @@ impl Words {
             None => None,
             Some(Arg::Short(letter)) => {
                 self.last = format!("-{letter}");
+                if !self.options.has(letter) {
+                    return Err(self.unknown());
+                }
                 Some(Word::Option(letter))
             }
             Some(Arg::Long(name)) => {
                 self.last = format!("--{name}");
-                let known = self.long.iter().find(|(word, _)| *word == name);
+                let known = self.options.long.iter().find(|(word, _)| *word == name);
                 Some(Word::Option(known.ok_or_else(|| self.unknown())?.1))
             }
             Some(Arg::Value(value)) => Some(Word::Operand(value)),

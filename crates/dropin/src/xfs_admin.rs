@@ -9,6 +9,7 @@ use diskwright::{Image, ImageInfo, OpenImage};
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::making;
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// The label that stands for none.
@@ -26,7 +27,7 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_ADMIN);
     let mut wish = Wish::default();
     let mut image = None;
     while let Some(word) = words.next()? {

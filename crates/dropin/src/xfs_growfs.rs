@@ -8,6 +8,7 @@ use diskwright::resize::grow;
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
+use crate::supported;
 use crate::words::{Word, Words};
 use crate::xfs_geometry::Geometry;
 
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 }
 
 fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_GROWFS);
     let (mut wish, mut target) = (Wish::default(), None);
     while let Some(word) = words.next()? {
         match word {
@@ -138,7 +139,7 @@ fn grow_mounted(wish: &Wish, mount: &mounted::Mount) -> Ended {
 
 /// Shows the geometry of an image, a device or a mounted file system.
 pub(crate) fn info(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_INFO);
     let mut target = None;
     while let Some(word) = words.next()? {
         match word {

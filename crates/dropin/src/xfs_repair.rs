@@ -9,6 +9,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mending::{May, mend};
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// Statuses of xfs_repair(8).
@@ -75,7 +76,7 @@ pub(crate) fn fsck(_: Vec<OsString>, _: &Invoked) -> Ended {
 }
 
 fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_REPAIR);
     let mut wish = Wish::default();
     let mut image = None;
     while let Some(word) = words.next()? {

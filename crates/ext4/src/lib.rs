@@ -8,6 +8,7 @@ extern crate oracle;
 mod alloc;
 mod blocks;
 pub mod check;
+pub mod debug;
 mod dir;
 mod file;
 pub mod format;

@@ -8,7 +8,7 @@ use ext4::Ext4;
 use ext4::OpenOptions;
 use ext4::format::features::Feature;
 use ext4::tune::{Request, tune};
-use oracle::crash::{cut_off_beside, flushes, read_image, write_image};
+use oracle::crash::{Tearing, cut_off_beside, flushes, read_image, write_image};
 use oracle::{effort, require};
 use workload::tree::{Rules, Tree};
 
@@ -74,12 +74,13 @@ fn a_crash_while_features_change_loses_no_file() {
         let expected = tree(start.fork());
         let events = events(&start, changed);
         let mut random = fastrand::Rng::with_seed(9);
+        let tearing = Tearing { whole: SUPERBLOCK, ..Tearing::default() };
         let mut ends = flushes(&events);
         ends.push(events.len());
         ends.extend((0..effort(2, 10, 100)).map(|_| random.usize(..=events.len())));
         for end in ends {
             let what = format!("{made} to {changed} before event {end} of {}", events.len());
-            let state = cut_off_beside(&start, &events, end, SUPERBLOCK, &mut random);
+            let state = cut_off_beside(&start, &events, end, &tearing, &mut random);
             write_image(&state, &path).unwrap();
             let done = oracle::command("e2fsck").arg("-fy").arg(&path).output().unwrap();
             let text = String::from_utf8_lossy(&done.stdout);

@@ -4,6 +4,7 @@
 mod android;
 mod callers;
 mod debugfs;
+mod debugfs_beside;
 mod dumpe2fs;
 mod ext;
 mod fakeroot;

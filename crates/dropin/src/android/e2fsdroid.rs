@@ -13,6 +13,7 @@ use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::Invoked;
 use crate::making::File;
+use crate::supported;
 use crate::words::{Word, Words};
 
 #[derive(Default)]
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
 }
 
 fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::E2FSDROID);
     let mut wish = Wish::default();
     let mut image = None;
     while let Some(word) = words.next()? {

@@ -11,6 +11,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::making::{self, File};
 use crate::size;
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// Bytes of a block, and of image for an inode, where nothing else is asked for.
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
 }
 
 fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::MAKE_EXT4FS);
     let mut wish = Wish::default();
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {

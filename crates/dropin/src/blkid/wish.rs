@@ -7,31 +7,8 @@ use super::STATUSES;
 use super::probe::Tag;
 use crate::failure::Failure;
 use crate::size;
+use crate::supported;
 use crate::words::{Word, Words};
-
-/// Words for the options, as blkid(8) has them.
-const LONG: [(&str, char); 20] = [
-    ("cache-file", 'c'),
-    ("no-encoding", 'd'),
-    ("no-part-details", 'D'),
-    ("garbage-collect", 'g'),
-    ("hint", 'H'),
-    ("info", 'i'),
-    ("list-filesystems", 'k'),
-    ("list-one", 'l'),
-    ("label", 'L'),
-    ("match-types", 'n'),
-    ("output", 'o'),
-    ("offset", 'O'),
-    ("probe", 'p'),
-    ("match-tag", 's'),
-    ("size", 'S'),
-    ("match-token", 't'),
-    ("usages", 'u'),
-    ("uuid", 'U'),
-    ("version", 'V'),
-    ("help", 'h'),
-];
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +65,7 @@ impl Wish {
 /// Reads the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let mut words = Words::new(arguments, STATUSES).with_long(&LONG);
+    let mut words = Words::new(arguments, STATUSES, &supported::BLKID);
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(image) => wish.images.push(image.into()),

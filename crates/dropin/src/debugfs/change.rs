@@ -1,271 +1,142 @@
-//! Requests that change the image.
+//! Requests that change or free an inode, whatever names lead to it.
 
-use std::fs;
+use ext4::debug::Bitmaps;
+use ext4::format::address::Block;
+use ext4::format::features::Incompat;
+use ext4::format::inode::{DTIME_BYTES, GOOD_OLD_INODE_SIZE, Inode};
+use vfs::{FileSystem, Ino};
 
-use diskwright::OpenImage;
-use diskwright::fs::{FileTimes, Image, SpecialFile};
-use diskwright::tune::change_superblock;
-use vfs::Timestamp;
-
-use super::Session;
-use super::phrases::failed;
-use super::request::Request;
+use super::blocks::{blocks_of, has_map};
+use super::phrases::words;
+use super::request::{Request, shown};
+use super::session::Session;
+use crate::dumpe2fs::local;
 use crate::failure::{Failure, STATUSES};
-use crate::fields;
 use crate::invoked::say;
 
-/// The requests.
-const NAMES: [&str; 15] = [
-    "write",
-    "mkdir",
-    "rm",
-    "rmdir",
-    "symlink",
-    "mknod",
-    "ln",
-    "ea_set",
-    "ea_rm",
-    "set_current_time",
-    "set_super_value",
-    "ssv",
-    "set_inode_field",
-    "sif",
-    "unlink",
-];
+/// Bytes of the count of links in a slot.
+const LINKS: std::ops::Range<usize> = 26..28;
+/// Bytes of the block of extended attributes in a slot.
+const FILE_ACL: std::ops::Range<usize> = 104..108;
+/// Bytes of its upper half.
+const FILE_ACL_HIGH: std::ops::Range<usize> = 118..120;
 
-fn is_known(name: &str) -> bool {
-    NAMES.contains(&name)
+fn slot(session: &mut Session, request: &Request, ino: Ino) -> Result<Vec<u8>, Failure> {
+    session.fs()?.inode_slot(ino).map_err(|e| request.failed(words(&e)))
 }
 
-impl Session {
-    /// Whether the request is one of these.
-    pub(super) fn change(&mut self, request: &Request) -> Result<bool, Failure> {
-        if !is_known(&request.name) {
-            return Ok(false);
-        }
-        if !self.is_writable {
-            return Err(STATUSES.failed("Filesystem opened read/only (-w opens it for writing)"));
-        }
-        let words = |e: String| STATUSES.failed(e);
-        match &*request.name {
-            "write" => {
-                let [from, to] = request.exactly().map_err(words)?;
-                self.write(from, to)?;
-            }
-            "set_current_time" => {
-                let [time] = request.exactly().map_err(words)?;
-                self.now = Some(fields::parse_time(time).map_err(words)?);
-            }
-            "mkdir" => {
-                let [path] = request.exactly().map_err(words)?;
-                self.make_directory(path)?;
-            }
-            "rm" | "unlink" => {
-                let [path] = request.exactly().map_err(words)?;
-                self.with(path, |image, path| image.remove_file(path))?;
-            }
-            "rmdir" => {
-                let [path] = request.exactly().map_err(words)?;
-                self.with(path, |image, path| image.remove_dir(path))?;
-            }
-            "symlink" => {
-                let [path, target] = request.exactly().map_err(words)?;
-                self.with(path, |image, path| image.symlink(target, path))?;
-            }
-            "ln" => {
-                let [from, path] = request.exactly().map_err(words)?;
-                let from = self.path_of(from)?;
-                self.with(path, |image, path| image.hard_link(&*from, path))?;
-            }
-            "mknod" => self.make_node(request)?,
-            "ea_set" => self.set_xattr(request)?,
-            "ea_rm" => {
-                let [path, name] = request.exactly().map_err(words)?;
-                self.with(path, |image, path| image.remove_xattr(path, name))?;
-            }
-            "set_inode_field" | "sif" => {
-                let [path, field, value] = request.exactly().map_err(words)?;
-                self.set_field(path, field, value)?;
-            }
-            _ => {
-                let [field, value] = request.exactly().map_err(words)?;
-                self.set_superblock(field, value)?;
-            }
-        }
-        Ok(true)
-    }
+/// `clri FILE`: clears the fields that all inodes have.
+pub(super) fn clear(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path] = request.exactly()?;
+    let ino = session.ino(path)?;
+    let mut bytes = slot(session, request, ino)?;
+    bytes[..GOOD_OLD_INODE_SIZE].fill(0);
+    session.replace_slot(ino, &bytes)
+}
 
-    fn with(
-        &mut self,
-        path: &str,
-        change: impl FnOnce(&Image, &[u8]) -> diskwright::Result<()>,
-    ) -> Result<(), Failure> {
-        let path = self.path_of(path)?;
-        change(self.image()?, &path).map_err(failed)
-    }
+/// `copy_inode FROM TO`.
+pub(super) fn copy(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [from, to] = request.exactly()?;
+    let (from, to) = (session.ino(from)?, session.ino(to)?);
+    let bytes = slot(session, request, from)?;
+    session.replace_slot(to, &bytes)
+}
 
-    fn make_directory(&mut self, path: &str) -> Result<(), Failure> {
-        let path = self.path_of(path)?;
-        self.image()?.create_dir(&*path).map_err(|error| match error {
-            diskwright::Error::File { source: vfs::Error::Exists, .. } => {
-                STATUSES.failed("Ext2 directory already exists")
-            }
-            error => failed(error),
-        })
+/// `kill_file FILE`: frees an inode and its blocks. Its fields stay for `undelete`, without its block of attributes, and
+/// without links, so that e2fsck takes it for deleted.
+pub(super) fn kill(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path] = request.exactly()?;
+    let ino = session.ino(path)?;
+    let mut bytes = slot(session, request, ino)?;
+    let deleted = session.now().sec as u32;
+    let fs = session.fs()?;
+    let keeps_tail = !fs.superblock().features.incompat(Incompat::EA_INODE);
+    fs.free_inode(ino).map_err(|e| request.failed(words(&e)))?;
+    bytes[DTIME_BYTES].copy_from_slice(&deleted.to_le_bytes());
+    for range in [LINKS, FILE_ACL, FILE_ACL_HIGH] {
+        bytes[range].fill(0);
     }
-
-    /// `write HOSTFILE FILE`: a new file, with the permissions of the host's. No file stays if its contents do not fit.
-    fn write(&mut self, from: &str, to: &str) -> Result<(), Failure> {
-        let at = |e: std::io::Error| STATUSES.failed(format_args!("{from}: {e}"));
-        let contents = fs::read(from).map_err(at)?;
-        let permissions = permissions(&fs::metadata(from).map_err(at)?);
-        let path = self.path_of(to)?;
-        let image = self.image()?;
-        if image.symlink_metadata(&*path).is_ok() {
-            return Err(STATUSES.failed("Ext2 file already exists"));
-        }
-        let made =
-            image.write(&*path, contents).and_then(|()| image.set_permissions(&*path, permissions));
-        if let Err(error) = made {
-            // The write did not create it where the directory is missing or full.
-            let _ = image.remove_file(&*path);
-            return Err(failed(error));
-        }
-        self.tell_inode(&path)
+    if !keeps_tail {
+        bytes[GOOD_OLD_INODE_SIZE..].fill(0);
     }
+    // The freed space becomes part of the image first: a crash must not leave two owners.
+    fs.sync().map_err(|e| request.failed(words(&e)))?;
+    let place = fs.replace_inode_slot(ino, &bytes);
+    place.map_err(|e| request.failed(words(&e)))
+}
 
-    /// Prints the inode number of a new file, as the original does.
-    fn tell_inode(&mut self, path: &[u8]) -> Result<(), Failure> {
-        let made = self.image()?.symlink_metadata(path).map_err(failed)?;
-        say(format_args!("Allocated inode: {}", made.ino().0));
-        Ok(())
+/// `undelete INODE [NAME]`: marks a deleted inode and its blocks in use. Refused if another file has one of the blocks.
+pub(super) fn undelete(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let words_given = request.between(1, 2)?;
+    let ino = session.ino(words_given[0])?;
+    let mut bytes = slot(session, request, ino)?;
+    let inode = Inode::from_slot(&bytes);
+    if inode.dtime() == 0 {
+        let name = shown(words_given[0]);
+        return Err(STATUSES.failed(format_args!("{name}: Inode is not marked as deleted")));
     }
-
-    /// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`.
-    fn make_node(&mut self, request: &Request) -> Result<(), Failure> {
-        let words = request.words.iter().map(String::as_str).collect::<Vec<_>>();
-        let number = |text: &str| {
-            let number = fields::number(text).and_then(|n| u32::try_from(n).ok());
-            number.ok_or_else(|| STATUSES.failed(format_args!("{text} is no number of a device")))
-        };
-        let (path, special) = match &*words {
-            [path, "p"] => (path, SpecialFile::Fifo),
-            [path, kind @ ("c" | "b"), major, minor] => {
-                let device = vfs::DeviceNumber { major: number(major)?, minor: number(minor)? };
-                let is_block = *kind == "b";
-                (
-                    path,
-                    if is_block {
-                        SpecialFile::BlockDevice(device)
-                    } else {
-                        SpecialFile::CharDevice(device)
-                    },
-                )
+    let mut blocks = Vec::new();
+    if has_map(&inode) {
+        let limit = session.fs()?.geometry().blocks_count;
+        let walked = session.fs()?.walk_map(ino, &mut |entry| {
+            let (start, len) = blocks_of(&entry);
+            if blocks.len() as u64 + len <= limit {
+                blocks.extend((start..start + len).map(Block));
             }
-            _ => return Err(STATUSES.failed("mknod has NAME p, or NAME c|b MAJOR MINOR after it")),
-        };
-        self.with(path, |image, path| image.create_special(path, special, 0o644))?;
-        let path = self.path_of(path)?;
-        self.tell_inode(&path)
-    }
-
-    /// `ea_set [-f HOSTFILE] FILE NAME [VALUE]`.
-    fn set_xattr(&mut self, request: &Request) -> Result<(), Failure> {
-        let words = request.words.iter().map(String::as_str).collect::<Vec<_>>();
-        let (path, name, value) = match &*words {
-            ["-f", from, path, name] => {
-                let value =
-                    fs::read(from).map_err(|e| STATUSES.failed(format_args!("{from}: {e}")))?;
-                (path, name, value)
-            }
-            [path, name, value] if !path.starts_with('-') => {
-                (path, name, value.as_bytes().to_vec())
-            }
-            _ => return Err(STATUSES.failed("ea_set has [-f HOSTFILE] FILE NAME [VALUE] after it")),
-        };
-        self.with(path, |image, path| image.set_xattr(path, name, value))
-    }
-
-    fn set_field(&mut self, path: &str, field: &str, value: &str) -> Result<(), Failure> {
-        let wrong = |why: String| STATUSES.failed(why);
-        let number = || {
-            let number = fields::number(value).and_then(|n| u32::try_from(n).ok());
-            number.ok_or_else(|| STATUSES.failed(format_args!("{field} cannot be {value:?}")))
-        };
-        let time = || Ok(Timestamp { sec: fields::parse_time(value).map_err(wrong)?, nsec: 0 });
-        match field {
-            "mode" | "i_mode" => {
-                let mode = number()?;
-                let kind = self.stat_mode(path)? & 0o170_000;
-                if mode & 0o170_000 != 0 && mode & 0o170_000 != kind {
-                    return Err(STATUSES.failed("mode: the type of a file stays as it is"));
-                }
-                self.with(path, |image, path| image.set_permissions(path, mode & 0o7777))
-            }
-            "uid" | "i_uid" => {
-                let uid = number()?;
-                self.with(path, |image, path| image.lchown(path, Some(uid), None))
-            }
-            "gid" | "i_gid" => {
-                let gid = number()?;
-                self.with(path, |image, path| image.lchown(path, None, Some(gid)))
-            }
-            "atime" | "mtime" | "crtime" | "i_atime" | "i_mtime" | "i_crtime" => {
-                let time = time()?;
-                let times = match field.trim_start_matches("i_") {
-                    "atime" => FileTimes::new().set_accessed(time),
-                    "mtime" => FileTimes::new().set_modified(time),
-                    _ => FileTimes::new().set_created(time),
-                };
-                self.with(path, |image, path| image.set_times_nofollow(path, times))
-            }
-            _ => Err(STATUSES.refused(
-                format_args!("the field {field}"),
-                "mode, uid, gid, atime, mtime and crtime are set",
-            )),
-        }
-    }
-
-    fn stat_mode(&mut self, path: &str) -> Result<u32, Failure> {
-        let path = self.path_of(path)?;
-        let found = self.image()?.symlink_metadata(&*path).map_err(failed)?;
-        Ok(found.mode())
-    }
-
-    /// The superblock is changed while the image is closed: what is open keeps it in memory.
-    fn set_superblock(&mut self, field: &str, value: &str) -> Result<(), Failure> {
-        self.close()?;
-        let mut problem = None;
-        let changed = change_superblock(&self.path, &OpenImage::default(), &mut |raw| {
-            fields::set(raw, field, value).map_err(|why| {
-                problem = Some(why);
-                "it cannot be set so"
-            })
         });
-        match (changed, problem) {
-            (_, Some(why)) => Err(STATUSES.failed(why)),
-            (changed, None) => changed.map_err(failed),
+        walked.map_err(|e| request.failed(words(&e)))?;
+    }
+    let failed = |e: vfs::Error| request.failed(words(&e));
+    let device = session.device()?;
+    let mut bitmaps = Bitmaps::open(&*device).map_err(failed)?;
+    if bitmaps.is_inode_used(ino).map_err(failed)? {
+        return Err(request.failed(format_args!("inode {ino} is in use")));
+    }
+    for &block in &blocks {
+        if bitmaps.is_block_used(block).map_err(failed)? {
+            return Err(request.failed(format_args!("block {block} belongs to another file now")));
         }
     }
-
-    /// Writes the time that was said to be the current one as that of the last write, when all else is written.
-    pub(super) fn stamp(&self) -> Result<(), Failure> {
-        let Some(now) = self.now else { return Ok(()) };
-        let changed = change_superblock(&self.path, &OpenImage::default(), &mut |raw| {
-            fields::set_time(&mut raw.wtime, &mut raw.wtime_hi, now);
-            Ok(())
-        });
-        changed.map_err(failed)
+    for &block in &blocks {
+        bitmaps.mark_block(block, true).map_err(failed)?;
     }
+    bitmaps.mark_inode(ino, true, inode.is_dir()).map_err(failed)?;
+    bytes[DTIME_BYTES].fill(0);
+    bytes[LINKS].copy_from_slice(&1_u16.to_le_bytes());
+    session.replace_slot(ino, &bytes)?;
+    let Some(name) = words_given.get(1) else { return Ok(()) };
+    let (dir, name) = session.parent(name)?;
+    session.fs()?.enter_name(dir, name, ino).map_err(failed)
 }
 
-#[cfg(unix)]
-fn permissions(metadata: &fs::Metadata) -> u32 {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o7777
-}
-
-#[cfg(not(unix))]
-fn permissions(_: &fs::Metadata) -> u32 {
-    0o644
+/// `lsdel`: inodes that were deleted and still say where their blocks were.
+pub(super) fn list_deleted(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    request.exactly::<0>()?;
+    let fs = session.fs()?;
+    let block_size = fs.geometry().block_size();
+    let mut found = Vec::new();
+    for number in 1..=fs.superblock().inodes_count {
+        let ino = Ino(number.into());
+        let Ok(slot) = fs.inode_slot(ino) else { continue };
+        let inode = Inode::from_slot(&slot);
+        if inode.dtime() == 0 || inode.mode() == 0 || inode.blocks_512(block_size) == 0 {
+            continue;
+        }
+        let mut blocks = 0;
+        if has_map(&inode) {
+            let _ = fs.walk_map(ino, &mut |entry| blocks += blocks_of(&entry).1);
+        }
+        if blocks > 0 {
+            found.push((inode.dtime(), ino, inode, blocks));
+        }
+    }
+    found.sort_by_key(|(dtime, ino, ..)| (*dtime, *ino));
+    say(format_args!(" Inode  Owner  Mode    Size      Blocks   Time deleted"));
+    for (dtime, ino, inode, blocks) in &found {
+        let time = local((*dtime).into(), "%a %b %e %H:%M:%S %Y");
+        let (uid, mode, size) = (inode.uid(), inode.mode(), inode.size());
+        say(format_args!("{ino:6} {uid:6} {mode:6o} {size:6} {blocks:6}/{blocks:6} {time}"));
+    }
+    say(format_args!("{} deleted inodes found.", found.len()));
+    Ok(())
 }

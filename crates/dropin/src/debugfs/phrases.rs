@@ -1,30 +1,38 @@
 //! The phrases of the original for failures: callers search the output for them. Our own words follow in parentheses.
 
-use diskwright::Error;
+use vfs::Error;
 
-use crate::failure::{Failure, STATUSES};
+use crate::failure::{NO_BLOCKS, NO_INODES};
 
 /// There is no such file.
 pub(super) const NOT_FOUND: &str = "File not found by ext2_lookup";
+/// The session may not write.
+pub(super) const READ_ONLY: &str = "Filesystem opened read/only";
+/// A directory was asked for.
+pub(super) const NOT_A_DIRECTORY: &str = "Ext2 inode is not a directory";
 
-/// Returns the failure of a request, for what the library reports.
-pub(super) fn failed(error: Error) -> Failure {
-    let ours = error.with_advice();
-    STATUSES
-        .failed(phrase(&error).map_or_else(|| ours.clone(), |phrase| format!("{phrase} ({ours})")))
+/// Advice for a full file system.
+const ENLARGE: &str = "enlarge the image and run resize2fs, or remove files";
+
+/// Returns the words for an error: the phrase of the original, if it has one, and our advice.
+pub(super) fn words(error: &Error) -> String {
+    match phrase(error) {
+        Some((phrase, "")) => phrase.to_owned(),
+        Some((phrase, advice)) => format!("{phrase} ({advice})"),
+        None => error.to_string(),
+    }
 }
 
-fn phrase(error: &Error) -> Option<&'static str> {
-    let (Error::File { source, .. } | Error::Image { source, .. }) = error else { return None };
-    Some(match source {
-        vfs::Error::NotFound => NOT_FOUND,
-        vfs::Error::NotADirectory => "Ext2 inode is not a directory",
-        vfs::Error::IsADirectory => "file is a directory",
-        vfs::Error::NotEmpty => "directory not empty",
-        vfs::Error::Exists => "Ext2 file already exists",
-        vfs::Error::NoSpace => "Could not allocate block in ext2 filesystem",
-        vfs::Error::NoInodes => "Could not allocate inode in ext2 filesystem",
-        vfs::Error::NoAttribute => "Extended attribute key not found",
+fn phrase(error: &Error) -> Option<(&'static str, &'static str)> {
+    Some(match error {
+        Error::NotFound => (NOT_FOUND, ""),
+        Error::NotADirectory => (NOT_A_DIRECTORY, ""),
+        Error::IsADirectory => ("file is a directory", ""),
+        Error::NotEmpty => ("directory not empty", ""),
+        Error::Exists => ("Ext2 file already exists", ""),
+        Error::NoSpace => (NO_BLOCKS, ENLARGE),
+        Error::NoInodes => (NO_INODES, "remove files, or make the file system with more inodes"),
+        Error::NoAttribute => ("Extended attribute key not found", ""),
         _ => return None,
     })
 }

@@ -1,56 +1,160 @@
 //! A line that asks for something.
 
-/// What is asked for.
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::failure::{Failure, STATUSES};
+
+/// A request: its name and the words after it, which are bytes as names of files are.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) name: String,
-    pub(super) words: Vec<String>,
+    pub(super) words: Vec<Vec<u8>>,
+    /// The words that the request takes, as the original prints them.
+    pub(super) usage: &'static str,
 }
 
+/// An option of a request, and its value if it takes one.
+pub(super) type Opt<'r> = (char, &'r [u8]);
+
 impl Request {
-    /// `None` for a line that says nothing. Words may stand in quotation marks, which are doubled inside.
-    pub(super) fn parse(line: &str) -> Result<Option<Self>, String> {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+    /// Parses a line. `None` for a line that says nothing. Words may stand in quotation marks, which are doubled inside.
+    pub(super) fn parse(line: &[u8]) -> Result<Option<Self>, Failure> {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
             return Ok(None);
         }
         let mut words = Vec::new();
         let mut rest = line;
         while !rest.is_empty() {
             let word;
-            (word, rest) = match rest.strip_prefix('"') {
+            (word, rest) = match rest.strip_prefix(b"\"") {
                 Some(inside) => quoted(inside)?,
                 None => {
-                    let (word, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-                    (word.to_owned(), rest)
+                    let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+                    (rest[..end].to_vec(), &rest[end..])
                 }
             };
-            rest = rest.trim_start();
+            rest = rest.trim_ascii_start();
             words.push(word);
         }
-        let name = words.remove(0);
-        Ok(Some(Self { name, words }))
+        let name = String::from_utf8_lossy(&words.remove(0)).into_owned();
+        Ok(Some(Self { name, words, usage: "" }))
     }
 
-    /// The words, if there are as many as this.
-    pub(super) fn exactly<const N: usize>(&self) -> Result<[&str; N], String> {
-        let words = self.words.iter().map(String::as_str).collect::<Vec<_>>();
-        let found = words.len();
-        words.try_into().map_err(|_| format!("{} has {N} words after it, not {found}", self.name))
+    /// Returns the failure of this request with its name before it.
+    pub(super) fn failed(&self, why: impl std::fmt::Display) -> Failure {
+        STATUSES.failed(format_args!("{}: {why}", self.name))
+    }
+
+    /// Returns the failure of a request with the wrong words.
+    pub(super) fn wrong_words(&self) -> Failure {
+        self.failed(format_args!("Usage: {} {}", self.name, self.usage))
+    }
+
+    /// Returns the failure of an option that the original has and this program does not.
+    pub(super) fn refused(&self, option: &str, why: &str) -> Failure {
+        self.failed(format_args!("{option} is not supported: {why}"))
+    }
+
+    /// Returns the words, if there are `N` of them.
+    pub(super) fn exactly<const N: usize>(&self) -> Result<[&[u8]; N], Failure> {
+        let words = self.words.iter().map(Vec::as_slice).collect::<Vec<_>>();
+        words.try_into().map_err(|_| self.wrong_words())
+    }
+
+    /// Returns the words, if their number is in `range`.
+    pub(super) fn between(&self, least: usize, most: usize) -> Result<Vec<&[u8]>, Failure> {
+        match self.words.len() {
+            len if len >= least && len <= most => {
+                Ok(self.words.iter().map(Vec::as_slice).collect())
+            }
+            _ => Err(self.wrong_words()),
+        }
+    }
+
+    /// Separates options from other words as getopt(3) does. `letters` are those that stand alone, `valued` those that take
+    /// a value.
+    pub(super) fn options(
+        &self,
+        letters: &str,
+        valued: &str,
+    ) -> Result<(Vec<Opt<'_>>, Vec<&[u8]>), Failure> {
+        let (mut options, mut rest) = (Vec::new(), Vec::new());
+        let mut words = self.words.iter();
+        while let Some(word) = words.next() {
+            let Some(joined) = word.strip_prefix(b"-").filter(|joined| !joined.is_empty()) else {
+                rest.push(word.as_slice());
+                continue;
+            };
+            if joined == b"-" {
+                rest.extend(words.by_ref().map(Vec::as_slice));
+                break;
+            }
+            for (at, &byte) in joined.iter().enumerate() {
+                let letter = char::from(byte);
+                if letters.contains(letter) {
+                    options.push((letter, &b""[..]));
+                    continue;
+                }
+                if !valued.contains(letter) {
+                    let why = format_args!("invalid option -- '{letter}'");
+                    return Err(self.failed(format_args!("{why}\n{}", self.wrong_words().message)));
+                }
+                let behind = &joined[at + 1..];
+                let value =
+                    if behind.is_empty() { words.next().map(Vec::as_slice) } else { Some(behind) };
+                options.push((letter, value.ok_or_else(|| self.wrong_words())?));
+                break;
+            }
+        }
+        Ok((options, rest))
+    }
+
+    /// Returns the number that a word is. `what` names it in the failure.
+    pub(super) fn number(&self, what: &str, word: &[u8]) -> Result<u64, Failure> {
+        let number = std::str::from_utf8(word).ok().and_then(crate::fields::number);
+        number.ok_or_else(|| self.failed(format_args!("Bad {what} - {}", shown(word))))
+    }
+
+    /// Returns a word that must be text.
+    pub(super) fn text<'w>(&self, word: &'w [u8]) -> Result<&'w str, Failure> {
+        std::str::from_utf8(word)
+            .map_err(|_| self.failed(format_args!("{} is not UTF-8", shown(word))))
     }
 }
 
-/// What is inside of quotation marks, and what is behind them.
-fn quoted(text: &str) -> Result<(String, &str), String> {
-    let mut word = String::new();
+/// Returns a word for a message.
+pub(super) fn shown(word: &[u8]) -> String {
+    diskwright::text::escaped(word).to_string()
+}
+
+/// Returns the path of the host that a word is.
+#[cfg(unix)]
+pub(super) fn host_path(word: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    OsStr::from_bytes(word).into()
+}
+
+/// Returns the path of the host that a word is. Bytes that are not UTF-8 are replaced.
+#[cfg(not(unix))]
+pub(super) fn host_path(word: &[u8]) -> PathBuf {
+    OsStr::new(&*String::from_utf8_lossy(word)).into()
+}
+
+/// Returns the word inside quotation marks, and the rest of the line.
+fn quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), Failure> {
+    let mut word = Vec::new();
     let mut rest = text;
     loop {
-        let (before, behind) =
-            rest.split_once('"').ok_or("a quotation mark has no other one behind it")?;
-        word.push_str(before);
-        match behind.strip_prefix('"') {
+        let Some(end) = rest.iter().position(|&byte| byte == b'"') else {
+            return Err(STATUSES.failed("debugfs: a quotation mark is not closed"));
+        };
+        word.extend_from_slice(&rest[..end]);
+        let behind = &rest[end + 1..];
+        match behind.strip_prefix(b"\"") {
             Some(behind) => {
-                word.push('"');
+                word.push(b'"');
                 rest = behind;
             }
             None => return Ok((word, behind)),
@@ -62,14 +166,29 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
 mod tests {
     use super::*;
 
+    fn parse(line: &str) -> Request {
+        Request::parse(line.as_bytes()).unwrap().unwrap()
+    }
+
     #[test]
     fn words_may_have_spaces_in_quotation_marks() {
-        let request = Request::parse("  write \"a b\" \"say \"\"so\"\"\"  c ").unwrap().unwrap();
+        let request = parse("  write \"a b\" \"say \"\"so\"\"\"  c ");
         assert_eq!(request.name, "write");
-        assert_eq!(request.words, ["a b", "say \"so\"", "c"]);
-        assert!(request.exactly::<2>().unwrap_err().contains("2 words"));
-        assert!(Request::parse("# write").unwrap().is_none());
-        assert!(Request::parse(" ").unwrap().is_none());
-        assert!(Request::parse("cat \"x").is_err());
+        assert_eq!(request.words, [&b"a b"[..], b"say \"so\"", b"c"]);
+        assert!(request.exactly::<2>().unwrap_err().message.contains("Usage: write"));
+        assert!(Request::parse(b"# write").unwrap().is_none());
+        assert!(Request::parse(b" ").unwrap().is_none());
+        assert!(Request::parse(b"cat \"x").is_err());
+        assert_eq!(Request::parse(b"cat a\xff").unwrap().unwrap().words, [b"a\xff"]);
+    }
+
+    #[test]
+    fn options_are_those_of_getopt() {
+        let request = parse("ls -lf7 dir -d -f 8 -- -x");
+        let (options, rest) = request.options("ld", "f").unwrap();
+        assert_eq!(options, [('l', &b""[..]), ('f', b"7"), ('d', b""), ('f', b"8")]);
+        assert_eq!(rest, [&b"dir"[..], b"-x"]);
+        assert!(request.options("l", "f").unwrap_err().message.contains("invalid option -- 'd'"));
+        assert!(parse("ls -f").options("", "f").is_err());
     }
 }

@@ -7,7 +7,7 @@ use ext4::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID};
 use jiff::tz::TimeZone;
 
 /// Values of `def_hash_version`.
-const HASHES: [&str; 7] = [
+pub(crate) const HASHES: [&str; 7] = [
     "legacy",
     "half_md4",
     "tea",

@@ -28,7 +28,7 @@ const FEATURES: [(&str, &str); 7] = [
 ];
 
 /// Returns the lines; none if the file system has neither, or if they cannot be read.
-pub(super) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> String {
+pub(crate) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> String {
     let mut out = String::new();
     if superblock.features.compat.contains(Compat::HAS_JOURNAL)
         && let Some(raw) = read(device, superblock)

@@ -15,12 +15,14 @@ use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say_all};
+use crate::supported;
 use crate::words::{Word, Words};
 
-pub(crate) use header::{DATA_MODES, MOUNT_OPTIONS, local, text};
+pub(crate) use header::{DATA_MODES, HASHES, MOUNT_OPTIONS, local, text};
+pub(crate) use journal::lines as journal_lines;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::DUMPE2FS);
     let mut image: Option<PathBuf> = None;
     let mut only_header = false;
     let mut is_hex = false;
@@ -67,10 +69,15 @@ pub(crate) fn superblock(image: &Path) -> Result<Superblock, Failure> {
 
 fn open(image: &Path) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
     let device = File::open(image).and_then(FileDevice::new).map_err(|e| at(image, &e))?;
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|e| at(image, &e))?;
-    let superblock = Superblock::parse(&bytes, device.len()).map_err(|e| at(image, &e))?;
+    let superblock = read_superblock(&device).map_err(|e| at(image, &e))?;
     Ok((Arc::new(device), superblock))
+}
+
+/// Reads the primary superblock on a device and verifies it.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(vfs::Error::Device)?;
+    Superblock::parse(&bytes, device.len())
 }
 
 fn at(image: &Path, error: &dyn Display) -> Failure {

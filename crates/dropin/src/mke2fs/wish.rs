@@ -9,6 +9,7 @@ use super::extended::{self, Extended};
 use crate::failure::{Failure, STATUSES};
 use crate::lists;
 use crate::size::{self, Size};
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// Everything that can be asked for.
@@ -42,7 +43,7 @@ pub(super) struct Wish {
     pub(super) uses: Vec<String>,
     pub(super) extended: Extended,
     /// The lists that `extended` comes from.
-    lists: Vec<String>,
+    pub(super) lists: Vec<String>,
     /// How often the device is to be tested: 1 reads it, 2 writes it first.
     pub(super) test: u8,
     /// Remarks to print before the work begins.
@@ -74,7 +75,7 @@ pub(crate) enum UuidWish {
 /// Reads the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::MKE2FS);
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {
         match word {

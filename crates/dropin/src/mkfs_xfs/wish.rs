@@ -9,6 +9,7 @@ use super::settings::{Setting, Settings};
 use crate::failure::{Failure, STATUSES};
 use crate::lists::Item;
 use crate::size::{self, Size};
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// Bytes of a block unless `-b` says otherwise.
@@ -55,14 +56,10 @@ pub(super) struct Wish {
     log_sector_size: Option<u32>,
 }
 
-/// Letter of the long option `--unsupported`, which cannot be written as a letter.
-const UNSUPPORTED: char = '\0';
-
 /// Reads the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let words = Words::new(arguments, STATUSES);
-    let mut words = words.with_long(&[("unsupported", UNSUPPORTED)]);
+    let mut words = Words::new(arguments, STATUSES, &supported::MKFS_XFS);
     let (mut named, mut settings) = (None, Settings::default());
     while let Some(word) = words.next()? {
         match word {
@@ -113,7 +110,7 @@ impl Wish {
             'V' => self.only_version = true,
             // What is not in use is not in the file.
             'K' => {}
-            UNSUPPORTED => self.is_unsupported = true,
+            supported::UNSUPPORTED => self.is_unsupported = true,
             _ => return Err(words.unknown()),
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use crate::failure::{Failure, Statuses};
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// A mount that is asked for.
@@ -60,7 +61,7 @@ impl Wish {
 /// `IMAGE DIRECTORY [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]`.
 pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let mut words = Words::new(arguments, statuses);
+    let mut words = Words::new(arguments, statuses, &supported::MOUNT);
     let mut lists = Vec::new();
     while let Some(word) = words.next()? {
         match word {
@@ -114,7 +115,7 @@ fn is_known(word: &str) -> bool {
 /// `[-dfs] [-o OPTIONS] IMAGE DIRECTORY`.
 pub(super) fn of_fuse2fs(arguments: Vec<OsString>, statuses: Statuses) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let mut words = Words::new(arguments, statuses);
+    let mut words = Words::new(arguments, statuses, &supported::FUSE2FS);
     let mut lists = Vec::new();
     while let Some(word) = words.next()? {
         match word {

@@ -18,6 +18,7 @@ use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mke2fs::{UuidWish, errors_behaviour, features, uuid};
 use crate::size;
+use crate::supported;
 use crate::words::{Word, Words};
 
 /// A change of a superblock, or why it cannot be.
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if let Some(ended) = crate::online::tune(&arguments, invoked) {
         return ended;
     }
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES, &supported::TUNE2FS);
     let mut wish = Wish::default();
     let mut image = None;
     while let Some(word) = words.next()? {

@@ -136,7 +136,7 @@ impl Op<'_> {
     }
 
     /// Adds an empty leaf to the end of a directory.
-    pub(super) fn append_leaf(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
+    pub(crate) fn append_leaf(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
         let (number, block) = self.append_dir_block(dir)?;
         let id = self.txn.create(block.0, Kind::DirectoryLeaf.of(dir.owner))?;
         self.clear_leaf(id);

@@ -228,6 +228,13 @@ impl Feature {
         let ro_compat = || find(&RO_COMPAT_NAMES, name).map(Self::RoCompat);
         compat().or_else(incompat).or_else(ro_compat)
     }
+
+    /// Returns the names of all features, by kind.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let compat = COMPAT_NAMES.iter().map(|(_, name)| *name);
+        let incompat = INCOMPAT_NAMES.iter().map(|(_, name)| *name);
+        compat.chain(incompat).chain(RO_COMPAT_NAMES.iter().map(|(_, name)| *name))
+    }
 }
 
 fn find<F: Copy>(names: &[(F, &str)], name: &str) -> Option<F> {

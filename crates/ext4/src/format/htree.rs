@@ -112,6 +112,11 @@ impl<'a> Index<'a> {
         self.entries.len() / ENTRY_SIZE
     }
 
+    /// The maximum number of entries.
+    pub fn limit(&self) -> u16 {
+        self.limit
+    }
+
     /// Whether no entry fits any more.
     pub fn is_full(&self) -> bool {
         self.count() >= usize::from(self.limit)
@@ -230,6 +235,14 @@ fn checksum(block: &[u8], place: Place, seed: u32) -> u32 {
     let tail = tail_offset(block, place);
     let crc = crc32c(seed, &block[..end]);
     crc32c(crc32c(crc, &block[tail..tail + 4]), &[0; 4])
+}
+
+/// Returns the checksum that an index block of a file system with checksums stores.
+pub fn stored_checksum(block: &[u8], place: Place) -> Option<u32> {
+    let limit = usize::from(Index::new(block, place).limit());
+    // The checksum is the second half of an entry-sized record behind the last entry.
+    let at = place.entries() + limit * ENTRY_SIZE + ENTRY_SIZE / 2;
+    block.get(at..at + 4).map(|_| u32_at(block, at))
 }
 
 /// Brings the checksum up to date.

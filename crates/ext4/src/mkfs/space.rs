@@ -166,9 +166,9 @@ mod tests {
         space.take(0..10);
         space.take(12..17);
         space.use_clusters(16);
-        assert_eq!(space.free_runs(0..96).collect::<Vec<_>>(), [32..96]);
+        assert!(space.free_runs(0..96).eq(std::iter::once(32..96)));
         assert_eq!(space.take_run(0, 1), Some(32));
-        assert_eq!(space.take_pieces(0, 17).unwrap(), [48..65]);
+        assert!(space.take_pieces(0, 17).unwrap().into_iter().eq(std::iter::once(48..65)));
         assert_eq!(space.taken_in(0..96), 80);
     }
 

@@ -116,7 +116,6 @@ impl Changes {
         }
         let byte = |block: u64| geometry.byte_of(Block(block));
         let zeros: Vec<_> = mapped.data.iter().map(|run| byte(run.start)..byte(run.end)).collect();
-        drop(image);
         self.zeros.extend(zeros);
         self.edit_superblock(|raw| {
             if raw.overhead_clusters != 0 {
@@ -133,7 +132,6 @@ impl Changes {
         let image = self.image()?;
         let ino = image.params.sb.raw.journal_inum.get();
         let blocks = JournalMap::read(&*self.staging, &image.params.sb)?.map_or(0, |m| m.blocks());
-        drop(image);
         if ino != 0 {
             self.clear_inode(ino)?;
         }
@@ -288,7 +286,6 @@ impl Changes {
             }
             Ok(())
         })?;
-        drop(image);
         self.zeros.extend(zeros);
         Ok(())
     }

@@ -99,21 +99,20 @@ impl Mover {
         self.learn_capacity()
     }
 
-    /// Replaces the journal by an empty one of another length, in one step. Returns false if `within` has no room for
-    /// it.
+    /// Replaces the journal by an empty one of `len` blocks, in one step. Returns false if `within` has no room for it.
     ///
     /// # Errors
     /// If the device fails.
-    pub(super) fn replace_journal(&mut self, blocks: u32, within: Range<u64>) -> Result<bool> {
+    pub(super) fn replace_journal(&mut self, len: u32, within: Range<u64>) -> Result<bool> {
         let ino = self.journal();
         let mut slot = self.slot(ino)?;
         let mut inode = Inode::from_slot(&slot);
         let is_extents = inode.has_flag(flags::EXTENTS);
-        let Some(mapped) = self.map_journal(ino, &inode, blocks, within)? else { return Ok(false) };
+        let Some(mapped) = self.map_journal(ino, &inode, len, within)? else { return Ok(false) };
         let Some(old_first) = self.place(&inode, 0)? else { return Ok(false) };
         let mut superblock = self.read(old_first)?;
         let mut raw = RawJournalSuperblock::parse(&superblock)?;
-        raw.maxlen = blocks.into();
+        raw.maxlen = len.into();
         raw.seal();
         superblock[..raw.as_bytes().len()].copy_from_slice(raw.as_bytes());
         for run in self.blocks_of(&inode)? {
@@ -122,8 +121,9 @@ impl Mover {
         self.write_journal(&mapped, &superblock)?;
         let geometry = &self.params.geometry;
         let block_size = geometry.block_size();
-        inode.set_size(u64::from(blocks) << geometry.block_size_log);
-        inode.set_blocks_512(mapped.total() * u64::from(block_size / 512), block_size);
+        inode.set_size(u64::from(len) << geometry.block_size_log);
+        let blocks = mapped.total(geometry.cluster_blocks().into());
+        inode.set_blocks_512(blocks * u64::from(block_size / 512), block_size);
         inode.set_flag(flags::EXTENTS, is_extents);
         *inode.i_block_mut() = mapped.i_block;
         put_fields(&mut slot, &inode);
@@ -238,7 +238,7 @@ impl Mover {
         }
         for at in 0..DIRECT_COUNT + 3 {
             let levels = (at + 1).saturating_sub(DIRECT_COUNT);
-            self.add_pointer(inode.i_block(), at as u16, levels.into(), &mut runs)?;
+            self.add_pointer(inode.i_block(), at as u16, levels, &mut runs)?;
         }
         Ok(runs)
     }

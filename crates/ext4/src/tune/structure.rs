@@ -158,7 +158,8 @@ struct Count {
 impl Observer for Count {
     fn found(&self, finding: Finding) {
         let is_copy = [codes::SUPERBLOCK_BACKUP, codes::GROUP_BACKUP].contains(&finding.code);
-        if !is_copy && !(self.leaves_mmp && finding.code == codes::MMP) {
+        let is_left = self.leaves_mmp && finding.code == codes::MMP;
+        if !is_copy && !is_left {
             *self.found.lock() += 1;
         }
     }

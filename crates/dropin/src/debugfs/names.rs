@@ -1,0 +1,113 @@
+//! Requests that make and remove names.
+//!
+//! `link` and `unlink` leave link counts as they are, as the original does: scripts set `links_count` themselves.
+
+use vfs::{DeviceNumber, Error, FileSystem, FileType, SpecialFile};
+
+use super::phrases::words;
+use super::request::{Request, shown};
+use super::session::Session;
+use crate::failure::{Failure, STATUSES};
+use crate::fields;
+use crate::invoked::say;
+
+/// Permissions of a new directory.
+const DIRECTORY_PERMISSIONS: u16 = 0o755;
+/// Permissions of a symbolic link.
+const LINK_PERMISSIONS: u16 = 0o777;
+
+/// `link FILE NAME`. A directory as NAME takes the name of FILE.
+pub(super) fn link(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [from, to] = request.exactly()?;
+    let ino = session.ino(from)?;
+    let (mut dir, mut name) = session.parent(to)?;
+    let fs = session.fs()?;
+    if let Ok(found) = fs.lookup(dir, name)
+        && fs.attributes(found).is_ok_and(|found| found.file_type == FileType::Directory)
+    {
+        dir = found;
+        name = from.rsplit(|&byte| byte == b'/').next().unwrap_or(from);
+    }
+    fs.enter_name(dir, name, ino).map_err(|e| request.failed(words(&e)))
+}
+
+/// `unlink NAME`.
+pub(super) fn unlink(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path] = request.exactly()?;
+    let (dir, name) = session.parent(path)?;
+    session.fs()?.remove_name(dir, name).map_err(|e| request.failed(words(&e)))
+}
+
+/// `rm FILE`.
+pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path] = request.exactly()?;
+    // The phrase of the original for `rm` of a missing file names the request.
+    session.ino(path).map_err(|_| {
+        request.failed(format_args!("{} while trying to resolve filename", words(&Error::NotFound)))
+    })?;
+    let (dir, name) = session.parent(path)?;
+    let time = session.now();
+    let removed = session.fs()?.unlink(dir, name, Some(time));
+    removed.map_err(|e| request.failed(words(&e)))
+}
+
+/// `rmdir DIR`.
+pub(super) fn remove_directory(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path] = request.exactly()?;
+    session.ino(path).map_err(|_| {
+        request.failed(format_args!("{} while trying to resolve filename", words(&Error::NotFound)))
+    })?;
+    let (dir, name) = session.parent(path)?;
+    let time = session.now();
+    session.fs()?.rmdir(dir, name, Some(time)).map_err(|e| match e {
+        Error::NotADirectory => request.failed("file is not a directory"),
+        e => request.failed(words(&e)),
+    })
+}
+
+/// `mkdir DIR`.
+pub(super) fn make_directory(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path] = request.exactly()?;
+    let (dir, name) = session.parent(path)?;
+    let new = session.new_inode(DIRECTORY_PERMISSIONS);
+    let made = session.fs()?.mkdir(dir, name, &new);
+    made.map(drop).map_err(|e| match e {
+        Error::Exists => request.failed("Ext2 directory already exists"),
+        e => request.failed(words(&e)),
+    })
+}
+
+/// `symlink NAME TARGET`.
+pub(super) fn symlink(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let [path, target] = request.exactly()?;
+    let (dir, name) = session.parent(path)?;
+    let new = session.new_inode(LINK_PERMISSIONS);
+    let made = session.fs()?.symlink(dir, name, target, &new);
+    made.map(drop).map_err(|e| request.failed(words(&e)))
+}
+
+/// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`. The file has no permissions, as with the original.
+pub(super) fn make_node(session: &mut Session, request: &Request) -> Result<(), Failure> {
+    let number = |text: &[u8]| {
+        let number = std::str::from_utf8(text).ok().and_then(fields::number);
+        number.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| request.wrong_words())
+    };
+    let (path, special) = match &*request.words {
+        [path, kind] if kind == b"p" => (path, SpecialFile::Fifo),
+        [path, kind, major, minor] if kind == b"c" || kind == b"b" => {
+            let device = DeviceNumber { major: number(major)?, minor: number(minor)? };
+            let make =
+                if kind == b"b" { SpecialFile::BlockDevice } else { SpecialFile::CharDevice };
+            (path, make(device))
+        }
+        _ => return Err(request.wrong_words()),
+    };
+    let (dir, name) = session.parent(path)?;
+    let new = session.new_inode(0);
+    let ino = session.fs()?.mknod(dir, name, special, &new);
+    let ino = ino.map_err(|e| {
+        STATUSES.failed(format_args!("{}: {}: {}", request.name, shown(path), words(&e)))
+    })?;
+    say(format_args!("Allocated inode: {ino}"));
+    Ok(())
+}
