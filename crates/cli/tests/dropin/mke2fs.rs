@@ -366,7 +366,7 @@ fn builds_make_holes_of_zeros_only_if_asked() {
         let bytes = build(&format!("--sparse {options}"));
         assert!(bytes < 2 << 20, "{options}: {bytes}");
     }
-    build("--sparse --fs xfs --small --size 20M");
+    build("--sparse --fs xfs --small --size 40M");
     // Neither threads nor the kind of source decide where things go.
     let image = |options: &str| {
         build(options);

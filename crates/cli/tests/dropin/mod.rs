@@ -17,6 +17,7 @@ mod online;
 mod options;
 mod probe;
 mod protofile;
+mod shown_alike;
 mod tune;
 mod xfs;
 mod xfs_options;

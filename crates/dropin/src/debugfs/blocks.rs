@@ -271,13 +271,17 @@ pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), 
     }
     let &[path] = &*rest else { return Err(request.wrong_words()) };
     let ino = session.ino(path)?;
+    // The file block and the block of the device behind the last run.
     let (mut runs, mut end) = (0, None);
     let inode = walk(session, request, ino, &mut |entry| {
-        if matches!(entry, MapEntry::Extent { .. } | MapEntry::Pointer { .. }) {
-            let (start, len) = blocks_of(&entry);
-            runs += u64::from(end != Some(start));
-            end = Some(start + len);
-        }
+        let file = match entry {
+            MapEntry::Extent { extent, .. } => u64::from(extent.block.0),
+            MapEntry::Pointer { file, .. } => u64::from(file.0),
+            MapEntry::Index { .. } | MapEntry::Pointers { .. } => return,
+        };
+        let (start, len) = blocks_of(&entry);
+        runs += u64::from(end != Some((file, start)));
+        end = Some((file + len, start + len));
     })?;
     let mark = if inode.is_dir() { " (dir)" } else { "" };
     say(format_args!("{}: {runs} contiguous extents{mark}\n", shown(path)));

@@ -25,7 +25,7 @@ pub(super) fn words(error: &Error) -> String {
 
 fn phrase(error: &Error) -> Option<(&'static str, &'static str)> {
     Some(match error {
-        Error::NotFound => (NOT_FOUND, ""),
+        Error::NotFound => (NOT_FOUND, "diskwright ls lists the names of a directory"),
         Error::NotADirectory => (NOT_A_DIRECTORY, ""),
         Error::IsADirectory => ("file is a directory", ""),
         Error::NotEmpty => ("directory not empty", ""),
