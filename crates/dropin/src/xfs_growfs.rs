@@ -29,12 +29,18 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return Ok(invoked.version());
     }
     #[cfg(target_os = "linux")]
-    if let Some(mount) = crate::online::xfs_mount(&wish.target)? {
-        return match wish.refused {
-            Some(refused) => crate::handover::run(invoked.name, &arguments).ok_or(refused),
-            None => grow_mounted(&wish, &mount),
-        };
+    match (crate::online::xfs_mount(&wish.target), wish.refused.take()) {
+        (Ok(Some(_)), Some(refused)) => {
+            return crate::handover::run(invoked.name, &arguments).ok_or(refused);
+        }
+        (_, Some(refused)) => return Err(refused),
+        (mount, None) => {
+            if let Some(mount) = mount? {
+                return grow_mounted(&wish, &mount);
+            }
+        }
     }
+    #[cfg(not(target_os = "linux"))]
     if let Some(refused) = wish.refused.take() {
         return Err(refused);
     }

@@ -264,7 +264,7 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(refusal(&|o| o.label = vec![b'x'; 17]), Error::Invalid(_)));
     assert!(matches!(refusal(&|o| o.journal_bytes = Some(1)), Error::Invalid(_)));
     assert!(matches!(refusal(&|o| o.journal_bytes = Some(60 * MIB)), Error::Invalid(_)));
-    let unsupported = refusal(&|o| o.features = FeatureChange::parse_list("+bigalloc").unwrap());
+    let unsupported = refusal(&|o| o.features = FeatureChange::parse_list("+mmp").unwrap());
     assert!(matches!(unsupported, Error::Unsupported(_)), "{unsupported}");
 }
 

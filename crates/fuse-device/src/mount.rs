@@ -4,6 +4,7 @@
 //! set-user-id for that ([`fusermount`]). Permissions are always checked by the kernel
 //! (`default_permissions`): a [`Handler`](crate::Handler) does what it is asked.
 
+mod child;
 mod direct;
 mod fusermount;
 mod unmount;

@@ -18,9 +18,12 @@ const EXT_PROGRAMS: [(&str, &str, &str); 4] = [
 
 /// Returns all combinations of one word list each.
 fn product(lists: &[&[&str]]) -> Vec<String> {
-    lists.iter().fold(vec![String::new()], |done, list| {
-        let longer = |start: &String| list.iter().map(move |word| format!("{start} {word}"));
-        done.iter().flat_map(longer).collect::<Vec<_>>()
+    lists.iter().fold(vec![String::new()], |starts, list| {
+        let mut longer = Vec::new();
+        for start in &starts {
+            longer.extend(list.iter().map(|word| format!("{start} {word}")));
+        }
+        longer
     })
 }
 

@@ -5,6 +5,7 @@
 mod device;
 mod files;
 mod sqlite;
+mod start;
 
 use crate::place::{self, Driver, Format, Place, Wanted};
 

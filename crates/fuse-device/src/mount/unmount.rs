@@ -8,19 +8,20 @@
 //! back by then is lost. Files are written back when they are closed; what is mapped or still open is
 //! written back here, before the mount goes.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{CStr, CString};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx, syncfs};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx, syncfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::path::Arg;
 
-use super::fusermount;
+use super::{child, fusermount};
 use crate::complain::complain;
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the number of a mount, and no number is used again. Older kernels
@@ -143,29 +144,25 @@ impl Mount {
         Ok(mounts.split(|&byte| byte == b'\n').any(|line| is_of(line, self.identity.device)))
     }
 
-    pub(super) fn mountpoint(&self) -> &PathBuf {
-        &self.mountpoint
-    }
-
     /// The number of its device.
     pub(super) fn device(&self) -> (u32, u32) {
         self.identity.device
     }
 
+    /// Its mount point for system calls.
+    pub(super) fn c_mountpoint(&self) -> io::Result<CString> {
+        Ok(CString::new(self.mountpoint.as_os_str().as_bytes())?)
+    }
+
     /// Whether an open directory is its root.
-    pub(super) fn is_root(&self, directory: impl AsFd) -> io::Result<bool> {
-        Ok(identify_at(directory, "", AtFlags::EMPTY_PATH)? == self.identity)
+    pub(super) fn is_root(&self, directory: impl AsFd) -> Result<bool, Errno> {
+        Ok(identify_at(directory, c"", AtFlags::EMPTY_PATH)? == self.identity)
     }
 
     /// Has the kernel write back what it caches.
     pub(super) fn sync(&self) -> io::Result<()> {
-        let root = OpenOptions::new()
-            .read(true)
-            .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32)
-            .open(&self.mountpoint);
-        // A root that cannot be opened is no reason to stay mounted.
-        let Ok(root) = root else { return Ok(()) };
-        match syncfs::<File>(root) {
+        let root = self.c_mountpoint()?;
+        match from_child(|| sync(&root)) {
             // It ended meanwhile.
             Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
             Err(error) => Err(error.into()),
@@ -200,12 +197,26 @@ impl Mount {
     }
 }
 
-/// What is mounted at a path, or what the path belongs to.
-fn identify(path: &PathBuf) -> io::Result<Identity> {
-    identify_at(CWD, path, AtFlags::empty())
+/// Runs a request that waits for the server in a child process, or in this one where there is no child.
+pub(super) fn from_child(work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    child::run(&work).unwrap_or_else(|_| work())
 }
 
-fn identify_at(directory: impl AsFd, path: impl Arg, flags: AtFlags) -> io::Result<Identity> {
+/// Writes back the file system with this root. A root that cannot be opened is no reason to stay mounted.
+fn sync(root: &CStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match open(root, flags, Mode::empty()) {
+        Ok(root) => syncfs(root),
+        Err(_) => Ok(()),
+    }
+}
+
+/// What is mounted at a path, or what the path belongs to.
+fn identify(path: &PathBuf) -> io::Result<Identity> {
+    Ok(identify_at(CWD, path, AtFlags::empty())?)
+}
+
+fn identify_at(directory: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Identity, Errno> {
     let flags =
         flags | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let mask = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE) | StatxFlags::MNT_ID;

@@ -5,6 +5,7 @@
 //! documents), and a flag of the whole mount, that of `mount -o remount,sync`, by which each write waits until
 //! what it wrote is stored, and fails if that fails ([`WriteBack::set_write_through`]). Both are root's.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
 
-use super::unmount::Mount;
+use super::unmount::{Mount, from_child};
 use crate::Errno;
 use crate::device::Device;
 
@@ -72,17 +73,23 @@ impl WriteBack {
     /// # Errors
     /// If this process may not do that, or the mount is not where it was mounted any more.
     pub fn set_write_through(&self, on: bool) -> io::Result<()> {
+        let root = self.mount.c_mountpoint()?;
+        Ok(from_child(|| self.reconfigure(&root, if on { c"sync" } else { c"async" }))?)
+    }
+
+    /// Sets a flag of the file system with this root. It makes system calls only.
+    fn reconfigure(&self, root: &CStr, flag: &CStr) -> Result<(), Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = openat(CWD, self.mount.mountpoint(), flags, Mode::empty())?;
+        let root = openat(CWD, root, flags, Mode::empty())?;
         if !self.mount.is_root(&root)? {
-            return Err(io::Error::from(io::ErrorKind::NotFound));
+            return Err(Errno::NOENT);
         }
         let flags = FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC;
-        let context = fspick(&root, "", flags)?;
+        let context = fspick(&root, c"", flags)?;
         // It is of the file system from here on: what keeps the mount busy goes first.
         drop(root);
-        fsconfig_set_flag(&context, if on { "sync" } else { "async" })?;
-        Ok(fsconfig_reconfigure(&context)?)
+        fsconfig_set_flag(&context, flag)?;
+        fsconfig_reconfigure(&context)
     }
 
     /// Has the kernel write back what waits now. Not to be called by a [`Handler`](crate::Handler).

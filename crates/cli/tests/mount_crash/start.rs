@@ -1,0 +1,30 @@
+//! Servers that are killed soon after their start. The kernel is told then how much may wait in its cache, and asked to
+//! write back what does, which the server itself has to answer.
+
+use std::thread;
+use std::time::Duration;
+
+use super::mount_after_crash;
+use crate::place::{Format, Place, Wanted, prove};
+
+/// Milliseconds between the mount and the end of its server, at most.
+const LIFE_MAX: u64 = 40;
+
+fn a_killed_server_ends(place: &mut Place) {
+    for life in (0..LIFE_MAX).step_by(oracle::effort(4, 2, 1)) {
+        thread::sleep(Duration::from_millis(life));
+        place.crash();
+        // It waits for the end of the process.
+        mount_after_crash(place, false);
+    }
+}
+
+#[test]
+fn a_killed_server_ends_however_soon() {
+    let wanted = Wanted { bytes: 16 << 20, ..Wanted::new(Format::Ext) };
+    prove(
+        concat!(module_path!(), "::a_killed_server_ends_however_soon"),
+        wanted,
+        a_killed_server_ends,
+    );
+}
