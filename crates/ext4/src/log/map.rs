@@ -46,14 +46,6 @@ pub struct JournalMap {
 }
 
 impl JournalMap {
-    /// Reads one block of the journal.
-    ///
-    /// # Errors
-    /// `Corrupt` for a block outside of it; `Device`.
-    pub fn read_block(&self, device: &dyn BlockDevice, block: u32) -> Result<Vec<u8>> {
-        super::reader::read_block(device, self, block)
-    }
-
     /// Finds the journal of a file system. `None` if it has none.
     ///
     /// # Errors

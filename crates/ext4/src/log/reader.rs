@@ -5,6 +5,16 @@ use vfs::{Corruption, Error, Result};
 
 use super::map::JournalMap;
 
+impl JournalMap {
+    /// Reads one block of the journal.
+    ///
+    /// # Errors
+    /// `Corrupt` for a block outside of it; `Device`.
+    pub fn read_block(&self, device: &dyn BlockDevice, block: u32) -> Result<Vec<u8>> {
+        read_block(device, self, block)
+    }
+}
+
 /// Reads one block of the journal, and nothing beside it.
 pub(super) fn read_block(
     device: &dyn BlockDevice,
