@@ -242,7 +242,10 @@ fn requests_that_look_print_the_same_as_the_original() {
             let (ours, theirs) = (run(ours()), run(theirs()));
             let lines =
                 |text: &str| text.lines().map(str::trim_end).map(str::to_owned).collect::<Vec<_>>();
-            if theirs.2.lines().count() > 1 {
+            // The original misses a checksum in an index of ext2, and dumps the index all the same.
+            let is_remark =
+                |line: &&str| line.is_empty() || line.starts_with("htree_dump_int_block: ");
+            if theirs.2.lines().skip(1).any(|line| !is_remark(&line)) {
                 assert!(!ours.2.is_empty(), "{options:?} {request}: {theirs:?}");
                 continue;
             }

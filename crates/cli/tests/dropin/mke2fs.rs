@@ -354,6 +354,7 @@ fn builds_make_holes_of_zeros_only_if_asked() {
     zeros(dir);
     let build = |options: &str| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_diskwright"));
+        command.env("SOURCE_DATE_EPOCH", "1700000000");
         command.current_dir(dir).arg("build").args(options.split_whitespace());
         let output = command.args(["--force", "zeros", "image"]).output().unwrap();
         assert!(output.status.success(), "{options}: {output:?}");

@@ -40,9 +40,9 @@ fn ext_options() -> Vec<String> {
 /// Options of both mkfs.xfs: 14 combinations.
 fn xfs_options() -> Vec<String> {
     let mut options = product(&[
-        &["-b size=1024", "-b size=4096 -L label"],
+        &["-b size=2048", "-b size=4096 -L label"],
         &["-i size=512", "-i size=1024,sparse=0"],
-        &["-d agcount=2", "-d agcount=4", "-m rmapbt=0 -s size=4096"],
+        &["-d agcount=2", "-d agcount=4", "-m rmapbt=0"],
     ]);
     options.extend(["-m reflink=0 -n size=8192".into(), "-l size=64m -i maxpct=5".into()]);
     options

@@ -83,7 +83,13 @@ fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
     if !label.is_empty() {
         tags.push(tag("LABEL", label, false));
     }
-    tags.push(tag("UUID", &*info.uuid, false));
+    // A file system whose UUID was cleared has none.
+    if info.uuid.contains(|digit: char| !matches!(digit, '0' | '-')) {
+        tags.push(tag("UUID", &*info.uuid, false));
+    }
+    if info.format == "ext3" {
+        tags.push(tag("SEC_TYPE", "ext2", false));
+    }
     let block = if info.format == "xfs" { sector(info) } else { info.block_size.to_string() };
     if info.format != "xfs" {
         tags.push(tag("VERSION", "1.0", true));

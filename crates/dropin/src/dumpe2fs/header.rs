@@ -353,10 +353,11 @@ fn uuid_text(bytes: &[u8; 16]) -> String {
     if uuid.is_nil() { String::new() } else { uuid.hyphenated().to_string() }
 }
 
-/// Returns the text before the first NUL, with control characters escaped.
+/// Returns the text before the first NUL, with control characters escaped. Backslashes stay single, as the original
+/// prints them.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    diskwright::text::escaped(&bytes[..len]).to_string()
+    diskwright::text::escaped(&bytes[..len]).to_string().replace(r"\\", r"\")
 }
 
 fn time(low: u32, high: u8) -> String {
