@@ -55,7 +55,10 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let (mut wish, mut target) = (Wish::default(), None);
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) => words.only(&mut target, path)?,
+            Word::Operand(path) => {
+                let only = words.only(&mut target, path);
+                only.map_err(|error| wish.refused.take().unwrap_or(error))?;
+            }
             Word::Option('D') => wish.blocks = Some(words.parsed()?),
             Word::Option('m') => wish.inodes_percent = Some(words.by(percent)?),
             Word::Option('n') => wish.only_look = true,
