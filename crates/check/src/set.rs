@@ -63,8 +63,8 @@ fn mask(word: u64, range: &Range<u64>) -> u64 {
 }
 
 impl BitSet {
-    /// Returns the empty set of numbers below `limit`. It takes at most 128 KiB. A leaf with members takes 4 KiB; its
-    /// nodes of children take 128 KiB each, of which sets with a limit up to 2^27 have one.
+    /// Returns the empty set of numbers below `limit`. It takes at most 128 KiB. A leaf with members takes 4 KiB, a node of
+    /// children 128 KiB. A set with a limit up to 2^27 has one node of children.
     pub fn new(limit: u64) -> Self {
         let words = limit.div_ceil(WORD_BITS);
         let (mut height, mut len) = (0, words);

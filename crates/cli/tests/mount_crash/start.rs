@@ -1,5 +1,5 @@
-//! Servers that are killed soon after their start. The kernel is told then how much may wait in its cache, and asked to
-//! write back what does, which the server itself has to answer.
+//! Servers that are killed soon after their start. A server then limits the dirty pages of its mount and has the kernel
+//! write them back. It must answer the kernel's requests itself.
 
 use std::thread;
 use std::time::Duration;

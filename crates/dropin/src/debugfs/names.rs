@@ -38,13 +38,18 @@ pub(super) fn unlink(session: &mut Session, request: &Request) -> Result<(), Fai
     session.fs()?.remove_name(dir, name).map_err(|e| request.failed(words(&e)))
 }
 
+/// Fails for a missing file with the original's phrase for removals, which names the request.
+fn must_exist(session: &mut Session, request: &Request, path: &[u8]) -> Result<(), Failure> {
+    let found = session.ino(path).map(drop);
+    found.map_err(|_| {
+        request.failed(format_args!("{} while trying to resolve filename", words(&Error::NotFound)))
+    })
+}
+
 /// `rm FILE`.
 pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
-    // The phrase of the original for `rm` of a missing file names the request.
-    session.ino(path).map_err(|_| {
-        request.failed(format_args!("{} while trying to resolve filename", words(&Error::NotFound)))
-    })?;
+    must_exist(session, request, path)?;
     let (dir, name) = session.parent(path)?;
     let time = session.now();
     let removed = session.fs()?.unlink(dir, name, Some(time));
@@ -54,9 +59,7 @@ pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Fai
 /// `rmdir DIR`.
 pub(super) fn remove_directory(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
-    session.ino(path).map_err(|_| {
-        request.failed(format_args!("{} while trying to resolve filename", words(&Error::NotFound)))
-    })?;
+    must_exist(session, request, path)?;
     let (dir, name) = session.parent(path)?;
     let time = session.now();
     session.fs()?.rmdir(dir, name, Some(time)).map_err(|e| match e {

@@ -19,7 +19,7 @@ const NOT_CLOSED: i32 = 255;
 /// may have held any lock, that of the allocator included. It has no descriptors.
 ///
 /// # Errors
-/// If there is no child, or its result is unknown.
+/// If fork(2) fails, or the result is unknown.
 pub(super) fn run(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<Result<(), Errno>> {
     // SAFETY: Until it ends, the child makes system calls only, as `work` promises.
     let child = unsafe { libc::fork() };

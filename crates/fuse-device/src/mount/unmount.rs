@@ -197,12 +197,12 @@ impl Mount {
     }
 }
 
-/// Runs a request that waits for the server in a child process, or in this one where there is no child.
+/// Runs a request that waits for the server in a child process, or in this one if that fails.
 pub(super) fn from_child(work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     child::run(&work).unwrap_or_else(|_| work())
 }
 
-/// Writes back the file system with this root. A root that cannot be opened is no reason to stay mounted.
+/// Writes back the file system with this root. Succeeds if the root cannot be opened, so that it can be unmounted.
 fn sync(root: &CStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match open(root, flags, Mode::empty()) {

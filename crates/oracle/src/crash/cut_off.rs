@@ -38,7 +38,7 @@ pub fn cut_off(
     cut_off_beside(start, events, end, &Tearing::default(), random)
 }
 
-/// As [`cut_off`], with writes torn as `tearing` allows.
+/// Does the same as [`cut_off`], with writes torn as `tearing` allows.
 ///
 /// # Panics
 /// If an event cannot be done to a copy of `start`.
