@@ -54,7 +54,7 @@ def programs(document: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/python.md", "docs/forensics.md", "python/README.md"])
+@pytest.mark.parametrize("document", ["docs/python.md", "docs/forensics.md", "python/README.md"])
 def test_programs_of_the_documents_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = programs(document)
     assert found, document
