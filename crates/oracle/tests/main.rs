@@ -4,6 +4,7 @@
 extern crate diskwright_oracle as oracle;
 
 mod circles;
+mod documents;
 mod guest;
 mod judges;
 mod tidy;

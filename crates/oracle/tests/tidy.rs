@@ -11,7 +11,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Crates that need `unsafe`, with the reason in their own documents.
 const MAY_BE_UNSAFE: [&str; 5] = ["capi", "fuse-device", "lock-counts", "mounted", "wasm"];
 
-fn workspace() -> PathBuf {
+pub(super) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
