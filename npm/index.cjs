@@ -2,6 +2,7 @@
 'use strict';
 
 const { Disk: EngineDisk } = require('./engine/diskwright_wasm.js');
+const { FsNames } = require('./fs.cjs');
 const { randomUUID } = require('node:crypto');
 const fs = require('node:fs');
 
@@ -217,12 +218,13 @@ function timePair(time) {
 const newFile = ({ mode, uid = 0, gid = 0 } = {}) => JSON.stringify({ mode, uid, gid });
 
 /** An open image. */
-class Image {
+class Image extends FsNames {
   #engine;
   #device;
   #ownsDevice;
 
   constructor(engine, device, ownsDevice) {
+    super();
     this.#engine = engine;
     this.#device = device;
     this.#ownsDevice = ownsDevice;
@@ -270,7 +272,11 @@ class Image {
   }
 
   readlink(path) {
-    return Buffer.from(call(() => this.#engine.readlink(bytesOf(path)))).toString();
+    return this.readlinkBytes(path).toString();
+  }
+
+  readlinkBytes(path) {
+    return Buffer.from(call(() => this.#engine.readlink(bytesOf(path))));
   }
 
   read(path, { offset = 0, length = Infinity } = {}) {

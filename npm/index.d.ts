@@ -31,6 +31,11 @@ export interface DiskwrightError extends Error {
   expected?: string;
   found?: string;
   cause?: unknown;
+  /** Of methods with names of `fs`, as there. */
+  syscall?: string;
+  errno?: number;
+  path?: string;
+  dest?: string;
 }
 
 export type FileType = 'file' | 'directory' | 'symlink' | 'char-device' | 'block-device' | 'fifo' | 'socket';
@@ -115,7 +120,97 @@ export interface NewOptions {
 /** A time: a `Date`, milliseconds since 1970, or nanoseconds as a bigint. */
 export type Time = Date | number | bigint;
 
-/** An open image. */
+/** The attributes of a file, with the fields of `fs.Stats`. */
+export interface FsStats extends FsTyped {
+  dev: number;
+  ino: number;
+  mode: number;
+  nlink: number;
+  uid: number;
+  gid: number;
+  rdev: number;
+  size: number;
+  blksize: number;
+  blocks: number;
+  atimeMs: number;
+  mtimeMs: number;
+  ctimeMs: number;
+  birthtimeMs: number;
+  atime: Date;
+  mtime: Date;
+  ctime: Date;
+  birthtime: Date;
+}
+
+/** The same with the fields of `fs.BigIntStats`. */
+export type FsBigIntStats = FsTyped & {
+  [Field in Exclude<keyof FsStats, keyof FsTyped | 'atime' | 'mtime' | 'ctime' | 'birthtime'>]: bigint;
+} & Pick<FsStats, 'atime' | 'mtime' | 'ctime' | 'birthtime'> & {
+  atimeNs: bigint;
+  mtimeNs: bigint;
+  ctimeNs: bigint;
+  birthtimeNs: bigint;
+};
+
+/** The type of a file, as `fs.Stats` and `fs.Dirent` report it. */
+export interface FsTyped {
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+  isBlockDevice(): boolean;
+  isCharacterDevice(): boolean;
+  isFIFO(): boolean;
+  isSocket(): boolean;
+}
+
+/** An entry of a directory, as `fs.Dirent`. */
+export interface FsDirent<Name = string> extends FsTyped {
+  name: Name;
+  parentPath: Name;
+  path: Name;
+}
+
+/** A time as `fs.utimes` takes it: a `Date`, or a number of seconds. */
+export type FsTime = Date | number | string | bigint;
+
+type Mode = number | string;
+type WriteOptions = BufferEncoding | { encoding?: BufferEncoding | null; mode?: Mode; flag?: 'w' | 'wx' | 'a' } | null;
+type ReaddirOptions = { encoding?: BufferEncoding | null; withFileTypes?: false; recursive?: boolean };
+type MkdirOptions = { recursive?: boolean; mode?: Mode };
+
+/** The functions of `fs.promises`. The work is done when a function is called; no call waits in another thread. */
+export interface FsPromises {
+  readFile(path: Path, options?: { encoding?: null; flag?: string } | null): Promise<Buffer>;
+  readFile(path: Path, options: BufferEncoding | { encoding: BufferEncoding; flag?: string }): Promise<string>;
+  writeFile(path: Path, data: string | Uint8Array, options?: WriteOptions): Promise<void>;
+  appendFile(path: Path, data: string | Uint8Array, options?: WriteOptions): Promise<void>;
+  readdir(path: Path, options?: BufferEncoding | ReaddirOptions | null): Promise<string[]>;
+  readdir(path: Path, options: 'buffer' | { encoding: 'buffer'; recursive?: boolean }): Promise<Buffer[]>;
+  readdir(path: Path, options: { withFileTypes: true; recursive?: boolean }): Promise<FsDirent[]>;
+  stat(path: Path, options?: { bigint?: false }): Promise<FsStats>;
+  stat(path: Path, options: { bigint: true }): Promise<FsBigIntStats>;
+  lstat(path: Path, options?: { bigint?: false }): Promise<FsStats>;
+  lstat(path: Path, options: { bigint: true }): Promise<FsBigIntStats>;
+  access(path: Path, mode?: number): Promise<void>;
+  readlink(path: Path, options?: BufferEncoding | { encoding?: BufferEncoding | null } | null): Promise<string>;
+  realpath(path: Path, options?: BufferEncoding | { encoding?: BufferEncoding | null } | null): Promise<string>;
+  mkdir(path: Path, options?: Mode | MkdirOptions | null): Promise<string | undefined>;
+  rm(path: Path, options?: { recursive?: boolean; force?: boolean }): Promise<void>;
+  rmdir(path: Path): Promise<void>;
+  unlink(path: Path): Promise<void>;
+  rename(from: Path, to: Path): Promise<void>;
+  copyFile(from: Path, to: Path, mode?: number): Promise<void>;
+  symlink(target: Path, path: Path): Promise<void>;
+  link(existing: Path, path: Path): Promise<void>;
+  chmod(path: Path, mode: Mode): Promise<void>;
+  chown(path: Path, uid: number, gid: number): Promise<void>;
+  lchown(path: Path, uid: number, gid: number): Promise<void>;
+  utimes(path: Path, atime: FsTime, mtime: FsTime): Promise<void>;
+  lutimes(path: Path, atime: FsTime, mtime: FsTime): Promise<void>;
+  truncate(path: Path, length?: number): Promise<void>;
+}
+
+/** An open image. Methods that end in `Sync`, and `promises`, have the arguments and answers of Node's module `fs`. */
 export declare class Image {
   private constructor();
   readonly isWritable: boolean;
@@ -131,6 +226,7 @@ export declare class Image {
   lstat(path: Path): Stat;
   exists(path: Path): boolean;
   readlink(path: Path): string;
+  readlinkBytes(path: Path): Buffer;
   /** The contents of a file, or a part of them. */
   read(path: Path, options?: { offset?: number; length?: number }): Buffer;
   readText(path: Path): string;
@@ -170,6 +266,40 @@ export declare class Image {
   sync(): void;
   /** Makes all changes durable and leaves the image clean. Without it, the image is as after a crash. */
   close(): void;
+
+  readonly promises: FsPromises;
+  readFileSync(path: Path, options?: { encoding?: null; flag?: string } | null): Buffer;
+  readFileSync(path: Path, options: BufferEncoding | { encoding: BufferEncoding; flag?: string }): string;
+  writeFileSync(path: Path, data: string | Uint8Array, options?: WriteOptions): void;
+  appendFileSync(path: Path, data: string | Uint8Array, options?: WriteOptions): void;
+  readdirSync(path: Path, options?: BufferEncoding | ReaddirOptions | null): string[];
+  readdirSync(path: Path, options: 'buffer' | { encoding: 'buffer'; recursive?: boolean }): Buffer[];
+  readdirSync(path: Path, options: { withFileTypes: true; recursive?: boolean }): FsDirent[];
+  statSync(path: Path, options?: { bigint?: false; throwIfNoEntry?: true }): FsStats;
+  statSync(path: Path, options: { bigint: true; throwIfNoEntry?: true }): FsBigIntStats;
+  statSync(path: Path, options: { bigint?: false; throwIfNoEntry: false }): FsStats | undefined;
+  lstatSync(path: Path, options?: { bigint?: false; throwIfNoEntry?: true }): FsStats;
+  lstatSync(path: Path, options: { bigint: true; throwIfNoEntry?: true }): FsBigIntStats;
+  lstatSync(path: Path, options: { bigint?: false; throwIfNoEntry: false }): FsStats | undefined;
+  existsSync(path: Path): boolean;
+  accessSync(path: Path, mode?: number): void;
+  readlinkSync(path: Path, options?: BufferEncoding | { encoding?: BufferEncoding | null } | null): string;
+  realpathSync(path: Path, options?: BufferEncoding | { encoding?: BufferEncoding | null } | null): string;
+  /** With `recursive`, the answer is the first directory that was created. */
+  mkdirSync(path: Path, options?: Mode | MkdirOptions | null): string | undefined;
+  rmSync(path: Path, options?: { recursive?: boolean; force?: boolean }): void;
+  rmdirSync(path: Path): void;
+  unlinkSync(path: Path): void;
+  renameSync(from: Path, to: Path): void;
+  copyFileSync(from: Path, to: Path, mode?: number): void;
+  symlinkSync(target: Path, path: Path): void;
+  linkSync(existing: Path, path: Path): void;
+  chmodSync(path: Path, mode: Mode): void;
+  chownSync(path: Path, uid: number, gid: number): void;
+  lchownSync(path: Path, uid: number, gid: number): void;
+  utimesSync(path: Path, atime: FsTime, mtime: FsTime): void;
+  lutimesSync(path: Path, atime: FsTime, mtime: FsTime): void;
+  truncateSync(path: Path, length?: number): void;
 }
 
 /** Where on a disk. */

@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import hostFs, { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -294,6 +294,84 @@ test('the map is the one that the program draws', () => {
     image.close();
   }
 });
+
+/** Does the same to a directory of the host and to an image, and returns all that can be seen of it. */
+async function useAsFs(fs, top) {
+  const seen = [];
+  const see = (value) => seen.push(value);
+  const code = async (work) => {
+    try {
+      await work();
+      see('no error');
+    } catch (error) {
+      see([error.code, error.syscall !== undefined, typeof error.errno]);
+    }
+  };
+  const at = (name) => `${top}/${name}`;
+  const shown = (stat) => [stat.isFile(), stat.isDirectory(), stat.isSymbolicLink(), stat.isFIFO(), stat.mode & 0o7777,
+    stat.nlink, stat.uid, stat.gid, stat.isDirectory() ? 0 : stat.size, stat.mtimeMs, stat.mtime.getTime()];
+  see(fs.mkdirSync(at('a/b/c'), { recursive: true })?.slice(top.length));
+  see(fs.mkdirSync(at('a/b/c'), { recursive: true }));
+  await code(() => fs.mkdirSync(at('a')));
+  await code(() => fs.mkdirSync(at('none/x')));
+  fs.writeFileSync(at('a/file'), 'grüße\n', { mode: 0o640 });
+  fs.writeFileSync(at('a/latin'), 'grüße', 'latin1');
+  fs.appendFileSync(at('a/file'), Buffer.from('more'));
+  fs.appendFileSync(at('a/new'), 'x');
+  await code(() => fs.writeFileSync(at('a/file'), '', { flag: 'wx' }));
+  see(fs.readFileSync(at('a/file'), 'utf8'));
+  see(fs.readFileSync(at('a/latin'), { encoding: 'hex' }));
+  see(Buffer.isBuffer(fs.readFileSync(at('a/file'))));
+  fs.symlinkSync('a/file', at('link'));
+  fs.symlinkSync('loop', at('loop'));
+  fs.linkSync(at('a/file'), at('hard'));
+  fs.utimesSync(at('a/file'), 5, 1_234_567.25);
+  fs.chmodSync(at('a/file'), 0o600);
+  see(shown(fs.statSync(at('link'))));
+  see(fs.lstatSync(at('link')).isSymbolicLink());
+  see(fs.statSync(at('hard'), { bigint: true }).mtimeNs);
+  see(fs.statSync(at('none'), { throwIfNoEntry: false }));
+  see(fs.readlinkSync(at('link')));
+  see(fs.realpathSync(at('link')).slice(top.length));
+  see([fs.existsSync(at('link')), fs.existsSync(at('loop')), fs.existsSync(at('none'))]);
+  see(fs.readdirSync(top).sort());
+  see(fs.readdirSync(top, { recursive: true }).sort());
+  see(fs.readdirSync(top, { withFileTypes: true }).map((one) => [one.name, one.isDirectory(), one.isSymbolicLink()]).sort());
+  for (const work of [() => fs.statSync(at('none')), () => fs.statSync(at('loop')), () => fs.readdirSync(at('a/file')),
+    () => fs.readFileSync(at('none')), () => fs.rmdirSync(at('a')), () => fs.unlinkSync(at('none')),
+    () => fs.rmdirSync(at('a/file')), () => fs.readlinkSync(at('a/file')), () => fs.accessSync(at('none')),
+    () => fs.renameSync(at('none'), at('x')), () => fs.promises.stat(at('none'))]) await code(work);
+  fs.copyFileSync(at('a/file'), at('copy'));
+  await code(() => fs.copyFileSync(at('a/file'), at('copy'), 1));
+  see([fs.readFileSync(at('copy'), 'utf8'), fs.statSync(at('copy')).mode & 0o7777]);
+  fs.truncateSync(at('copy'), 3);
+  fs.renameSync(at('copy'), at('moved'));
+  see(fs.readFileSync(at('moved'), 'latin1'));
+  await fs.promises.writeFile(at('promised'), 'p');
+  see(await fs.promises.readFile(at('promised'), 'utf8'));
+  see((await fs.promises.stat(at('promised'))).size);
+  see((await fs.promises.readdir(at('a'))).sort());
+  await fs.promises.mkdir(at('d'));
+  await fs.promises.rm(at('a'), { recursive: true });
+  await fs.promises.rm(at('a'), { force: true });
+  await fs.promises.unlink(at('promised'));
+  fs.rmdirSync(at('d'));
+  await code(() => fs.rmSync(at('none')));
+  see(fs.readdirSync(top).sort());
+  return seen;
+}
+
+for (const [fs, size] of FORMATS) {
+  test(`${fs}: functions with names of fs do in an image what those of Node do on the host`, async () => {
+    const top = mkdtempSync(path.join(scratch, 'host-'));
+    const theirs = await useAsFs(hostFs, top);
+    const image = format({ fs, size });
+    image.mkdir('/top');
+    assert.deepEqual(await useAsFs(image, '/top'), theirs);
+    image.close();
+    judge(fs, image.bytes);
+  });
+}
 
 test('CommonJS has the same', () => {
   assert.equal(createRequire(import.meta.url)('diskwright').open, diskwright.open);

@@ -14,6 +14,10 @@ for (const { path, entry } of image.walk()) names.push(path, entry.modeText);
 for (const piece of image.tar('/', { keepGoing: true, onRemark: (error: DiskwrightError) => error.code })) piece.length;
 const made = format({ fs: 'xfs', size: 1, label: 'x' });
 made.writeFile('/a', 'b', { mode: 0o644 });
+const read: string = made.readFileSync('/a', 'utf8') + made.readFileSync('/a').toString('latin1');
+const listed: string[] = made.readdirSync('/').concat(made.readdirSync('/', { withFileTypes: true }).map((one) => one.name));
+const nanoseconds: bigint = made.statSync('/a', { bigint: true }).mtimeNs;
+const promised: Promise<string> = made.promises.readFile('/a', { encoding: 'utf8' });
 const report: Report = check(bytes, { onProgress: (phase, done, total) => phase.length + done < total });
 const same: typeof open = diskwright.open;
 
@@ -24,4 +28,4 @@ open({ readAt: () => 0 });
 // @ts-expect-error images are made by open and format
 new diskwright.Image();
 
-export { names, time, text, report, same };
+export { read, listed, nanoseconds, promised, names, time, text, report, same };

@@ -60,6 +60,27 @@ class TestPipe(AbstractPipeTests, Fixtures):  # type: ignore[misc]
     pass
 
 
+class TestAtRoot(Fixtures):
+    """The same where the directories have no other above them."""
+
+    @pytest.fixture
+    def fs_path(self) -> str:
+        return ""
+
+    test_get_directory_recursive = AbstractGetTests.test_get_directory_recursive
+    test_put_directory_recursive = AbstractPutTests.test_put_directory_recursive
+
+    def test_files_go_into_directories(self, fs: Any, tmp_path: Path) -> None:
+        fs.pipe({"file": b"1", "d/x": b"2"})
+        (tmp_path / "into").mkdir()
+        fs.get("file", str(tmp_path / "into"))
+        fs.get("d", f"{tmp_path}/into/", recursive=True)
+        assert (tmp_path / "into" / "file").read_bytes() == b"1"
+        assert (tmp_path / "into" / "d" / "x").read_bytes() == b"2"
+        fs.copy("file", "d")
+        assert fs.find("d") == ["d/file", "d/x"]
+
+
 def test_chained_urls(path: Path, fs: str) -> None:
     url = f"{fs}://etc/motd::{path}"
     with fsspec.open(url, "wb") as file:

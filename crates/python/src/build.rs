@@ -12,7 +12,7 @@ use diskwright::output::{OutputFormat, OutputOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error;
+use crate::error::{self, fields};
 use crate::hook::Hook;
 use crate::names::{HostPath, Name};
 
@@ -170,10 +170,10 @@ pub(crate) fn finished(
 #[pyfunction]
 pub(crate) fn build(
     py: Python<'_>,
-    args: BuildArgs,
+    args: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let (options, hook) = (args.options()?, Hook::new(progress));
+    let (options, hook) = (fields::<BuildArgs>(args)?.options()?, Hook::new(progress));
     let built = py.detach(|| {
         hook.tell_now((0_u64, 0_u64));
         if hook.stops() {

@@ -99,6 +99,23 @@ pub(crate) fn check(
     hook.end(checked.map_err(|error| error::exception(py, &error, &origin)))
 }
 
+/// Opens an image for reading as a repair would leave it. Nothing is written.
+pub(crate) fn salvaged(
+    py: Python<'_>,
+    path: &Path,
+    open: &diskwright::OpenImage,
+) -> PyResult<diskwright::fs::Image> {
+    let hook = Hook::new(None);
+    let opened = py.detach(|| -> Result<_> {
+        let repair = Repair::open_to_plan(path, open)?;
+        let collector = Collector::new(Limits::NONE);
+        let watch = Watch { collector: &collector, hook: &hook };
+        let (image, _plan) = repair.salvage(&Options::default(), &watch)?;
+        Ok(image.into())
+    });
+    hook.end(opened.map_err(|error| error::plain(py, &error)))
+}
+
 /// Plans a repair of an image and, unless only the plan is wanted, carries it out; what was found and done as JSON.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "they are named where it is called")]

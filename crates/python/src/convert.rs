@@ -5,6 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::build::{dedupe, features, finished, format, output};
+use crate::error::fields;
 use crate::hook::Hook;
 use crate::names::{HostPath, Name};
 
@@ -59,10 +60,10 @@ impl ConvertArgs {
 #[pyfunction]
 pub(crate) fn convert(
     py: Python<'_>,
-    args: ConvertArgs,
+    args: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let (options, hook) = (args.options()?, Hook::new(progress));
+    let (options, hook) = (fields::<ConvertArgs>(args)?.options()?, Hook::new(progress));
     let converted = py.detach(|| engine_convert(&options, &hook));
     finished(py, &hook, converted)
 }

@@ -50,15 +50,18 @@ pub(crate) struct Origin(Option<Arc<State>>);
 
 struct State {
     id: u64,
-    /// What it raised last.
+    /// The exception of the device since the last call that failed.
     raised: Mutex<Option<PyErr>>,
+    /// The last exception, also after an error had it as its cause.
+    last: Mutex<Option<PyErr>>,
 }
 
 impl Origin {
     fn new() -> (Self, Arc<State>) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let state = Arc::new(State { id, raised: Mutex::new(None) });
+        let (raised, last) = (Mutex::new(None), Mutex::new(None));
+        let state = Arc::new(State { id, raised, last });
         (Self(Some(Arc::clone(&state))), state)
     }
 
@@ -75,6 +78,11 @@ impl Origin {
     /// What the device raised since somebody last asked.
     pub(crate) fn take_raised(&self) -> Option<PyErr> {
         lock(&self.0.as_ref()?.raised).take()
+    }
+
+    /// The last exception of the device.
+    pub(crate) fn last_raised(&self, py: Python<'_>) -> Option<PyErr> {
+        lock(&self.0.as_ref()?.last).as_ref().map(|raised| raised.clone_ref(py))
     }
 }
 
@@ -131,6 +139,7 @@ impl PyDevice {
             Ok(answer) => answer.map_err(io::Error::other),
             Err(raised) => {
                 let text = format!("the file object raised {raised}");
+                *lock(&self.state.last) = Some(raised.clone_ref(py));
                 *lock(&self.state.raised) = Some(raised);
                 // Not of a kind that somebody tries again for.
                 Err(io::Error::other(text))

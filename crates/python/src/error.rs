@@ -7,7 +7,7 @@ use diskwright::Error;
 use diskwright::build::BuildError;
 use diskwright::fs::{Corruption, FsError};
 use diskwright::partition::PartitionError;
-use pyo3::exceptions::{PyException, PyOSError, PyValueError};
+use pyo3::exceptions::{PyException, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
@@ -15,6 +15,7 @@ use source::SourceError;
 
 use crate::device::Origin;
 use crate::names::{decode, decode_host};
+use crate::words::in_python;
 
 /// What Linux says of damaged file systems; elsewhere an error of the device is next.
 #[cfg(target_os = "linux")]
@@ -33,6 +34,7 @@ enum Class {
     /// `OSError`, or one of Python's own that its number stands for.
     Os,
     Value,
+    Invalid,
     Closed,
     Damaged,
     Unsupported,
@@ -46,6 +48,7 @@ impl Class {
     fn name(self) -> Option<&'static str> {
         match self {
             Self::Os | Self::Value => None,
+            Self::Invalid => Some("InvalidArgument"),
             Self::Closed => Some("ClosedImage"),
             Self::Damaged => Some("DamagedImage"),
             Self::Unsupported => Some("UnsupportedImage"),
@@ -65,8 +68,8 @@ impl Class {
     }
 }
 
-/// What an exception says.
-struct Said {
+/// The contents of an exception.
+pub(crate) struct Said {
     class: Class,
     number: i32,
     text: String,
@@ -83,6 +86,11 @@ enum File {
 impl Said {
     fn new(class: Class, number: i32, text: impl Into<String>) -> Self {
         Self { class, number, text: text.into(), file: File::None, damage: None }
+    }
+
+    /// An argument that no file system can have.
+    pub(crate) fn invalid(text: &str, image: &Path) -> Self {
+        Self::new(Class::Invalid, libc::EINVAL, text).of_host(image)
     }
 
     fn of_host(self, path: &Path) -> Self {
@@ -108,7 +116,7 @@ impl Said {
             E::ReadOnly(_) => libc::EROFS,
             E::NotPermitted(_) => libc::EPERM,
             E::Encrypted => ENOKEY,
-            E::Invalid(_) => libc::EINVAL,
+            E::Invalid(_) => return Self::new(Class::Invalid, libc::EINVAL, error.to_string()),
             _ => error.to_os_error().and_then(|error| error.raw_os_error()).unwrap_or(libc::EIO),
         };
         Self::new(Class::Os, number, error.to_string())
@@ -124,6 +132,8 @@ impl Said {
             K::Unsupported => libc::EOPNOTSUPP,
             K::InvalidInput | K::InvalidData => libc::EINVAL,
             K::ResourceBusy => libc::EBUSY,
+            K::IsADirectory => libc::EISDIR,
+            K::NotADirectory => libc::ENOTDIR,
             _ => libc::EIO,
         });
         let mut text = error.to_string();
@@ -150,6 +160,27 @@ impl Said {
         }
     }
 
+    /// The exception. An error of a device that is a Python object has the exception of that object as its cause.
+    pub(crate) fn raise(&self, py: Python<'_>, origin: &Origin) -> PyErr {
+        let raised = origin.take_raised();
+        if let Some(raised) = &raised
+            && !raised.is_instance_of::<PyException>(py)
+        {
+            return raised.clone_ref(py);
+        }
+        let exception = match self.exception(py) {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(failed) => return failed,
+        };
+        // An engine that has stopped after a failed write reports that write again: the device raised it earlier.
+        let is_of_device = matches!(self.number, libc::EIO | libc::EROFS);
+        let earlier = || origin.last_raised(py).filter(|_| is_of_device);
+        if let Some(cause) = raised.or_else(earlier) {
+            exception.set_cause(py, Some(cause));
+        }
+        exception
+    }
+
     fn of_build(error: &BuildError) -> Self {
         use BuildError as E;
         match error {
@@ -174,12 +205,16 @@ impl Said {
         }
     }
 
-    fn of(error: &Error) -> Self {
+    pub(crate) fn of(error: &Error) -> Self {
         match error {
             Error::Usage(text) => Self::new(Class::Value, libc::EINVAL, text.as_str()),
             Error::Host { operation, path, source } => {
                 let said = Self::of_io(source).of_host(path);
-                Self { text: format!("cannot {operation}: {}", said.text), ..said }
+                // The engine describes it by its message only.
+                let is_directory =
+                    *operation == "open" && source.raw_os_error().is_none() && path.is_dir();
+                let number = if is_directory { libc::EISDIR } else { said.number };
+                Self { number, text: format!("cannot {operation}: {}", said.text), ..said }
             }
             Error::Output(source) | Error::Mount(source) => Self::of_io(source),
             Error::Image { image, source } => Self::of_vfs(source).of_host(image),
@@ -215,12 +250,13 @@ impl Said {
     }
 
     fn exception<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let text = in_python(&self.text);
         if self.class == Class::Value {
-            return py.get_type::<PyValueError>().call1((&*self.text,));
+            return py.get_type::<PyValueError>().call1((&*text,));
         }
         let class = self.class.get(py)?;
         let file = match &self.file {
-            File::None => return class.call1((self.number, &*self.text)),
+            File::None => return class.call1((self.number, &*text)),
             File::InImage(path) => decode(py, path)?.into_any(),
             File::OfHost(path) => decode_host(py, path)?,
         };
@@ -235,7 +271,7 @@ impl Said {
             details.set_item("expected", expected)?;
             details.set_item("found", found)?;
         }
-        class.call((self.number, &*self.text, file), Some(&details))
+        class.call((self.number, &*text, file), Some(&details))
     }
 }
 
@@ -255,23 +291,28 @@ fn of_source(error: &SourceError) -> Said {
 /// The exception for an error. What the device raised is its cause; what is no `Exception` (such as an interrupt from the
 /// keyboard) takes its place.
 pub(crate) fn exception(py: Python<'_>, error: &Error, origin: &Origin) -> PyErr {
-    let raised = origin.take_raised();
-    if let Some(raised) = &raised
-        && !raised.is_instance_of::<PyException>(py)
-    {
-        return raised.clone_ref(py);
-    }
-    let exception = match Said::of(error).exception(py) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(failed) => return failed,
-    };
-    if raised.is_some() {
-        exception.set_cause(py, raised);
-    }
-    exception
+    Said::of(error).raise(py, origin)
 }
 
 /// The same for what no device has to do with.
 pub(crate) fn plain(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error, &Origin::default())
+}
+
+/// Extracts a structure from a dict of arguments. Errors name the argument instead of the structure's field.
+pub(crate) fn fields<T>(arguments: &Bound<'_, PyAny>) -> PyResult<T>
+where
+    T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let py = arguments.py();
+    arguments.extract::<T>().map_err(|error| {
+        let text = error.value(py).to_string();
+        let Some((_, name)) = text.rsplit_once('.') else { return error };
+        let Some(reason) = error.cause(py) else { return error };
+        let problem = format!("{name}: {}", reason.value(py));
+        match reason.is_instance_of::<PyTypeError>(py) {
+            true => PyTypeError::new_err(problem),
+            false => PyValueError::new_err(problem),
+        }
+    })
 }

@@ -1,5 +1,6 @@
 //! Open files: reading and writing at places. Cursors are the business of the Python half, which has `io` on top.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use diskwright::{Error, fs};
@@ -23,6 +24,7 @@ pub(crate) struct File {
 
 impl File {
     pub(crate) fn new(open: Arc<Open>, file: fs::File) -> Self {
+        open.files.fetch_add(1, Ordering::Relaxed);
         Self { open, file: RwLock::new(Some(Kept::new(file))) }
     }
 
@@ -35,6 +37,12 @@ impl File {
             let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
             act(file.as_ref().and_then(Kept::get).ok_or(Error::Closed)?)
         })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.open.files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -94,6 +102,16 @@ impl File {
 
     fn size(&self, py: Python<'_>) -> PyResult<u64> {
         self.call(py, |file| Ok(file.metadata()?.len()))
+    }
+
+    /// The first byte of data from a place on, or `None`.
+    fn next_data(&self, py: Python<'_>, offset: u64) -> PyResult<Option<u64>> {
+        self.call(py, |file| file.next_data(offset))
+    }
+
+    /// The first byte of a hole from a place on, or `None` after the end of the file.
+    fn next_hole(&self, py: Python<'_>, offset: u64) -> PyResult<Option<u64>> {
+        self.call(py, |file| file.next_hole(offset))
     }
 
     fn stat(&self, py: Python<'_>) -> PyResult<Stat> {

@@ -1,24 +1,26 @@
 //! An open image: opening, closing, and all that is done by path.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use diskwright::copy::CopyOptions;
 use diskwright::fs::{
-    BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, Image, ImageOptions,
+    BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, FsError, Image, ImageOptions,
     OpenOptions, RenameMode, SpecialFile, Timestamp, XfsOptions,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use crate::check::salvaged;
 use crate::device::Origin;
-use crate::error;
+use crate::error::{self, Said, fields};
 use crate::file::File;
 use crate::kept::Kept;
 use crate::listing::{ScanDir, Tree};
-use crate::names::{HostPath, Name, decode};
+use crate::names::{HostPath, Name, PathArg, decode};
 use crate::open::Open;
-use crate::place::Place;
+use crate::place::{Place, part};
 use crate::stat::Stat;
 
 /// An open image.
@@ -73,7 +75,13 @@ impl NewFs {
             }
             Place::Device(device) => py.detach(|| Image::format(device, options)),
         };
-        made.map_err(|error| error::exception(py, &error, origin))
+        made.map_err(|error| match &error {
+            // An empty file system has no data: the device is too small.
+            diskwright::Error::Image { image, source: FsError::NoSpace | FsError::NoInodes } => {
+                Said::invalid("the size is too small for this file system", image).raise(py, origin)
+            }
+            _ => error::exception(py, &error, origin),
+        })
     }
 }
 
@@ -89,56 +97,100 @@ fn followed(image: &Image, path: &[u8], follow: bool) -> diskwright::Result<Vec<
     if follow { image.canonicalize(path) } else { Ok(path.to_vec()) }
 }
 
+/// How an image is opened.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct OpenArgs {
+    writable: bool,
+    partition: Option<u32>,
+    offset: u64,
+    norecovery: bool,
+    salvage: bool,
+    cache_bytes: Option<usize>,
+    owner: (u32, u32),
+}
+
+impl OpenArgs {
+    fn open(&self, py: Python<'_>, place: Place, origin: &Origin) -> PyResult<Image> {
+        if self.salvage {
+            let Place::Path(path) = place else {
+                let problem = "salvage needs a file of the host: it takes no file objects";
+                return Err(PyTypeError::new_err(problem));
+            };
+            if self.writable || self.norecovery {
+                let problem = "salvage is for reading: leave out writable and norecovery";
+                return Err(PyValueError::new_err(problem));
+            }
+            return salvaged(py, &path, &part(self.partition, self.offset, false));
+        }
+        let mut options = ImageOptions::new().write(self.writable).offset(self.offset);
+        options = options.norecovery(self.norecovery).owner(self.owner.0, self.owner.1);
+        options = self.partition.map_or(options.clone(), |number| options.partition(number));
+        options = self.cache_bytes.map_or(options.clone(), |bytes| options.cache_bytes(bytes));
+        let opened = py.detach(|| match place {
+            Place::Path(path) => options.open(path),
+            Place::Device(device) => options.open_device(device as Arc<dyn BlockDevice>),
+        });
+        opened.map_err(|error| error::exception(py, &error, origin))
+    }
+}
+
 #[pymethods]
 impl Volume {
     #[new]
-    #[pyo3(signature = (source, /, *, writable, partition, offset, norecovery, cache_bytes, owner, new))]
-    #[allow(clippy::too_many_arguments, reason = "they are named where it is called")]
+    #[pyo3(signature = (source, how, new, /))]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
-        writable: bool,
-        partition: Option<u32>,
-        offset: u64,
-        norecovery: bool,
-        cache_bytes: Option<usize>,
-        owner: (u32, u32),
-        new: Option<NewFs>,
+        how: &Bound<'_, PyAny>,
+        new: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let how: OpenArgs = fields(how)?;
         let (place, origin) = Place::of(source)?;
         origin.check()?;
-        let mut options = ImageOptions::new().write(writable).offset(offset);
-        options = options.norecovery(norecovery).owner(owner.0, owner.1);
-        options = partition.map_or(options.clone(), |number| options.partition(number));
-        options = cache_bytes.map_or(options.clone(), |bytes| options.cache_bytes(bytes));
         let image = match new {
-            Some(new) => new.make(py, place, &origin)?,
-            None => py
-                .detach(|| match place {
-                    Place::Path(path) => options.open(path),
-                    Place::Device(device) => options.open_device(device as Arc<dyn BlockDevice>),
-                })
-                .map_err(|error| error::exception(py, &error, &origin))?,
+            Some(new) => fields::<NewFs>(new)?.make(py, place, &origin)?,
+            None => how.open(py, place, &origin)?,
         };
         let is_writable = image.is_writable();
         let (image, home) = (RwLock::new(Some(Kept::new(image))), Kept::new(()));
-        Ok(Self { open: Arc::new(Open { image, origin, home, is_writable }) })
+        let files = AtomicUsize::new(0);
+        Ok(Self { open: Arc::new(Open { image, origin, home, is_writable, files }) })
     }
 
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    /// Raises an error in a child process after a fork, and in a call of the image's own device.
+    fn _check(&self) -> PyResult<()> {
+        self.open.check()
+    }
+
+    fn _close(&self, py: Python<'_>) -> PyResult<()> {
         self.open.close(py)
     }
 
+    /// A number that no other image has while this one exists.
+    #[getter]
+    fn _identity(&self) -> usize {
+        self.open.identity()
+    }
+
+    /// Number of file objects of the image that exist, closed ones included.
+    fn _file_count(&self) -> usize {
+        self.open.files.load(Ordering::Relaxed)
+    }
+
+    /// True if the image is closed. Always true in a child process after a fork.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.open.is_closed(py)
     }
 
+    /// True if the image was opened for writing.
     #[getter]
     fn writable(&self) -> bool {
         self.open.is_writable
     }
 
+    /// Returns when all earlier changes are durable. Data in the buffers of open files is not included: flush them first.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.open.call(py, Image::sync)
     }
@@ -155,6 +207,7 @@ impl Volume {
         Ok(totals)
     }
 
+    /// The label of the file system: at most 16 bytes in ext4, 12 in XFS.
     #[getter]
     fn label<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         decode(py, &self.open.call(py, Image::label)?)
@@ -165,46 +218,54 @@ impl Volume {
         self.open.call(py, |image| image.set_label(&label.0))
     }
 
+    /// Returns the attributes of a file, as os.stat does.
     #[pyo3(signature = (path, *, follow_symlinks = true))]
-    fn stat(&self, py: Python<'_>, path: Name, follow_symlinks: bool) -> PyResult<Stat> {
-        let found = self.open.call(py, |image| match follow_symlinks {
-            true => image.metadata(&path.0),
-            false => image.symlink_metadata(&path.0),
+    fn stat(&self, py: Python<'_>, path: PathArg, follow_symlinks: bool) -> PyResult<Stat> {
+        let found = self.open.call_at(py, &[&path], |image| match follow_symlinks {
+            true => image.metadata(&path.bytes),
+            false => image.symlink_metadata(&path.bytes),
         });
         found.map(Stat)
     }
 
-    fn lstat(&self, py: Python<'_>, path: Name) -> PyResult<Stat> {
-        self.open.call(py, |image| image.symlink_metadata(&path.0)).map(Stat)
+    /// Returns the attributes of a file without following a symbolic link.
+    fn lstat(&self, py: Python<'_>, path: PathArg) -> PyResult<Stat> {
+        self.open.call_at(py, &[&path], |image| image.symlink_metadata(&path.bytes)).map(Stat)
     }
 
-    fn exists(&self, py: Python<'_>, path: Name) -> PyResult<bool> {
-        self.open.call(py, |image| match image.metadata(&path.0) {
+    /// Returns whether a path leads to a file. False for a broken or looping symbolic link.
+    fn exists(&self, py: Python<'_>, path: PathArg) -> PyResult<bool> {
+        self.open.call_at(py, &[&path], |image| match image.metadata(&path.bytes) {
             Err(diskwright::Error::File { source, .. }) if says_no(&source) => Ok(false),
             found => found.map(|_| true),
         })
     }
 
-    fn resolve<'py>(&self, py: Python<'py>, path: Name) -> PyResult<Bound<'py, PyString>> {
-        decode(py, &self.open.call(py, |image| image.canonicalize(&path.0))?)
+    /// Returns a path without symbolic links and `..`.
+    fn resolve<'py>(&self, py: Python<'py>, path: PathArg) -> PyResult<Bound<'py, PyString>> {
+        decode(py, &self.open.call_at(py, &[&path], |image| image.canonicalize(&path.bytes))?)
     }
 
-    fn readlink<'py>(&self, py: Python<'py>, path: Name) -> PyResult<Bound<'py, PyString>> {
-        decode(py, &self.open.call(py, |image| image.read_link(&path.0))?)
+    /// Returns the target of a symbolic link.
+    fn readlink<'py>(&self, py: Python<'py>, path: PathArg) -> PyResult<Bound<'py, PyString>> {
+        decode(py, &self.open.call_at(py, &[&path], |image| image.read_link(&path.bytes))?)
     }
 
-    fn read_bytes<'py>(&self, py: Python<'py>, path: Name) -> PyResult<Bound<'py, PyBytes>> {
-        let contents = self.open.call(py, |image| image.read(&path.0))?;
+    /// Returns the contents of a file.
+    fn read_bytes<'py>(&self, py: Python<'py>, path: PathArg) -> PyResult<Bound<'py, PyBytes>> {
+        let contents = self.open.call_at(py, &[&path], |image| image.read(&path.bytes))?;
         Ok(PyBytes::new(py, &contents))
     }
 
-    fn write_bytes(&self, py: Python<'_>, path: Name, data: Bytes) -> PyResult<usize> {
-        self.open.call(py, |image| image.write(&path.0, &data.0).map(|()| data.0.len()))
+    /// Creates or replaces the contents of a file, and returns the number of bytes.
+    fn write_bytes(&self, py: Python<'_>, path: PathArg, data: Bytes) -> PyResult<usize> {
+        let write = |image: &Image| image.write(&path.bytes, &data.0).map(|()| data.0.len());
+        self.open.call_at(py, &[&path], write)
     }
 
-    fn listdir<'py>(&self, py: Python<'py>, path: Name) -> PyResult<Bound<'py, PyList>> {
-        let names = self.open.call(py, |image| {
-            let entries = image.read_dir(&path.0)?;
+    fn _listdir<'py>(&self, py: Python<'py>, path: PathArg) -> PyResult<Bound<'py, PyList>> {
+        let names = self.open.call_at(py, &[&path], |image| {
+            let entries = image.read_dir(&path.bytes)?;
             entries
                 .map(|entry| entry.map(|entry| entry.file_name().to_vec()))
                 .collect::<Result<Vec<_>, _>>()
@@ -213,17 +274,23 @@ impl Volume {
         PyList::new(py, names.collect::<PyResult<Vec<_>>>()?)
     }
 
-    fn _scandir(&self, py: Python<'_>, path: Name) -> PyResult<ScanDir> {
-        let entries = self.open.call(py, |image| image.read_dir(&path.0))?;
-        Ok(ScanDir::new(Arc::clone(&self.open), path.0, entries))
+    fn _scandir(&self, py: Python<'_>, path: PathArg) -> PyResult<ScanDir> {
+        let entries = self.open.call_at(py, &[&path], |image| image.read_dir(&path.bytes))?;
+        Ok(ScanDir::new(Arc::clone(&self.open), path.bytes, entries))
     }
 
-    fn _tree(&self, py: Python<'_>, path: Name, sorted: bool) -> PyResult<Tree> {
-        let walk = self.open.call(py, |image| {
-            let walk = image.walk(&path.0);
+    fn _tree(
+        &self,
+        py: Python<'_>,
+        path: PathArg,
+        sorted: bool,
+        onerror: Option<Py<PyAny>>,
+    ) -> PyResult<Tree> {
+        let walk = self.open.call_at(py, &[&path], |image| {
+            let walk = image.walk(&path.bytes);
             Ok(if sorted { walk.sorted() } else { walk })
         })?;
-        Ok(Tree::new(Arc::clone(&self.open), walk))
+        Ok(Tree::new(Arc::clone(&self.open), walk, onerror))
     }
 
     #[pyo3(signature = (path, *, read, write, append, truncate, create, create_new, mode))]
@@ -231,7 +298,7 @@ impl Volume {
     fn _open(
         &self,
         py: Python<'_>,
-        path: Name,
+        path: PathArg,
         read: bool,
         write: bool,
         append: bool,
@@ -242,86 +309,149 @@ impl Volume {
     ) -> PyResult<File> {
         let options = OpenOptions::new().read(read).write(write).append(append).truncate(truncate);
         let options = options.create(create).create_new(create_new).mode(mode);
-        let file = self.open.call(py, |image| options.open(image, &path.0))?;
+        let file = self.open.call_at(py, &[&path], |image| options.open(image, &path.bytes))?;
         Ok(File::new(Arc::clone(&self.open), file))
     }
 
-    fn _mkdir(&self, py: Python<'_>, path: Name, mode: Option<u32>) -> PyResult<()> {
-        self.open.call(py, |image| {
-            image.create_dir(&path.0)?;
-            mode.map_or(Ok(()), |mode| image.set_permissions(&path.0, mode))
+    fn _mkdir(&self, py: Python<'_>, path: PathArg, mode: Option<u32>) -> PyResult<()> {
+        self.open.call_at(py, &[&path], |image| {
+            image.create_dir(&path.bytes)?;
+            mode.map_or(Ok(()), |mode| image.set_permissions(&path.bytes, mode))
         })
     }
 
-    fn _makedirs(&self, py: Python<'_>, path: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.create_dir_all(&path.0))
+    fn _makedirs(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
+        self.open.call_at(py, &[&path], |image| image.create_dir_all(&path.bytes))
     }
 
-    fn rmdir(&self, py: Python<'_>, path: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.remove_dir(&path.0))
+    /// Removes an empty directory.
+    fn rmdir(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
+        self.open.call_at(py, &[&path], |image| image.remove_dir(&path.bytes))
     }
 
-    fn rmtree(&self, py: Python<'_>, path: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.remove_dir_all(&path.0))
+    /// Removes a directory with everything in it.
+    fn rmtree(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
+        self.open.call_at(py, &[&path], |image| image.remove_dir_all(&path.bytes))
     }
 
-    fn unlink(&self, py: Python<'_>, path: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.remove_file(&path.0))
+    /// Removes a file that is not a directory.
+    fn unlink(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
+        self.open.call_at(py, &[&path], |image| image.remove_file(&path.bytes))
     }
 
+    /// Removes a file that is not a directory: the same as unlink.
+    fn remove(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
+        self.unlink(py, path)
+    }
+
+    /// Renames a file or directory. An existing target is replaced, unless `replace` is false: then FileExistsError.
     #[pyo3(signature = (source, target, *, replace = true))]
-    fn rename(&self, py: Python<'_>, source: Name, target: Name, replace: bool) -> PyResult<()> {
+    fn rename(
+        &self,
+        py: Python<'_>,
+        source: PathArg,
+        target: PathArg,
+        replace: bool,
+    ) -> PyResult<()> {
         let mode = if replace { RenameMode::Replace } else { RenameMode::NoReplace };
-        self.open.call(py, |image| image.rename_with(&source.0, &target.0, mode))
+        let rename = |image: &Image| image.rename_with(&source.bytes, &target.bytes, mode);
+        self.open.call_at(py, &[&source, &target], rename)
     }
 
-    fn exchange(&self, py: Python<'_>, one: Name, other: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.rename_with(&one.0, &other.0, RenameMode::Exchange))
+    /// Renames a file or directory, and replaces an existing target.
+    fn replace(&self, py: Python<'_>, source: PathArg, target: PathArg) -> PyResult<()> {
+        self.rename(py, source, target, true)
     }
 
-    fn symlink(&self, py: Python<'_>, target: Name, path: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.symlink(&target.0, &path.0))
+    /// Exchanges two names in one step.
+    fn exchange(&self, py: Python<'_>, one: PathArg, other: PathArg) -> PyResult<()> {
+        let mode = RenameMode::Exchange;
+        let exchange = |image: &Image| image.rename_with(&one.bytes, &other.bytes, mode);
+        self.open.call_at(py, &[&one, &other], exchange)
     }
 
-    fn link(&self, py: Python<'_>, original: Name, path: Name) -> PyResult<()> {
-        self.open.call(py, |image| image.hard_link(&original.0, &path.0))
+    /// Creates a symbolic link at `path`. The target need not exist.
+    fn symlink(&self, py: Python<'_>, target: Name, path: PathArg) -> PyResult<()> {
+        self.open.call_at(py, &[&path], |image| image.symlink(&target.0, &path.bytes))
     }
 
-    #[pyo3(signature = (path, mode, *, major = 0, minor = 0))]
-    fn mknod(&self, py: Python<'_>, path: Name, mode: u32, major: u32, minor: u32) -> PyResult<()> {
+    /// Creates a hard link at `path` to an existing file.
+    fn link(&self, py: Python<'_>, original: PathArg, path: PathArg) -> PyResult<()> {
+        let link = |image: &Image| image.hard_link(&original.bytes, &path.bytes);
+        self.open.call_at(py, &[&original, &path], link)
+    }
+
+    fn _mknod(
+        &self,
+        py: Python<'_>,
+        path: PathArg,
+        mode: u32,
+        major: u32,
+        minor: u32,
+    ) -> PyResult<()> {
         let number = DeviceNumber { major, minor };
         let file = match mode & u32::from(S_IFMT) {
             0o020_000 => SpecialFile::CharDevice(number),
             0o060_000 => SpecialFile::BlockDevice(number),
             0o010_000 => SpecialFile::Fifo,
             0o140_000 => SpecialFile::Socket,
-            _ => {
-                return Err(PyValueError::new_err("mode has the type of a device, pipe or socket"));
+            0 | 0o100_000 => {
+                let options = OpenOptions::new().write(true).create_new(true).mode(mode & 0o7777);
+                let make = |image: &Image| options.open(image, &path.bytes).map(drop);
+                return self.open.call_at(py, &[&path], make);
+            }
+            kind => {
+                let problem =
+                    format!("mode has the file type {kind:#o}, which mknod cannot create");
+                return Err(PyValueError::new_err(problem));
             }
         };
-        self.open.call(py, |image| image.create_special(&path.0, file, mode & 0o7777))
+        let make = |image: &Image| image.create_special(&path.bytes, file, mode & 0o7777);
+        self.open.call_at(py, &[&path], make)
     }
 
-    fn copy_file(&self, py: Python<'_>, source: Name, target: Name) -> PyResult<u64> {
-        self.open.call(py, |image| image.copy(&source.0, &target.0))
+    fn _copy_file(&self, py: Python<'_>, source: PathArg, target: PathArg) -> PyResult<u64> {
+        let copy = |image: &Image| image.copy(&source.bytes, &target.bytes);
+        self.open.call_at(py, &[&source, &target], copy)
     }
 
-    fn chmod(&self, py: Python<'_>, path: Name, mode: u32) -> PyResult<()> {
-        self.open.call(py, |image| image.set_permissions(&path.0, mode & 0o7777))
+    /// Sets the permission bits of a file. Symbolic links have none: NotImplementedError if one is not followed.
+    #[pyo3(signature = (path, mode, *, follow_symlinks = true))]
+    fn chmod(
+        &self,
+        py: Python<'_>,
+        path: PathArg,
+        mode: u32,
+        follow_symlinks: bool,
+    ) -> PyResult<()> {
+        let is_set = self.open.call_at(py, &[&path], |image| {
+            if !follow_symlinks && image.symlink_metadata(&path.bytes)?.is_symlink() {
+                return Ok(false);
+            }
+            image.set_permissions(&path.bytes, mode & 0o7777).map(|()| true)
+        })?;
+        if is_set {
+            return Ok(());
+        }
+        Err(PyNotImplementedError::new_err(
+            "chmod: symbolic links have no permissions of their own",
+        ))
     }
 
+    /// Sets owner and group of a file. None and -1 keep the present one.
     #[pyo3(signature = (path, uid = None, gid = None, *, follow_symlinks = true))]
     fn chown(
         &self,
         py: Python<'_>,
-        path: Name,
-        uid: Option<u32>,
-        gid: Option<u32>,
+        path: PathArg,
+        uid: Option<i64>,
+        gid: Option<i64>,
         follow_symlinks: bool,
     ) -> PyResult<()> {
-        self.open.call(py, |image| match follow_symlinks {
-            true => image.chown(&path.0, uid, gid),
-            false => image.lchown(&path.0, uid, gid),
+        let (uid, gid) = (id("uid", uid)?, id("gid", gid)?);
+        self.open.call_at(py, &[&path], |image| match follow_symlinks {
+            true => image.chown(&path.bytes, uid, gid),
+            false => image.lchown(&path.bytes, uid, gid),
         })
     }
 
@@ -329,7 +459,7 @@ impl Volume {
     fn _utime(
         &self,
         py: Python<'_>,
-        path: Name,
+        path: PathArg,
         atime_ns: Option<i128>,
         mtime_ns: Option<i128>,
         follow_symlinks: bool,
@@ -341,71 +471,95 @@ impl Volume {
         if let Some(nanoseconds) = mtime_ns {
             times = times.set_modified(time(nanoseconds)?);
         }
-        self.open.call(py, |image| match follow_symlinks {
-            true => image.set_times(&path.0, times),
-            false => image.set_times_nofollow(&path.0, times),
+        self.open.call_at(py, &[&path], |image| match follow_symlinks {
+            true => image.set_times(&path.bytes, times),
+            false => image.set_times_nofollow(&path.bytes, times),
         })
     }
 
-    fn truncate(&self, py: Python<'_>, path: Name, size: u64) -> PyResult<()> {
-        self.open
-            .call(py, |image| OpenOptions::new().write(true).open(image, &path.0)?.set_len(size))
+    /// Sets the size of a file.
+    #[pyo3(signature = (path, length))]
+    fn truncate(&self, py: Python<'_>, path: PathArg, length: i128) -> PyResult<()> {
+        let size = u64::try_from(length).map_err(|_| {
+            PyValueError::new_err(format!("length is {length}: it must be from 0 to 2**64 - 1"))
+        })?;
+        let open = OpenOptions::new().write(true);
+        self.open.call_at(py, &[&path], |image| open.open(image, &path.bytes)?.set_len(size))
     }
 
-    #[pyo3(signature = (path, name, *, follow_symlinks = true))]
+    /// Returns the value of an extended attribute.
+    #[pyo3(signature = (path, attribute, *, follow_symlinks = true))]
     fn getxattr<'py>(
         &self,
         py: Python<'py>,
-        path: Name,
-        name: Name,
+        path: PathArg,
+        attribute: Name,
         follow_symlinks: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let value = self.open.call(py, |image| {
-            let at = followed(image, &path.0, follow_symlinks)?;
-            let value = image.get_xattr(&at, &name.0)?;
-            let missing = || diskwright::Error::file(&path.0, diskwright::fs::FsError::NoAttribute);
-            value.ok_or_else(missing)
+        let value = self.open.call_at(py, &[&path], |image| {
+            let at = followed(image, &path.bytes, follow_symlinks)?;
+            let value = image.get_xattr(&at, &attribute.0)?;
+            value.ok_or_else(|| diskwright::Error::file(&path.bytes, FsError::NoAttribute))
         })?;
         Ok(PyBytes::new(py, &value))
     }
 
-    #[pyo3(signature = (path, name, value, *, follow_symlinks = true))]
+    /// Sets an extended attribute. `flags` is 0, os.XATTR_CREATE or os.XATTR_REPLACE.
+    #[pyo3(signature = (path, attribute, value, flags = 0, *, follow_symlinks = true))]
     fn setxattr(
         &self,
         py: Python<'_>,
-        path: Name,
-        name: Name,
+        path: PathArg,
+        attribute: Name,
         value: Bytes,
+        flags: u32,
         follow_symlinks: bool,
     ) -> PyResult<()> {
-        self.open.call(py, |image| {
-            image.set_xattr(&followed(image, &path.0, follow_symlinks)?, &name.0, &value.0)
+        if flags > XATTR_REPLACE {
+            let problem = "flags is 0, os.XATTR_CREATE or os.XATTR_REPLACE";
+            return Err(PyValueError::new_err(problem));
+        }
+        self.open.call_at(py, &[&path], |image| {
+            let at = followed(image, &path.bytes, follow_symlinks)?;
+            if flags != 0 {
+                let problem = match (flags, image.get_xattr(&at, &attribute.0)?) {
+                    (XATTR_CREATE, Some(_)) => Some(FsError::Exists),
+                    (XATTR_REPLACE, None) => Some(FsError::NoAttribute),
+                    _ => None,
+                };
+                if let Some(problem) = problem {
+                    return Err(diskwright::Error::file(&path.bytes, problem));
+                }
+            }
+            image.set_xattr(&at, &attribute.0, &value.0)
         })
     }
 
+    /// Returns the names of the extended attributes of a file.
     #[pyo3(signature = (path, *, follow_symlinks = true))]
     fn listxattr<'py>(
         &self,
         py: Python<'py>,
-        path: Name,
+        path: PathArg,
         follow_symlinks: bool,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        let names = self
-            .open
-            .call(py, |image| image.list_xattrs(&followed(image, &path.0, follow_symlinks)?))?;
+        let names = self.open.call_at(py, &[&path], |image| {
+            image.list_xattrs(&followed(image, &path.bytes, follow_symlinks)?)
+        })?;
         names.iter().map(|name| decode(py, name)).collect()
     }
 
-    #[pyo3(signature = (path, name, *, follow_symlinks = true))]
+    /// Removes an extended attribute.
+    #[pyo3(signature = (path, attribute, *, follow_symlinks = true))]
     fn removexattr(
         &self,
         py: Python<'_>,
-        path: Name,
-        name: Name,
+        path: PathArg,
+        attribute: Name,
         follow_symlinks: bool,
     ) -> PyResult<()> {
-        self.open.call(py, |image| {
-            image.remove_xattr(&followed(image, &path.0, follow_symlinks)?, &name.0)
+        self.open.call_at(py, &[&path], |image| {
+            image.remove_xattr(&followed(image, &path.bytes, follow_symlinks)?, &attribute.0)
         })
     }
 
@@ -413,30 +567,45 @@ impl Volume {
         &self,
         py: Python<'py>,
         source: HostPath,
-        target: Name,
+        target: PathArg,
         preserve: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CopyOptions::default().recursive(true).preserve(preserve);
-        let mut warnings = Warnings::default();
-        let report = self
-            .open
-            .call(py, |image| image.copy_in(&source.0, &target.0, options, &mut warnings))?;
-        warnings.report(py, report)
+        let mut heard = Heard::default();
+        let copy = |image: &Image| image.copy_in(&source.0, &target.bytes, options, &mut heard);
+        let report = self.open.call_at(py, &[&target], copy)?;
+        heard.report(py, report, &self.open.origin)
     }
 
+    /// Copies to the host. With `keep_going`, the report has the errors of everything that could not be read.
     fn _copy_out<'py>(
         &self,
         py: Python<'py>,
-        source: Name,
+        source: PathArg,
         target: HostPath,
         preserve: bool,
+        keep_going: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CopyOptions::default().recursive(true).preserve(preserve);
-        let mut warnings = Warnings::default();
-        let report = self
-            .open
-            .call(py, |image| image.copy_out(&source.0, &target.0, options, &mut warnings))?;
-        warnings.report(py, report)
+        let options = options.keep_going(keep_going);
+        let mut heard = Heard::default();
+        let copy = |image: &Image| image.copy_out(&source.bytes, &target.0, options, &mut heard);
+        let report = self.open.call_at(py, &[&source], copy)?;
+        heard.report(py, report, &self.open.origin)
+    }
+}
+
+/// Flags of setxattr, as Linux has them.
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+/// A user or group as os.chown takes it.
+fn id(what: &str, id: Option<i64>) -> PyResult<Option<u32>> {
+    match id {
+        None | Some(-1) => Ok(None),
+        Some(id) => u32::try_from(id).map(Some).map_err(|_| {
+            PyOverflowError::new_err(format!("{what} is {id}: it must be from -1 to 2**32 - 1"))
+        }),
     }
 }
 
@@ -444,8 +613,8 @@ impl Volume {
 const S_IFMT: u16 = 0o170_000;
 
 /// Whether a path leads nowhere, as `os.path.exists` has it.
-fn says_no(error: &diskwright::fs::FsError) -> bool {
-    use diskwright::fs::FsError as E;
+fn says_no(error: &FsError) -> bool {
+    use FsError as E;
     matches!(
         error,
         E::NotFound | E::NotADirectory | E::SymlinkLoop | E::NameTooLong | E::Invalid(_)
@@ -466,29 +635,46 @@ impl FromPyObject<'_, '_> for Bytes {
     }
 }
 
-/// What a copy warns of.
-#[derive(Default)]
-struct Warnings(Vec<String>);
+/// Maximum number of errors that a copy keeps. Further ones are only counted.
+const ERRORS_MAX: usize = 10_000;
 
-impl diskwright::copy::Observer for Warnings {
+/// Warnings and errors of a copy.
+#[derive(Default)]
+struct Heard {
+    warnings: Vec<String>,
+    errors: Vec<Said>,
+    unreadable: u64,
+}
+
+impl diskwright::copy::Observer for Heard {
     fn file(&mut self, _path: &[u8]) {}
     fn copied(&mut self, _bytes: u64) {}
     fn warning(&mut self, message: &str) {
-        self.0.push(message.to_owned());
+        self.warnings.push(message.to_owned());
+    }
+    fn unreadable(&mut self, error: &diskwright::Error) {
+        self.unreadable += 1;
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(Said::of(error));
+        }
     }
 }
 
-impl Warnings {
+impl Heard {
     fn report<'py>(
         self,
         py: Python<'py>,
         report: diskwright::copy::CopyReport,
+        origin: &Origin,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let told = PyDict::new(py);
-        told.set_item("files", report.files)?;
-        told.set_item("bytes", report.bytes)?;
-        told.set_item("left_out", report.left_out)?;
-        told.set_item("warnings", self.0)?;
-        Ok(told)
+        let answer = PyDict::new(py);
+        answer.set_item("files", report.files)?;
+        answer.set_item("bytes", report.bytes)?;
+        answer.set_item("left_out", report.left_out)?;
+        answer.set_item("unreadable", self.unreadable)?;
+        answer.set_item("warnings", self.warnings)?;
+        let errors = self.errors.iter().map(|said| said.raise(py, origin));
+        answer.set_item("errors", errors.collect::<Vec<_>>())?;
+        Ok(answer)
     }
 }

@@ -27,6 +27,7 @@ mod names;
 mod open;
 mod place;
 mod stat;
+mod words;
 
 use pyo3::prelude::*;
 
@@ -49,7 +50,9 @@ mod _diskwright {
     use super::listing::{DirEntry, ScanDir, Tree};
     #[cfg(target_os = "linux")]
     #[pymodule_export]
-    use super::mount::Mount;
+    use super::mount::{Mount, unmount};
+    #[pymodule_export]
+    use super::place::partitions;
     #[pymodule_export]
     use super::stat::Stat;
 
@@ -60,6 +63,7 @@ mod _diskwright {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         let os = py.import("os")?;
         if os.hasattr("register_at_fork")? {
             let arguments = PyDict::new(py);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use diskwright::Result;
 use diskwright::fs::{self, FileType, Metadata};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -184,20 +185,24 @@ impl DirEntry {
         self.listed.ino
     }
 
+    /// Returns whether it is a directory, or a symbolic link to one.
     #[pyo3(signature = (*, follow_symlinks = true))]
     fn is_dir(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<bool> {
         self.is(py, FileType::Directory, follow_symlinks)
     }
 
+    /// Returns whether it is a regular file, or a symbolic link to one.
     #[pyo3(signature = (*, follow_symlinks = true))]
     fn is_file(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<bool> {
         self.is(py, FileType::Regular, follow_symlinks)
     }
 
+    /// Returns whether it is a symbolic link.
     fn is_symlink(&self, py: Python<'_>) -> PyResult<bool> {
         self.is(py, FileType::Symlink, false)
     }
 
+    /// Returns its attributes.
     #[pyo3(signature = (*, follow_symlinks = true))]
     fn stat(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<Stat> {
         self.metadata(py, follow_symlinks).map(Stat)
@@ -224,11 +229,23 @@ fn visited(entry: Result<fs::WalkEntry>) -> Result<Visited> {
 pub(crate) struct Tree {
     open: Arc<Open>,
     batches: Mutex<Batches<fs::Walk, Visited>>,
+    /// Called with each error. Without it, errors are raised.
+    onerror: Option<Py<PyAny>>,
 }
 
 impl Tree {
-    pub(crate) fn new(open: Arc<Open>, walk: fs::Walk) -> Self {
-        Self { open, batches: Mutex::new(Batches::new(walk)) }
+    pub(crate) fn new(open: Arc<Open>, walk: fs::Walk, onerror: Option<Py<PyAny>>) -> Self {
+        Self { open, batches: Mutex::new(Batches::new(walk)), onerror }
+    }
+
+    /// Reports an error of one file to `onerror`, or returns it.
+    fn report(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
+        let is_of_file = error.is_instance_of::<PyOSError>(py)
+            && !error.is_instance_of::<pyo3::exceptions::PyValueError>(py);
+        match &self.onerror {
+            Some(onerror) if is_of_file => onerror.call1(py, (error,)).map(drop),
+            _ => Err(error),
+        }
     }
 }
 
@@ -239,7 +256,13 @@ impl Tree {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyString>, Stat)>> {
-        let next = advance(py, &self.open, &self.batches, visited)?;
+        self.open.check()?;
+        let next = loop {
+            match advance(py, &self.open, &self.batches, visited) {
+                Ok(next) => break next,
+                Err(error) => self.report(py, error)?,
+            }
+        };
         next.map(|Visited { path, metadata }| Ok((decode(py, &path)?, Stat(metadata)))).transpose()
     }
 }

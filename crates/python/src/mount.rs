@@ -1,46 +1,47 @@
-//! Mounts, served by a thread of this process.
+//! Mounts. The process that serves one does nothing else: `diskwright._server` runs it. A program that reads its own mount
+//! in the process that serves it could not be killed.
 
+use std::path::Path;
 use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use diskwright::mount::{Mount as EngineMount, MountOptions, OpenToMount, Unmounter};
+use diskwright::mount::{
+    Mount as EngineMount, MountOptions, OpenToMount, UnmountOptions, Unmounter, unmount_on_signals,
+};
 use diskwright::{Error, Result};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error;
-use crate::kept::Kept;
 use crate::locks::lock;
 use crate::names::HostPath;
 use crate::place::part;
 
-struct Serving {
-    unmounter: Unmounter,
-    thread: JoinHandle<Result<()>>,
-}
-
-/// An image that is mounted. Its requests are answered by threads that need nothing of Python.
+/// A mounted image. Threads that need nothing of Python answer its requests.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct Mount {
-    /// `None` once it is unmounted.
-    serving: Mutex<Option<Kept<Serving>>>,
+    unmounter: Unmounter,
+    /// `None` once it was joined.
+    thread: Mutex<Option<JoinHandle<Result<()>>>>,
 }
 
-/// Mounts, and waits until the mount can be used.
-fn start(image: OpenToMount, point: &std::path::Path, options: MountOptions) -> Result<Serving> {
+/// Mounts, and returns when the mount can be used.
+fn start(image: OpenToMount, point: &Path, options: MountOptions) -> Result<Mount> {
     let mount = EngineMount::new(image, point, options)?;
     let unmounter = mount.unmounter();
+    unmount_on_signals(mount.unmounter())?;
     let (ready, is_ready) = mpsc::channel();
-    let tell = move || {
-        // Whoever asked waits for it.
+    let report_ready = move || {
+        // The receiver waits until it is sent.
         let _ = ready.send(());
     };
-    let serve = move || mount.serve(tell);
+    let serve = move || mount.serve(report_ready);
     let thread = thread::Builder::new().name("diskwright mount".into()).spawn(serve);
     let thread = thread.map_err(Error::Mount)?;
     match is_ready.recv() {
-        Ok(()) => Ok(Serving { unmounter, thread }),
-        // It has ended without having been ready.
+        Ok(()) => Ok(Mount { unmounter, thread: Mutex::new(Some(thread)) }),
+        // The session ended before it was ready.
         Err(_) => Err(end(thread).err().unwrap_or(Error::Closed)),
     }
 }
@@ -70,37 +71,30 @@ impl Mount {
                 OpenToMount::open(&source.0, &part(partition, offset, false), options.read_only)?;
             start(image, &point.0, options)
         });
-        let serving = started.map_err(|error| error::plain(py, &error))?;
-        Ok(Self { serving: Mutex::new(Some(Kept::new(serving))) })
+        started.map_err(|error| error::plain(py, &error))
     }
 
-    /// Unmounts, and returns when the image is written and free.
+    /// Unmounts. While programs use the mount, it goes from its place at once, and ends with the last of them.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
-        let unmounted = py.detach(|| -> Result<()> {
-            let Some(serving) = lock(&self.serving).take().and_then(Kept::take) else {
-                return Ok(());
-            };
-            let unmounted = serving.unmounter.unmount().map_err(Error::Mount);
-            match unmounted {
-                Ok(()) => end(serving.thread),
-                // Nobody would end the thread.
-                Err(error) => {
-                    *lock(&self.serving) = Some(Kept::new(serving));
-                    Err(error)
-                }
-            }
-        });
+        let unmounted = py.detach(|| self.unmounter.unmount().map_err(Error::Mount));
         unmounted.map_err(|error| error::plain(py, &error))
     }
 
-    #[getter]
-    fn mounted(&self, py: Python<'_>) -> bool {
-        py.detach(|| {
-            let serving = lock(&self.serving);
-            serving
-                .as_ref()
-                .and_then(Kept::get)
-                .is_some_and(|serving| !serving.thread.is_finished())
-        })
+    /// Returns when the mount has ended, all changes are durable and the image is closed.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = py.detach(|| {
+            let thread = lock(&self.thread).take();
+            thread.map_or(Ok(()), end)
+        });
+        ended.map_err(|error| error::plain(py, &error))
     }
+}
+
+/// Writes back what the kernel caches of a mount and unmounts it. Fails with EBUSY while programs use it, unless `lazy`.
+#[pyfunction]
+pub(crate) fn unmount(py: Python<'_>, point: HostPath, lazy: bool) -> PyResult<()> {
+    // The server reports when the image is closed.
+    let options = UnmountOptions::default().lazy(lazy).patience(Duration::ZERO);
+    let unmounted = py.detach(|| diskwright::mount::unmount(&point.0, &options));
+    unmounted.map(drop).map_err(|error| error::plain(py, &error))
 }

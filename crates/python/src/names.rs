@@ -4,13 +4,37 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyString};
+
+/// Maximum length of a path, in bytes. The limit of Linux; longer `bytes` are contents that were passed as a path.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// A path in an image, or a name: what Python gives as `str` or `bytes`, or as an object whose `str()` it is.
 pub(crate) struct Name(pub(crate) Vec<u8>);
+
+/// A path in an image, and the identity of the image that it belongs to if it is an `ImagePath`.
+pub(crate) struct PathArg {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) image: Option<usize>,
+}
+
+impl FromPyObject<'_, '_> for PathArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let Name(bytes) = object.extract()?;
+        if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
+            return Ok(Self { bytes, image: None });
+        }
+        let py = object.py();
+        let image = object.getattr_opt(intern!(py, "_image"))?;
+        let image = image.map(|image| image.getattr(intern!(py, "_identity"))?.extract());
+        Ok(Self { bytes, image: image.transpose()? })
+    }
+}
 
 impl FromPyObject<'_, '_> for Name {
     type Error = PyErr;
@@ -20,10 +44,10 @@ impl FromPyObject<'_, '_> for Name {
             return encode(&text).map(Self);
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
+            check_bytes(bytes.as_bytes())?;
             return Ok(Self(bytes.as_bytes().to_vec()));
         }
         let py = object.py();
-        // Of pathlib's own, and of ours.
         if object.hasattr(intern!(py, "as_posix"))? {
             return encode(object.call_method0(intern!(py, "as_posix"))?.cast::<PyString>()?)
                 .map(Self);
@@ -41,6 +65,18 @@ fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
     let py = text.py();
     let bytes = text.call_method1(intern!(py, "encode"), ("utf-8", "surrogateescape"))?;
     Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+}
+
+/// Refuses `bytes` that are too long for a path, without quoting them.
+fn check_bytes(bytes: &[u8]) -> PyResult<()> {
+    if bytes.len() <= PATH_BYTES_MAX {
+        return Ok(());
+    }
+    let len = bytes.len();
+    let problem = format!(
+        "bytes are a path here, and {len} bytes are longer than any path: wrap contents in io.BytesIO"
+    );
+    Err(PyValueError::new_err(problem))
 }
 
 /// Bytes as text.
@@ -69,6 +105,12 @@ impl FromPyObject<'_, '_> for HostPath {
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let py = object.py();
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            check_bytes(bytes.as_bytes())?;
+        } else if object.is_instance_of::<PyByteArray>() {
+            let problem = "a bytearray is not a path: wrap contents in io.BytesIO";
+            return Err(PyTypeError::new_err(problem));
+        }
         let text =
             py.import(intern!(py, "os"))?.call_method1(intern!(py, "fsdecode"), (object,))?;
         text.extract().map(Self)

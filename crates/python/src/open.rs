@@ -1,5 +1,6 @@
 //! What an image and all that is open in it share.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{PoisonError, RwLock};
 
 use diskwright::fs::Image;
@@ -9,6 +10,7 @@ use pyo3::prelude::*;
 use crate::device::{self, Origin};
 use crate::error;
 use crate::kept::{Kept, bury};
+use crate::names::{PathArg, decode};
 
 /// What an image and all that is open in it share here.
 pub(crate) struct Open {
@@ -18,6 +20,8 @@ pub(crate) struct Open {
     /// Of the process that opened it.
     pub(crate) home: Kept<()>,
     pub(crate) is_writable: bool,
+    /// Number of file objects that exist.
+    pub(crate) files: AtomicUsize,
 }
 
 impl Open {
@@ -57,6 +61,28 @@ impl Open {
             let image = image.as_ref().and_then(Kept::get).ok_or(diskwright::Error::Closed)?;
             act(image)
         })
+    }
+
+    /// A number that no other image has while this one exists.
+    pub(crate) fn identity(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Does something with the image at paths. Refuses paths of another image.
+    pub(crate) fn call_at<R: Send>(
+        &self,
+        py: Python<'_>,
+        paths: &[&PathArg],
+        act: impl FnOnce(&Image) -> diskwright::Result<R> + Send,
+    ) -> PyResult<R> {
+        for path in paths {
+            if path.image.is_some_and(|image| image != self.identity()) {
+                let shown = decode(py, &path.bytes)?.unbind();
+                let problem = "the path belongs to another image";
+                return Err(PyOSError::new_err((libc::EXDEV, problem, shown)));
+            }
+        }
+        self.call(py, act)
     }
 
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,15 +1,19 @@
 //! Where an image is: a path of the host or a Python object, and the part of it.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use diskwright::OpenImage;
-use diskwright::fs::BlockDevice;
+use diskwright::fs::{BlockDevice, FileDevice, WindowDevice};
+use diskwright::partition::{self, Signature};
+use diskwright::{Error, OpenImage, Result};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
 use crate::device::{Origin, PyDevice};
+use crate::error;
 use crate::names::HostPath;
 
 /// What an image is opened from.
@@ -21,6 +25,12 @@ pub(crate) enum Place {
 impl Place {
     /// What an object names, or is.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<(Self, Origin)> {
+        if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
+            let name = object.get_type().qualname()?;
+            let problem =
+                format!("an image is a path or a file object, not {name}: wrap it in io.BytesIO");
+            return Err(PyTypeError::new_err(problem));
+        }
         let is_path = object.is_instance_of::<PyString>()
             || object.is_instance_of::<PyBytes>()
             || object.hasattr(intern!(object.py(), "__fspath__"))?;
@@ -38,4 +48,45 @@ pub(crate) fn part(partition: Option<u32>, offset: u64, norecovery: bool) -> Ope
     let mut options = OpenImage::default();
     (options.offset, options.partition, options.norecovery) = (offset, partition, norecovery);
     options
+}
+
+/// One partition: number, first byte, size in bytes, description, contents.
+type PartitionFields = (u32, u64, u64, String, &'static str);
+
+/// Lists the partitions of a disk; `None` if it has no partition table.
+#[pyfunction]
+pub(crate) fn partitions(
+    py: Python<'_>,
+    source: &Bound<'_, PyAny>,
+) -> PyResult<Option<Vec<PartitionFields>>> {
+    let (place, origin) = Place::of(source)?;
+    let (device, name): (Arc<dyn BlockDevice>, PathBuf) = match place {
+        Place::Device(device) => (device, "the image".into()),
+        Place::Path(path) => {
+            let opened = py.detach(|| File::open(&path).and_then(FileDevice::new));
+            let failed = |source| Error::Host { operation: "open", path: path.clone(), source };
+            let opened = opened.map_err(failed).map_err(|error| error::plain(py, &error));
+            (Arc::new(opened?), path)
+        }
+    };
+    let listed = py.detach(|| -> Result<_> {
+        let found = partition::read(&*device);
+        let found = found.map_err(|source| Error::Partition { image: name, source })?;
+        Ok(found.map(|all| all.into_iter().map(|one| described(&device, one)).collect()))
+    });
+    listed.map_err(|error| error::exception(py, &error, &origin))
+}
+
+fn described(device: &Arc<dyn BlockDevice>, found: partition::Partition) -> PartitionFields {
+    let partition::Partition { number, offset, len, description } = found;
+    let window = WindowDevice::new(Arc::clone(device), offset, len);
+    let contents = match window.and_then(|window| Signature::of(&window)) {
+        Ok(Signature::Ext) => "ext4",
+        Ok(Signature::Xfs) => "xfs",
+        Ok(Signature::Zeros) => "zeros",
+        Ok(Signature::Unknown | Signature::Lost(_)) => "unknown",
+        Ok(Signature::Other(found)) => found.what,
+        Err(_) => "unreadable",
+    };
+    (number, offset, len, description, contents)
 }

@@ -148,6 +148,7 @@ impl Stat {
         self.0.rdev().minor
     }
 
+    /// Returns the first ten fields as a tuple, as os.stat_result has them.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let time = |time: Timestamp| time.sec;
         let it = &self.0;

@@ -5,19 +5,37 @@
 ...     print((image / "etc" / "hostname").read_text())
 
 - :func:`open` opens an image, :func:`create` makes an empty one: an :class:`Image`. ``image / "etc"`` is an
-  :class:`ImagePath`, which is what ``pathlib.Path`` is.
-- :func:`build` makes an image of a directory, an archive, a container image or any :class:`Entry`.
-- :func:`check`, :func:`repair`, :func:`restore`, :func:`diff`, :func:`write_layer`, :func:`convert`, :func:`info` and
-  :func:`mount` do what the commands of these names do.
+  :class:`ImagePath`, with the methods of ``pathlib.Path``.
+- :func:`build` builds an image of a directory, an archive, a container image or any :class:`Entry`.
+- :func:`check`, :func:`repair`, :func:`restore`, :func:`diff`, :func:`write_layer`, :func:`convert`, :func:`info`,
+  :func:`partitions` and :func:`mount` are the commands of these names.
 - :mod:`diskwright.fsspec` is ``ext4://``, ``xfs://`` and ``disk://`` for fsspec.
+- ``python -m diskwright`` is a small command line.
 """
 
 from ._build import BuildReport, Entry, build, convert
-from ._check import CheckReport, Finding, RepairReport, check, info, repair, restore
+from ._check import (
+    CheckReport,
+    Finding,
+    Partition,
+    RepairReport,
+    check,
+    info,
+    partitions,
+    repair,
+    restore,
+)
 from ._copying import CopyReport
 from ._diff import Change, diff, write_layer
-from ._diskwright import DirEntry, Stat
-from ._errors import BuildError, ClosedImage, DamagedImage, ImageInUse, UnsupportedImage
+from ._diskwright import DirEntry, Stat, __version__
+from ._errors import (
+    BuildError,
+    ClosedImage,
+    DamagedImage,
+    ImageInUse,
+    InvalidArgument,
+    UnsupportedImage,
+)
 from ._file import RawFile
 from ._image import Image, Statfs, create
 from ._image import open_image as open
@@ -38,11 +56,14 @@ __all__ = [
     "Image",
     "ImageInUse",
     "ImagePath",
+    "InvalidArgument",
+    "Partition",
     "RawFile",
     "RepairReport",
     "Stat",
     "Statfs",
     "UnsupportedImage",
+    "__version__",
     "build",
     "check",
     "convert",
@@ -51,6 +72,7 @@ __all__ = [
     "info",
     "mount",
     "open",
+    "partitions",
     "repair",
     "restore",
     "write_layer",

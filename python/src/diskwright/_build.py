@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import shutil
 import stat as modes
-import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from io import BytesIO
-from typing import IO, Any, Literal, TypeAlias, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast
 from uuid import UUID
 
 from . import _diskwright
+from ._arguments import size_of
+from ._file import SEEK_DATA, SEEK_HOLE
 from ._image import text_of, uuid_bytes
 from ._types import ImagePathLike, StrOrBytesPath
+
+if TYPE_CHECKING:
+    import tarfile
 
 __all__ = ["BuildReport", "Entry", "build", "convert"]
 
@@ -28,17 +31,18 @@ Fs: TypeAlias = Literal["ext4", "xfs"]
 Output: TypeAlias = Literal["raw", "qcow2", "android-sparse", "zstd"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Entry:
     """A file of an image that is to be built.
 
-    What it is follows from what is given: ``target`` makes a symbolic link, ``link`` another name of an entry before
-    it, ``device`` with the type bits of ``mode`` a device; ``mode`` with the bits of a directory or a pipe makes such a
-    one; everything else is a regular file.
+    Its type follows from the arguments: ``target`` makes a symbolic link, ``link`` another name of an earlier entry,
+    ``device`` with the type bits of ``mode`` a device; ``mode`` with the bits of a directory or pipe, or a path that ends
+    with a slash, makes a directory or pipe; everything else is a regular file.
     """
 
     path: ImagePathLike
-    """Its path. Directories above it that no entry names are made."""
+    """Its path. Missing directories above it are created. ``"etc/"`` is a directory."""
+    _: KW_ONLY
     data: bytes | StrOrBytesPath | IO[bytes] | None = None
     """Contents: bytes, a path of the host as ``os.PathLike`` or ``str``, or a file object that is read to its end."""
     mode: int | None = None
@@ -54,7 +58,10 @@ class Entry:
     xattrs: Mapping[str, bytes] = field(default_factory=dict)
 
 
-Source: TypeAlias = Union[StrOrBytesPath, Iterable[Entry]]
+Part: TypeAlias = Union[StrOrBytesPath, IO[bytes]]
+"""A path, a text as on the command line, or an archive as a file object."""
+
+Source: TypeAlias = Union[Part, Iterable[Entry]]
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,8 @@ def _features(features: str | Sequence[str]) -> list[str]:
 
 
 def build(
-    source: Source | Sequence[StrOrBytesPath | tuple[StrOrBytesPath, ImagePathLike]],
-    image: StrOrBytesPath,
+    source: Source | Sequence[Part | tuple[Part, ImagePathLike]],
+    image: StrOrBytesPath | IO[bytes],
     *,
     fs: Fs = "ext4",
     size: int | None = None,
@@ -109,84 +116,175 @@ def build(
     output: Output = "raw",
     progress: Progress | None = None,
 ) -> BuildReport:
-    """Makes an image, which gets its name when it is finished: nothing is left of a build that fails.
+    """Builds an image. The file gets its name when it is complete: a failed build leaves nothing.
 
     - ``source``: a directory or a tar archive (also ``.gz`` and ``.zst``); a text that names more, as on the command
-      line (``"oci:dir:tag"``, ``"docker-archive:file"``, ``"image:disk.img:2"``, ``"mtree:file"``); a list of such, later
-      ones put over those before, each perhaps as a pair with the directory of the image that it goes to; or an iterable
-      of :class:`Entry`, which is kept in a temporary archive beside the image.
-    - ``size``: bytes, or the least that holds the source and ``free`` bytes.
+      line (``"oci:dir:tag"``, ``"docker-archive:file"``, ``"image:disk.img:2"``, ``"mtree:file"``); a binary file object
+      with an archive; a list of these, in which later ones replace files of earlier ones, and each may be a pair with the
+      directory of the image for it; or an iterable of :class:`Entry`. File objects and entries are kept in a temporary
+      file during the build.
+    - ``image``: a path, or a writable binary file object. That one gets the image from its current position on, when it
+      is complete. It keeps holes if it can seek.
+    - ``size``: bytes; by default the minimum for the source and ``free`` bytes.
     - ``owner``: user and group of everything, instead of the source's.
-    - ``force``: replace an image that is there. ``small``: allow XFS below 300 MiB.
-    - ``source_date_epoch``: the latest time in the image, unless told that of the environment. The same source and
+    - ``force``: replace an existing image. ``small``: allow XFS below 300 MiB.
+    - ``source_date_epoch``: the latest time in the image; by default that of the environment. The same source and
       options give the same bytes.
-    - ``progress(entries, bytes)`` is called at the beginning, now and then, and when the image is there; what it raises
-      ends the build.
+    - ``progress(entries, bytes)`` is called at the beginning, at intervals, and at the end; an exception of it ends the
+      build.
     """
     if size is not None and free:
-        raise ValueError("free goes with a size that is computed: leave one of them out")
+        raise ValueError("size and free exclude each other: free is for a size that is computed")
     with ExitStack() as kept:
-        sources = _sources(source, os.path.dirname(os.path.abspath(os.fsdecode(image))), kept)
+        into = None if _is_path(image) else cast("IO[bytes]", image)
+        place = _place(image, kept)
+        sources = _sources(source, os.path.dirname(os.path.abspath(os.fsdecode(place))), kept)
         args = {
             "sources": sources,
-            "image": image,
+            "image": place,
             "fs": fs,
-            "size": size,
-            "free": free,
+            "size": size_of("size", size),
+            "free": size_of("free", free),
             "label": label,
             "uuid": None if uuid is None else uuid_bytes(uuid),
             "features": _features(features),
-            "block_size": block_size,
-            "inode_size": inode_size,
-            "inodes": inodes,
+            "block_size": size_of("block_size", block_size),
+            "inode_size": size_of("inode_size", inode_size),
+            "inodes": size_of("inodes", inodes),
             "small": small and fs == "xfs",
             "dedupe": dedupe,
             "owner": owner,
             "platform": platform,
-            "threads": threads,
+            "threads": size_of("threads", threads),
             "force": force,
             "source_date_epoch": _epoch() if source_date_epoch is None else source_date_epoch,
             "output": output,
         }
-        return _report(_diskwright.build(args, progress))
+        report = _report(_diskwright.build(args, progress))
+        if into is not None:
+            with open(place, "rb", 0) as built:
+                _pour(built, into)
+        return report
 
 
 def _is_path(source: object) -> bool:
     return isinstance(source, (str, bytes, os.PathLike))
 
 
-def _named(source: Any, at: str = "") -> tuple[Any, str, bool]:
-    # A text may be more than a path, as on the command line; a path is a path.
+def _place(image: Any, kept: ExitStack) -> StrOrBytesPath:
+    """The path of the image that is built: for a file object, in a temporary directory."""
+    if _is_path(image):
+        return cast("StrOrBytesPath", image)
+    if not hasattr(image, "write"):
+        raise TypeError(f"image is a path or a file object with write, not {type(image).__name__}")
+    import tempfile
+
+    return os.path.join(kept.enter_context(tempfile.TemporaryDirectory(prefix="diskwright-")), "image")
+
+
+def _pour(built: Any, into: Any) -> None:
+    """Writes a file to a file object, from its current position on. Holes are skipped where the object can seek."""
+    size = os.fstat(built.fileno()).st_size
+    try:
+        start = into.tell() if into.seekable() else None
+    except (AttributeError, OSError):
+        start = None
+    if start is not None:
+        # Earlier contents do not show through holes.
+        into.truncate(start)
+    at = 0
+    while at < size:
+        data, end = (at, size) if start is None else _run(built, at, size)
+        if start is not None:
+            into.seek(start + data)
+        built.seek(data)
+        while data < end:
+            piece = built.read(min(end - data, 1 << 20))
+            if not piece:
+                raise OSError(errno.EIO, "the image became shorter while it was copied")
+            _write_all(into, piece)
+            data += len(piece)
+        at = end
+    if start is not None:
+        if into.seek(0, os.SEEK_END) < start + size:
+            # Not every file object becomes longer by truncate: io.BytesIO does not.
+            into.seek(start + size - 1)
+            _write_all(into, b"\0")
+        into.seek(start + size)
+
+
+def _run(built: Any, at: int, size: int) -> tuple[int, int]:
+    """The next data of a file: its beginning and end."""
+    try:
+        data = os.lseek(built.fileno(), at, SEEK_DATA)
+        return data, min(os.lseek(built.fileno(), data, SEEK_HOLE), size)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size, size
+        return at, size
+
+
+def _write_all(into: Any, piece: bytes) -> None:
+    rest = memoryview(piece)
+    while rest:
+        count = into.write(rest)
+        if not isinstance(count, int) or not 0 < count <= len(rest):
+            raise OSError(errno.EIO, f"the file object wrote {count!r} of {len(rest)} bytes")
+        rest = rest[count:]
+
+
+def _named(source: Any, at: str, beside: str, kept: ExitStack) -> tuple[Any, str, bool]:
+    if hasattr(source, "read"):
+        import shutil
+        import tempfile
+
+        archive = kept.enter_context(tempfile.NamedTemporaryFile(dir=beside, prefix=".diskwright-"))
+        shutil.copyfileobj(source, archive, 1 << 20)
+        archive.flush()
+        return archive.name, at, True
+    # A text may be more than a path, as on the command line.
     return source, at, not isinstance(source, str)
 
 
 def _sources(source: Any, beside: str, kept: ExitStack) -> list[tuple[Any, str, bool]]:
-    if _is_path(source):
-        return [_named(source)]
+    if _is_path(source) or hasattr(source, "read"):
+        return [_named(source, "", beside, kept)]
     if isinstance(source, (list, tuple)) and source and not isinstance(source[0], Entry):
         pairs = [each if isinstance(each, tuple) else (each, "") for each in source]
-        return [_named(path, text_of(at)) for path, at in pairs]
+        return [_named(path, text_of(at), beside, kept) for path, at in pairs]
+    import tempfile
+
     archive = kept.enter_context(tempfile.NamedTemporaryFile(dir=beside, suffix=".tar"))
     _write_archive(source, archive)
     return [(archive.name, "", True)]
 
 
 def _write_archive(entries: Iterable[Entry], out: Any) -> None:
-    """Keeps entries as an archive in the format of pax."""
+    """Writes entries as an archive in the format of pax."""
+    import tarfile
+
     with tarfile.open(
         fileobj=out, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
     ) as archive:
         for entry in entries:
             if not isinstance(entry, Entry):
-                raise TypeError(f"a source gives Entry, not {type(entry).__name__}")
+                raise TypeError(f"source is a path, a file object or an iterable of Entry, not of {type(entry).__name__}")
             _add(archive, entry)
     out.flush()
 
 
 def _add(archive: tarfile.TarFile, entry: Entry) -> None:
-    member = tarfile.TarInfo(text_of(entry.path).strip("/") or ".")
+    import tarfile
+
+    name = text_of(entry.path)
+    member = tarfile.TarInfo(name.strip("/") or ".")
     mode = entry.mode if entry.mode is not None else 0
     kind = modes.S_IFMT(mode)
+    if name.endswith("/"):
+        others = (entry.data, entry.target, entry.link, entry.device)
+        if kind not in (0, modes.S_IFDIR) or any(other is not None for other in others):
+            raise ValueError(f"{name!r} ends with a slash: it is a directory, and has nothing but a mode and attributes")
+        kind = modes.S_IFDIR
     member.uid, member.gid = entry.uid, entry.gid
     nanoseconds = entry.mtime_ns if entry.mtime_ns is not None else round(entry.mtime * 1e9)
     member.mtime = nanoseconds // 10**9
@@ -227,7 +325,10 @@ def _contents(data: Any) -> IO[bytes]:
         return BytesIO(data)
     if _is_path(data):
         return open(data, "rb")
-    # Its length must be known first, and it stays its owner's to close.
+    import shutil
+    import tempfile
+
+    # Its length must be known first, and the caller closes it.
     rest: Any = tempfile.SpooledTemporaryFile(max_size=1 << 20)
     shutil.copyfileobj(data, rest)
     return cast(IO[bytes], rest)
@@ -252,23 +353,23 @@ def convert(
     output: Output = "raw",
     progress: Progress | None = None,
 ) -> BuildReport:
-    """Makes an image of another one, with all that is in it: in another format, of another size, or as new ones are.
+    """Builds an image of another one with all its contents: in another format, of another size, or with new defaults.
 
-    ``size`` is that of the old one unless told, ``"min"`` the least. The old image is never written.
+    ``size`` is by default that of the old one; ``"min"`` is the minimum. The old image is never written.
     """
     args = {
         "source": source,
-        "partition": partition,
-        "offset": offset,
+        "partition": size_of("partition", partition),
+        "offset": size_of("offset", offset),
         "image": image,
         "fs": fs,
-        "size": -1 if size == "min" else size,
+        "size": -1 if size == "min" else size_of("size", size),
         "label": label,
         "keep_uuid": keep_uuid,
         "features": _features(features),
         "small": small,
         "dedupe": dedupe,
-        "threads": threads,
+        "threads": size_of("threads", threads),
         "force": force,
         "source_date_epoch": _epoch() if source_date_epoch is None else source_date_epoch,
         "output": output,

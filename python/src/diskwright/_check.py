@@ -1,4 +1,4 @@
-"""Looking at whole images: what they say of themselves, checking and repairing."""
+"""Whole images: information, partitions, checks and repairs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from . import _diskwright
+from ._arguments import size_of
 from ._types import StrOrBytesPath
 
-__all__ = ["CheckReport", "Finding", "RepairReport", "check", "info", "repair", "restore"]
+__all__ = [
+    "CheckReport",
+    "Finding",
+    "Partition",
+    "RepairReport",
+    "check",
+    "info",
+    "partitions",
+    "repair",
+    "restore",
+]
 
 Progress: TypeAlias = Callable[[str, int, int], object]
 """Is told the phase, and how much of how much is done in it; what it raises ends the work."""
@@ -40,6 +51,27 @@ class Finding:
     found: str | None
     detail: str | None
 
+    def __str__(self) -> str:
+        """One line: severity, code, place, and expected and found values."""
+        places = ((what, getattr(self, what)) for what in ("path", "name", "group", "block", "inode", "field"))
+        where = ", ".join(f"{what} {value}" for what, value in places if value is not None)
+        line = f"{self.severity}: {self.code}: {self.meaning}"
+        line += f" ({where})" if where else ""
+        if self.expected is not None or self.found is not None:
+            line += f"; expected {self.expected}, found {self.found}"
+        return f"{line}; {self.detail}" if self.detail else line
+
+
+def _lines(title: str, findings: tuple[Finding, ...], total: int) -> str:
+    shown = [f"  {finding}" for finding in findings[:LINES_MAX]]
+    if total > len(shown):
+        shown.append(f"  and {total - len(shown)} more")
+    return "\n".join([title, *shown])
+
+
+#: The maximum number of findings in the text of a report.
+LINES_MAX = 20
+
 
 @dataclass(frozen=True)
 class CheckReport:
@@ -64,6 +96,14 @@ class CheckReport:
     def __bool__(self) -> bool:
         return self.is_clean
 
+    def __str__(self) -> str:
+        """The verdict, and a line for each of the first findings."""
+        total = sum(self.counts.values())
+        if not total:
+            return f"{self.format}: {self.verdict}"
+        kinds = ", ".join(f"{count} {severity}" for severity, count in self.counts.items() if count)
+        return _lines(f"{self.format}: {self.verdict}: {kinds}", self.findings, total)
+
 
 @dataclass(frozen=True)
 class RepairReport:
@@ -81,6 +121,29 @@ class RepairReport:
     """The file that takes it back, if there is one."""
     details: Mapping[str, Any]
     """All that the report of the command has."""
+
+    def __str__(self) -> str:
+        """The verdict, the actions, and a line for each of the first findings."""
+        actions = "".join(f"\n  {action}" for action in self.actions[:LINES_MAX])
+        more = len(self.actions) - LINES_MAX
+        actions += f"\n  and {more} more actions" if more > 0 else ""
+        return _lines(f"{self.verdict}{actions}", self.findings, len(self.findings))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition of a disk."""
+
+    number: int
+    """Its number, from 1 on: the argument ``partition`` of other functions."""
+    offset: int
+    """Its first byte."""
+    size: int
+    """Its length in bytes."""
+    description: str
+    """Its name, if the table has names; otherwise its type."""
+    contents: str
+    """``ext4`` (also for ext2 and ext3), ``xfs``, ``zeros``, ``unknown``, ``unreadable``, or the name of another format."""
 
 
 _PLACES = ("group", "block", "inode", "field", "name", "path", "expected", "found", "detail")
@@ -109,18 +172,26 @@ def check(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> CheckReport:
-    """Looks at everything in an image, in a file or a file object, and says what is wrong. Nothing is written.
+    """Checks a whole image, in a file or a file object. Nothing is written.
 
-    Damage is no exception. ``progress(phase, done, of)`` is called now and then; what it raises ends the check.
+    Damage raises nothing. ``progress(phase, done, of)`` is called at intervals; an exception of it ends the check.
     """
-    told = json.loads(_diskwright.check(source, partition, offset, threads, progress))
+    found = json.loads(
+        _diskwright.check(
+            source,
+            size_of("partition", partition),
+            size_of("offset", offset),
+            size_of("threads", threads),
+            progress,
+        )
+    )
     return CheckReport(
-        told["verdict"],
-        told["format"],
-        _findings(told["kinds"]),
-        told["counts"],
-        told["summary"],
-        told,
+        found["verdict"],
+        found["format"],
+        _findings(found["kinds"]),
+        found["counts"],
+        found["summary"],
+        found,
     )
 
 
@@ -161,13 +232,18 @@ def restore(
     partition: int | None = None,
     offset: int = 0,
 ) -> int:
-    """Brings an image back to what it was before a repair that kept an undo file; how many pages were written."""
+    """Takes back a repair with its undo file, and returns the number of pages written."""
     return _diskwright.restore(source, undo, partition, offset)
 
 
 def info(
     source: StrOrBytesPath, *, partition: int | None = None, offset: int = 0
 ) -> dict[str, Any]:
-    """What an image says about itself, as ``diskwright info --json``."""
+    """The superblock and state of an image, as ``diskwright info --json``."""
     told: dict[str, Any] = json.loads(_diskwright.info(source, partition, offset))
     return told
+
+
+def partitions(source: StrOrBytesPath | Any) -> list[Partition]:
+    """The partitions of a disk (GPT or MBR), in a file, on a block device or in a file object. Empty without a table."""
+    return [Partition(*fields) for fields in _diskwright.partitions(source) or ()]

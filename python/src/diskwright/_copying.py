@@ -1,15 +1,25 @@
-"""What a copy reports."""
+"""Copies: their report, and those from image to image."""
 
 from __future__ import annotations
 
+import errno
+import stat as modes
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["CopyReport"]
+from ._file import SEEK_DATA, SEEK_HOLE, RawFile
+
+if TYPE_CHECKING:
+    from ._path import ImagePath
+
+__all__ = ["CopyReport", "copy_between"]
+
+PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What was copied."""
+    """The result of a copy."""
 
     files: int
     """Files of any type."""
@@ -18,4 +28,30 @@ class CopyReport:
     left_out: int
     """Files and attributes that the destination did not take."""
     warnings: tuple[str, ...]
-    """What was left out, and why."""
+    """Each of them, with the reason."""
+    unreadable: int = 0
+    """Files of a damaged image that could not be read, or not completely."""
+
+
+def copy_between(source: ImagePath, target: ImagePath) -> int:
+    """Copies contents and permissions of a file to another image. Holes stay holes."""
+    with source.open("rb", 0) as reader, target.open("wb", 0) as writer:
+        assert isinstance(reader, RawFile) and isinstance(writer, RawFile)
+        found = reader.stat()
+        done = 0
+        try:
+            while True:
+                start = reader.seek(done, SEEK_DATA)
+                done = reader.seek(start, SEEK_HOLE)
+                writer.seek(reader.seek(start))
+                while start < done:
+                    piece = reader.read(min(done - start, PIECE_BYTES))
+                    if not piece:
+                        break
+                    start += writer.write(piece)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        writer.truncate(found.st_size)
+    target.chmod(modes.S_IMODE(found.st_mode))
+    return found.st_size

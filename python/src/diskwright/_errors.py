@@ -1,4 +1,4 @@
-"""What goes wrong: all of it is an OSError with a number and the file that it is about."""
+"""Errors: each is an OSError with a number and, where there is one, a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import io
 import os
 from typing import Any
 
-__all__ = ["BuildError", "ClosedImage", "DamagedImage", "ImageInUse", "NotOpenFor", "UnsupportedImage"]
+__all__ = [
+    "BuildError",
+    "ClosedImage",
+    "DamagedImage",
+    "ImageInUse",
+    "InvalidArgument",
+    "NotOpenFor",
+    "UnsupportedImage",
+]
 
 NotOpenFor = io.UnsupportedOperation
 """An open file is asked for what it was not opened for."""
@@ -16,22 +24,26 @@ class ClosedImage(OSError, ValueError):
     """An image that was closed, or a file of one, is used."""
 
 
+class InvalidArgument(OSError, ValueError):
+    """A size, label, path or other argument that no file system can have."""
+
+
 class UnsupportedImage(OSError):
-    """The image uses what is not supported, or is none; the message says what it seems to be."""
+    """The image has unsupported features, or no known file system; the message says what it seems to be."""
 
 
 class ImageInUse(OSError):
-    """Somebody else has the image: another program, a mount, or this one."""
+    """Another program, a mount or this program uses the image."""
 
 
 class BuildError(OSError):
-    """What an image was to be built of is not what it should be."""
+    """A source of an image is invalid."""
 
 
 class DamagedImage(OSError):
-    """The image is damaged: which structure, where, what must be there and what is.
+    """The image is damaged: the structure, its place, and the expected and found values.
 
-    ``diskwright.check`` tells what else is.
+    ``diskwright.check`` finds all damage.
     """
 
     structure: str | None

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from ._diskwright import File, Stat
+from ._errors import ClosedImage
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from ._diskwright import Volume
+    from ._image import Image
 
 __all__ = ["RawFile", "open_file"]
 
 BUFFER_BYTES = 128 << 10
+
+SEEK_DATA: int = getattr(os, "SEEK_DATA", 3)
+SEEK_HOLE: int = getattr(os, "SEEK_HOLE", 4)
 
 
 class RawFile(io.RawIOBase):
@@ -24,8 +29,9 @@ class RawFile(io.RawIOBase):
     name: str
     mode: str
 
-    def __init__(self, file: File, name: str, mode: str) -> None:
+    def __init__(self, image: Image, file: File, name: str, mode: str) -> None:
         super().__init__()
+        self._image = image
         self._file = file
         self._position = 0
         self._appends = "a" in mode
@@ -36,21 +42,27 @@ class RawFile(io.RawIOBase):
 
     def _check(self) -> None:
         if self.closed:
+            if self._image.closed:
+                raise ClosedImage(errno.EBADF, "the image is closed", self.name)
             raise ValueError("I/O operation on closed file")
 
     def readable(self) -> bool:
+        """Whether the file was opened for reading."""
         self._check()
         return self._reads
 
     def writable(self) -> bool:
+        """Whether the file was opened for writing."""
         self._check()
         return self._writes
 
     def seekable(self) -> bool:
+        """Always true."""
         self._check()
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
+        """Reads at most ``size`` bytes, or all up to the end. Fewer only at the end of the file."""
         self._check()
         if size is None or size < 0:
             return self.readall()
@@ -59,18 +71,21 @@ class RawFile(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
+        """Reads up to the end of the file."""
         self._check()
         data = self._file.pread(max(self._file.size() - self._position, 0), self._position)
         self._position += len(data)
         return data
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Reads into a buffer, and returns the number of bytes."""
         self._check()
         count = self._file.preadinto(buffer, self._position)
         self._position += count
         return count
 
     def write(self, data: ReadableBuffer, /) -> int:
+        """Writes all of the data, and returns the number of bytes."""
         self._check()
         count = self._file.pwrite(data, self._position)
         if self._appends and count:
@@ -80,6 +95,7 @@ class RawFile(io.RawIOBase):
         return count
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Moves to a position: also to the next data or hole (``os.SEEK_DATA``, ``os.SEEK_HOLE``)."""
         self._check()
         if whence == os.SEEK_SET:
             position = offset
@@ -87,18 +103,31 @@ class RawFile(io.RawIOBase):
             position = self._position + offset
         elif whence == os.SEEK_END:
             position = self._file.size() + offset
+        elif whence in (SEEK_DATA, SEEK_HOLE):
+            position = self._seek_run(offset, whence == SEEK_DATA)
         else:
-            raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
+            raise ValueError(f"invalid whence ({whence}, should be 0, 1, 2, SEEK_DATA or SEEK_HOLE)")
         if not 0 <= position < 1 << 63:
-            raise ValueError(f"a place in a file is not below 0, nor {position}")
+            raise ValueError(f"position {position} is negative or too large")
         self._position = position
         return position
 
+    def _seek_run(self, offset: int, is_data: bool) -> int:
+        found = None
+        if 0 <= offset < 1 << 63:
+            found = self._file.next_data(offset) if is_data else self._file.next_hole(offset)
+        if found is None:
+            what = "data" if is_data else "hole"
+            raise OSError(errno.ENXIO, f"no {what} at or after byte {offset}", self.name)
+        return found
+
     def tell(self) -> int:
+        """The current position."""
         self._check()
         return self._position
 
     def truncate(self, size: int | None = None, /) -> int:
+        """Sets the size of the file, by default to the current position."""
         self._check()
         if not self._writes:
             raise io.UnsupportedOperation("not open for writing")
@@ -109,19 +138,24 @@ class RawFile(io.RawIOBase):
         return size
 
     def sync(self) -> None:
-        """Returns when all that was written is durable. A buffer above this one has to be flushed before."""
+        """Returns when all earlier writes are durable. Flush a buffer above this object first."""
         self._check()
         self._file.sync()
 
     def stat(self) -> Stat:
-        """What is known of the file now, whatever its name is by now."""
+        """The attributes of the file, also after its name was changed or removed."""
         self._check()
         return self._file.stat()
 
     def close(self) -> None:
+        """Closes the file."""
         if not self.closed:
             super().close()
             self._file.close()
+
+    def __del__(self) -> None:
+        # The file is closed when this object is gone, and not before: in a cycle, a buffer above it may be flushed later.
+        pass
 
     def __repr__(self) -> str:
         state = " closed" if self.closed else ""
@@ -144,7 +178,7 @@ def _flags(mode: str) -> dict[str, bool]:
 
 
 def open_file(
-    volume: Volume,
+    image: Image,
     path: str,
     mode: str = "r",
     buffering: int = -1,
@@ -161,16 +195,17 @@ def open_file(
         raise ValueError("can't have unbuffered text I/O")
     if buffering == 1 and binary:
         buffering = -1
-    file = volume._open(path, mode=permissions, **flags)
-    raw = RawFile(file, path, mode)
+    file = image._open(path, mode=permissions, **flags)
+    raw = RawFile(image, file, path, mode)
     try:
         if not flags["write"] and not flags["append"]:
             # Listings of directories are no contents.
             if (file.stat().st_mode & 0o170000) == 0o040000:
-                raise IsADirectoryError(21, "is a directory", path)
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         if flags["append"]:
             raw.seek(0, os.SEEK_END)
         if buffering == 0:
+            image._files.add(raw)
             return raw
         size = buffering if buffering > 1 else BUFFER_BYTES
         buffer: Any
@@ -181,10 +216,12 @@ def open_file(
         else:
             buffer = io.BufferedWriter(raw, size)
         if binary:
+            image._files.add(buffer)
             return cast(BinaryIO, buffer)
         text = io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering=buffering == 1)
         # As io.open does; the attribute is read-only in typeshed.
         cast(Any, text).mode = mode
+        image._files.add(text)
         return text
     except BaseException:
         raw.close()

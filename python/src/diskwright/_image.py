@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat as modes
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TextIO, overload
 from uuid import UUID
 
-from ._copying import CopyReport
+from ._arguments import size_of
+from ._copying import CopyReport, copy_between
 from ._diskwright import ScanDir, Stat, Volume
+from ._errors import ClosedImage
 from ._file import RawFile, open_file
 from ._path import ImagePath, pure
 from ._types import ImagePathLike, StrOrBytesPath
@@ -36,23 +41,31 @@ def text_of(path: ImagePathLike) -> str:
     """A path in an image as text."""
     if isinstance(path, str):
         return path
-    if isinstance(path, bytes):
-        return path.decode("utf-8", "surrogateescape")
-    return str(path)
+    return str(pure(path)) if isinstance(path, bytes) else str(path)
+
+
+def _report_damage(error: OSError, report: Callable[[OSError], object]) -> None:
+    """Reports why an entry cannot be resolved, but for a broken or looping link."""
+    if isinstance(error, ClosedImage):
+        raise error
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+        report(error)
 
 
 class Image(Volume):
     """An open image: a file system with all that is in it.
 
-    Every method may be called from any thread. Nobody's permissions are checked: who may open an image may do all in it.
-    :meth:`sync` and :meth:`close` return when all earlier changes are durable. After a crash the image has the changes up
-    to some moment, except that regular files created since then in a large directory (1024 blocks or more) may be missing
-    in any order. ``image / "etc" / "motd"`` is a path in it (:class:`ImagePath`); the methods of the image take paths as
-    text, too.
+    Every method may be called from any thread. Permissions are not checked: everything is allowed to the opener of an
+    image. :meth:`sync` and :meth:`close` return when all earlier changes are durable. After a crash the image has the
+    changes up to some moment, except that regular files created since then in a large directory (1024 blocks or more) may
+    be missing in any order. ``image / "etc" / "motd"`` is a path in it (:class:`ImagePath`); the methods of the image take
+    paths as text, too.
     """
 
     _named: str
     _how: tuple[Any, dict[str, Any]]
+    # The outermost objects of open files. A file has a reference to the image, so the image is not dropped before its files.
+    _files: weakref.WeakSet[Any]
 
     def __new__(
         cls,
@@ -63,19 +76,22 @@ class Image(Volume):
         partition: int | None = None,
         offset: int = 0,
         norecovery: bool = False,
+        salvage: bool = False,
         cache_bytes: int | None = None,
         owner: tuple[int, int] = (0, 0),
         _new: dict[str, Any] | None = None,
     ) -> Self:
         how: dict[str, Any] = {
             "writable": writable,
-            "partition": partition,
-            "offset": offset,
+            "partition": size_of("partition", partition),
+            "offset": size_of("offset", offset),
             "norecovery": norecovery,
-            "cache_bytes": cache_bytes,
+            "salvage": salvage,
+            "cache_bytes": size_of("cache_bytes", cache_bytes),
             "owner": owner,
         }
-        image = super().__new__(cls, source, new=_new, **how)
+        image = super().__new__(cls, source, how, _new)
+        image._files = weakref.WeakSet()
         is_path = isinstance(source, (str, bytes, os.PathLike))
         image._named = os.fsdecode(source) if is_path else f"{type(source).__name__} object"
         image._how = (os.path.abspath(os.fsdecode(source)) if is_path else source, how)
@@ -94,6 +110,29 @@ class Image(Volume):
     ) -> None:
         self.close()
 
+    def close(self) -> None:
+        """Flushes and closes all open files of the image, makes all changes durable and leaves the image clean.
+
+        The image is closed in any case. The first error of a file is raised after that.
+        """
+        if self.closed:
+            return
+        self._check()
+        failed: Exception | None = None
+        for file in list(self._files):
+            try:
+                file.close()
+            except Exception as error:
+                failed = failed or error
+        try:
+            self._close()
+        except OSError as error:
+            if failed is not None and error.__cause__ is None:
+                raise error from failed
+            raise
+        if failed is not None:
+            raise failed
+
     def __del__(self) -> None:
         try:
             forgotten = self.writable and not self.closed
@@ -101,6 +140,9 @@ class Image(Volume):
             return
         if forgotten:
             warnings.warn(f"unclosed image {self!r}", ResourceWarning, stacklevel=2, source=self)
+            if self._file_count():
+                # Both were found in a cycle. The engine closes the image after the last file: its buffer is not yet flushed.
+                return
             try:
                 self.close()
             except OSError:
@@ -126,6 +168,15 @@ class Image(Volume):
         """Totals of space and inodes."""
         return Statfs(**self._statfs())
 
+    def statvfs(self, path: ImagePathLike = "/") -> os.statvfs_result:
+        """Totals of space and inodes, as ``os.statvfs`` has them."""
+        self.stat(path)
+        found = self.statfs()
+        flags = 0 if self.writable else os.ST_RDONLY
+        sizes = (found.block_size, found.block_size, found.blocks, found.blocks_free, found.blocks_free)
+        inodes = (found.inodes, found.inodes_free, found.inodes_free)
+        return os.statvfs_result((*sizes, *inodes, flags, found.name_len_max))
+
     # Paths.
 
     @property
@@ -140,24 +191,35 @@ class Image(Volume):
     def __truediv__(self, segment: ImagePathLike) -> ImagePath:
         return ImagePath(self, segment)
 
-    def glob(self, pattern: str) -> Iterator[ImagePath]:
-        """What matches, from the root on: see :meth:`ImagePath.glob`."""
-        return self.root.glob(pattern.lstrip("/"))
+    def glob(
+        self, pattern: str, *, case_sensitive: bool | None = None, recurse_symlinks: bool = False
+    ) -> Iterator[ImagePath]:
+        """The paths that match a pattern, from the root on: see :meth:`ImagePath.glob`."""
+        return self.root.glob(
+            str(pattern).lstrip("/"), case_sensitive=case_sensitive, recurse_symlinks=recurse_symlinks
+        )
 
     def is_dir(self, path: ImagePathLike) -> bool:
+        """Whether a path leads to a directory."""
         return (self / path).is_dir()
 
     def is_file(self, path: ImagePathLike) -> bool:
+        """Whether a path leads to a regular file."""
         return (self / path).is_file()
 
     def is_symlink(self, path: ImagePathLike) -> bool:
+        """Whether a path is a symbolic link."""
         return (self / path).is_symlink()
+
+    def samefile(self, path: ImagePathLike, other: ImagePathLike) -> bool:
+        """Whether two paths lead to the same file. Paths of two images never do."""
+        return (self / path).samefile(other)
 
     # Listing.
 
     def listdir(self, path: ImagePathLike = "/") -> list[str]:
         """The names in a directory."""
-        return super().listdir(path)
+        return self._listdir(path)
 
     def scandir(self, path: ImagePathLike = "/") -> ScanDir:
         """The entries of a directory, as ``os.scandir`` has them."""
@@ -170,42 +232,106 @@ class Image(Volume):
         onerror: Callable[[OSError], object] | None = None,
         followlinks: bool = False,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Each directory from ``top`` down, with the names in it: as ``os.walk``."""
-        pending: list[str | tuple[str, list[str], list[str]]] = [text_of(top)]
+        """Each directory from ``top`` down, with the names in it: as ``os.walk``.
+
+        An entry that cannot be resolved is among the files. Damage is passed to ``onerror``, and the walk continues. A
+        directory that is inside itself, as in damaged images, is an error there and is not entered again.
+        """
+        return self._walk(top, topdown, onerror, followlinks, True)
+
+    def _walk(
+        self,
+        top: ImagePathLike,
+        topdown: bool,
+        onerror: Callable[[OSError], object] | None,
+        followlinks: bool,
+        links_as_dirs: bool,
+    ) -> Iterator[tuple[str, list[str], list[str]]]:
+        self._check_owner(top)
+        report = onerror if onerror is not None else lambda error: None
+        # Directories to list, with the inode numbers of those above them, and in a walk from below those that were listed.
+        above: tuple[Any, ...] = ()
+        pending: list[Any] = [(text_of(top), None, above)]
         while pending:
             step = pending.pop()
-            if isinstance(step, tuple):
-                yield step
+            if len(step) == 1:
+                yield step[0]
                 continue
-            dirs: list[str] = []
-            files: list[str] = []
-            links: set[str] = set()
-            try:
-                with self.scandir(step) as entries:
-                    for entry in entries:
-                        is_dir = entry.is_dir()
-                        (dirs if is_dir else files).append(entry.name)
-                        if is_dir and entry.is_symlink():
-                            links.add(entry.name)
-            except OSError as error:
-                if onerror is not None:
-                    onerror(error)
+            path, ino, above = step
+            listed = self._walk_step(path, report, links_as_dirs)
+            if listed is None:
                 continue
+            dirs, files, inodes, links = listed
             if topdown:
-                yield step, dirs, files
+                yield path, dirs, files
             else:
-                pending.append((step, dirs, files))
-            start = step if step.endswith("/") or not step else step + "/"
+                pending.append(((path, dirs, files),))
+            above = (ino, above) if ino is not None else above
+            start = path if path.endswith("/") or not path else path + "/"
             for name in reversed(dirs):
-                if followlinks or name not in links:
-                    pending.append(start + name)
+                if name in links:
+                    if followlinks:
+                        pending.append((start + name, None, above))
+                elif _is_inside_itself(inodes.get(name), above):
+                    report(OSError(errno.ELOOP, "the directory is inside itself: the image is damaged", start + name))
+                else:
+                    pending.append((start + name, inodes.get(name), above))
 
-    def tree(self, top: ImagePathLike = "/", *, sorted: bool = False) -> Iterator[tuple[str, Stat]]:
-        """Everything from ``top`` down with what is known of it, that itself first: the fastest way through an image.
+    def _walk_step(
+        self, path: str, report: Callable[[OSError], object], links_as_dirs: bool
+    ) -> tuple[list[str], list[str], dict[str, int], set[str]] | None:
+        """Directories and other files in a directory, the inode numbers of the former and the links among them."""
+        dirs: list[str] = []
+        files: list[str] = []
+        inodes: dict[str, int] = {}
+        links: set[str] = set()
+        try:
+            entries = self.scandir(path)
+        except ClosedImage:
+            raise
+        except OSError as error:
+            report(error)
+            return None
+        with entries:
+            while True:
+                try:
+                    for entry in entries:
+                        name = entry.name
+                        try:
+                            is_dir = entry.is_dir()
+                        except OSError as error:
+                            is_dir = False
+                            _report_damage(error, report)
+                        # The type of an entry that is a directory is known.
+                        is_link = is_dir and entry.is_symlink()
+                        if not is_dir or (is_link and not links_as_dirs):
+                            files.append(name)
+                            continue
+                        dirs.append(name)
+                        if is_link:
+                            links.add(name)
+                        else:
+                            inodes[name] = entry.inode()
+                    return dirs, files, inodes, links
+                except ClosedImage:
+                    raise
+                except OSError as error:
+                    # The directory is damaged at one place. The entries after it are listed.
+                    report(error)
 
-        Directories come before what is in them, links are not followed.
+    def tree(
+        self,
+        top: ImagePathLike = "/",
+        *,
+        sorted: bool = False,
+        onerror: Callable[[OSError], object] | None = None,
+    ) -> Iterator[tuple[str, Stat]]:
+        """Everything from ``top`` down with its attributes, ``top`` first: the fastest way through an image.
+
+        Directories come before their contents, links are not followed. With ``onerror``, it is called with the error of
+        each file that cannot be read, and the listing continues. Without it, the error is raised.
         """
-        return self._tree(top, sorted)
+        return self._tree(top, sorted, onerror)
 
     # Contents.
 
@@ -256,28 +382,84 @@ class Image(Volume):
         *,
         permissions: int = 0o644,
     ) -> RawFile | BinaryIO | TextIO:
-        """Opens a file as the function ``open`` does one of the host. ``permissions`` are those of a new file."""
+        """Opens a file as the function ``open`` does one of the host. ``permissions`` are those of a new file.
+
+        Closing the image flushes and closes it.
+        """
+        self._check_owner(path)
         return open_file(
             self, text_of(path), mode, buffering, encoding, errors, newline, permissions
         )
 
-    def read_text(self, path: ImagePathLike, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return (self / path).read_text(encoding, errors)
+    def read_text(
+        self,
+        path: ImagePathLike,
+        encoding: str | None = "utf-8",
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> str:
+        """Returns the contents of a file as text."""
+        return (self / path).read_text(encoding, errors, newline)
 
     def write_text(
-        self, path: ImagePathLike, data: str, encoding: str = "utf-8", errors: str = "strict"
+        self,
+        path: ImagePathLike,
+        data: str,
+        encoding: str | None = "utf-8",
+        errors: str | None = None,
+        newline: str | None = None,
     ) -> int:
-        return (self / path).write_text(data, encoding, errors)
+        """Creates or replaces the contents of a file with text, and returns the number of characters."""
+        return (self / path).write_text(data, encoding, errors, newline)
+
+    def copy_file(self, source: ImagePathLike, target: ImagePathLike) -> int:
+        """Copies contents and permissions of a file, and returns the number of bytes.
+
+        Both may be an :class:`ImagePath` of another image.
+        """
+        ours = [not isinstance(path, ImagePath) or path.image is self for path in (source, target)]
+        if all(ours):
+            return self._copy_file(source, target)
+        paths = [path if isinstance(path, ImagePath) else self / path for path in (source, target)]
+        return copy_between(paths[0], paths[1])
 
     # Names and attributes.
 
     def mkdir(self, path: ImagePathLike, mode: int | None = None) -> None:
-        """Makes a directory, with the permissions 0o755 unless told."""
+        """Creates a directory, by default with the permissions 0o755."""
         self._mkdir(path, mode)
 
-    def makedirs(self, path: ImagePathLike) -> None:
-        """Makes a directory and those above it that are missing."""
-        self._makedirs(path)
+    def makedirs(self, path: ImagePathLike, mode: int | None = None, exist_ok: bool = False) -> None:
+        """Creates a directory and the missing ones above it, as ``os.makedirs``. ``mode`` is for the last one."""
+        self._check_owner(path)
+        parent = text_of(path).rstrip("/").rpartition("/")[0]
+        if parent:
+            self._makedirs(parent)
+        try:
+            self._mkdir(path, mode)
+        except FileExistsError:
+            if not exist_ok or not self.is_dir(path):
+                raise
+
+    def mknod(
+        self,
+        path: ImagePathLike,
+        mode: int = 0o600,
+        device: int = 0,
+        *,
+        major: int | None = None,
+        minor: int | None = None,
+    ) -> None:
+        """Creates a device, pipe, socket or empty file, as ``os.mknod``.
+
+        ``device`` is a number of ``os.makedev``; ``major`` and ``minor`` replace it.
+        """
+        self._mknod(
+            path,
+            mode if modes.S_IFMT(mode) else mode | modes.S_IFREG,
+            os.major(device) if major is None else major,
+            os.minor(device) if minor is None else minor,
+        )
 
     def utime(
         self,
@@ -304,25 +486,50 @@ class Image(Volume):
     def copy_in(
         self, source: StrOrBytesPath, target: ImagePathLike = "/", *, preserve: bool = True
     ) -> CopyReport:
-        """Copies a file or directory of the host with all that is in it to ``target``, or into it, if it is a directory.
+        """Copies a file or directory of the host with its contents to ``target``, or into it if it is a directory.
 
         With ``preserve``, owners, permissions, times and extended attributes are kept. Other threads remove no names
-        meanwhile.
+        during the copy.
         """
-        return _report(self._copy_in(source, target, preserve))
+        return _report(self._copy_in(source, target, preserve), None)
 
     def copy_out(
-        self, source: ImagePathLike, target: StrOrBytesPath, *, preserve: bool = True
+        self,
+        source: ImagePathLike,
+        target: StrOrBytesPath,
+        *,
+        preserve: bool = True,
+        onerror: Callable[[OSError], object] | None = None,
     ) -> CopyReport:
-        """Copies a file or directory with all that is in it to ``target`` on the host, or into it, if it is a directory.
+        """Copies a file or directory with its contents to ``target`` on the host, or into it if it is a directory.
 
-        With ``preserve``, owners (as root), permissions, times and extended attributes are kept.
+        With ``preserve``, owners (as root), permissions, times and extended attributes are kept. With ``onerror``, the copy
+        continues after damage: files that cannot be read are left out or filled with zeros. ``onerror`` is called with the
+        errors at the end, with at most 10,000; ``unreadable`` of the report counts all.
         """
-        return _report(self._copy_out(source, target, preserve))
+        return _report(self._copy_out(source, target, preserve, onerror is not None), onerror)
+
+    def _check_owner(self, path: ImagePathLike) -> None:
+        if isinstance(path, ImagePath) and path.image is not self:
+            raise OSError(errno.EXDEV, "the path belongs to another image", str(path))
 
 
-def _report(told: dict[str, Any]) -> CopyReport:
-    return CopyReport(told["files"], told["bytes"], told["left_out"], tuple(told["warnings"]))
+def _is_inside_itself(ino: int | None, above: tuple[Any, ...]) -> bool:
+    while above:
+        if above[0] == ino:
+            return True
+        above = above[1]
+    return False
+
+
+def _report(found: dict[str, Any], onerror: Callable[[OSError], object] | None) -> CopyReport:
+    report = CopyReport(
+        found["files"], found["bytes"], found["left_out"], tuple(found["warnings"]), found["unreadable"]
+    )
+    if onerror is not None:
+        for error in found["errors"]:
+            onerror(error)
+    return report
 
 
 def _opened_again(source: str, how: dict[str, Any]) -> Image:
@@ -336,6 +543,7 @@ def open_image(
     partition: int | None = None,
     offset: int = 0,
     norecovery: bool = False,
+    salvage: bool = False,
     cache_bytes: int | None = None,
     owner: tuple[int, int] = (0, 0),
 ) -> Image:
@@ -344,11 +552,15 @@ def open_image(
     - ``source``: a path; a binary file object with ``seek``, ``read`` and, to change the image, ``write``; or an object
       with ``size``, ``pread(size, offset)`` and ``pwrite(data, offset)``.
     - ``writable``: to change it. In a file it is locked against other programs then.
-    - ``partition``: which partition of a disk (GPT or MBR), from 1 on; ``offset``: the byte that the image begins at.
-    - ``norecovery``: read it as it lies, without what its journal or log holds.
-    - ``cache_bytes``: memory for metadata. ``owner``: user and group of what is made.
+    - ``partition``: the number of a partition of a disk (GPT or MBR), from 1 on (see :func:`partitions`); ``offset``: the
+      first byte of the image.
+    - ``norecovery``: ignore the contents of the journal or log.
+    - ``salvage``: repair a damaged image in memory and read the result, as ``diskwright extract --salvage``. The file is not
+      written. Only for files of the host.
+    - ``cache_bytes``: memory for metadata. ``owner``: user and group of new files.
 
-    Raises :class:`UnsupportedImage` if it is none, :class:`ImageInUse` if somebody else has it, :class:`DamagedImage`.
+    Raises :class:`UnsupportedImage` if there is no known file system, :class:`ImageInUse` if another program or mount uses
+    it, :class:`DamagedImage` if it is too damaged to be opened.
     """
     return Image(
         source,
@@ -356,6 +568,7 @@ def open_image(
         partition=partition,
         offset=offset,
         norecovery=norecovery,
+        salvage=salvage,
         cache_bytes=cache_bytes,
         owner=owner,
     )
@@ -373,11 +586,12 @@ def create(
     small: bool = False,
     owner: tuple[int, int] = (0, 0),
 ) -> Image:
-    """Makes an empty file system and opens it to be changed: in a new file of ``size`` bytes, or all over a file object.
+    """Creates an empty file system and opens it for writing: in a new file of ``size`` bytes, or on a file object.
 
-    ``features`` changes the usual ones (``"-has_journal,casefold"``), in the words of mke2fs and mkfs.xfs. ``small``
-    allows XFS below 300 MiB.
+    ``features`` changes the defaults (``"-has_journal,casefold"``), in the words of mke2fs and mkfs.xfs. ``small``
+    allows XFS below 300 MiB. Sizes and labels that no file system can have are a :class:`ValueError`.
     """
+    size, block_size = size_of("size", size), size_of("block_size", block_size)
     new = {
         "fs": fs,
         "size": size,

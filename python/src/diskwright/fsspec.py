@@ -11,9 +11,10 @@ import secrets
 import stat as modes
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from glob import has_magic
 from typing import Any
 
 import fsspec
@@ -21,7 +22,7 @@ from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from ._diskwright import Stat
-from ._errors import ImageInUse
+from ._errors import ClosedImage, DamagedImage, ImageInUse
 from ._image import Image
 
 __all__ = ["DiskFileSystem", "Ext4FileSystem", "ImageFile", "XfsFileSystem"]
@@ -261,11 +262,20 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         }
         return told
 
+    def _entry(self, image: Image, path: str) -> dict[str, Any]:
+        """The attributes of an entry of a directory. Damage of one entry does not hide the others."""
+        try:
+            return self._info(image, path)
+        except DamagedImage as error:
+            return {"name": path, "type": "other", "size": None, "islink": False, "error": str(error)}
+
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """The attributes of a file, those of the target for a symbolic link."""
         with self._use() as image:
             return self._info(image, self._strip_protocol(path))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        """The entries of a directory, with their attributes if ``detail``. A damaged one has the key ``error``."""
         path = self._strip_protocol(path)
         with self._use() as image:
             if not image.is_dir("/" + path):
@@ -273,7 +283,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
                 return [top] if detail else [path]
             start = path + "/" if path else ""
             names = sorted(start + name for name in image.listdir("/" + path))
-            return [self._info(image, name) for name in names] if detail else names
+            return [self._entry(image, name) for name in names] if detail else names
 
     def find(
         self,
@@ -281,45 +291,67 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         maxdepth: int | None = None,
         withdirs: bool = False,
         detail: bool = False,
+        onerror: Callable[[OSError], object] | None = None,
         **kwargs: Any,
     ) -> Any:
+        """All files below a directory.
+
+        With ``onerror``, it is called with the error of each file that cannot be read, and the search continues. Without
+        it, the error is raised.
+        """
         path = self._strip_protocol(path)
         if maxdepth is not None:
             return super().find(path, maxdepth, withdirs, detail, **kwargs)
         found: dict[str, Any] = {}
+
+        def add(image: Image, name: str, own: Stat) -> None:
+            if name == path and modes.S_ISDIR(own.st_mode) and not (withdirs and path):
+                return
+            if withdirs or not modes.S_ISDIR(own.st_mode):
+                found[name] = self._info(image, name, own) if detail else None
+
         with self._use() as image:
             try:
-                for name, own in image.tree("/" + path):
-                    stripped = name.strip("/")
-                    if stripped == path and modes.S_ISDIR(own.st_mode) and not (withdirs and path):
-                        continue
-                    if withdirs or not modes.S_ISDIR(own.st_mode):
-                        found[stripped] = self._info(image, stripped, own) if detail else None
+                for name, own in image.tree("/" + path, onerror=onerror):
+                    try:
+                        add(image, name.strip("/"), own)
+                    except ClosedImage:
+                        raise
+                    except OSError as error:
+                        if onerror is None:
+                            raise
+                        onerror(error)
             except (FileNotFoundError, NotADirectoryError):
                 pass
         names = sorted(found)
         return {name: found[name] for name in names} if detail else names
 
     def exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether a path leads to a file."""
         with self._use() as image:
             return image.exists("/" + self._strip_protocol(path))
 
     def lexists(self, path: str, **kwargs: Any) -> bool:
+        """Whether a path exists, also as a broken symbolic link."""
         with self._use() as image:
             return image.path(str(self._strip_protocol(path))).exists(follow_symlinks=False)
 
     def isdir(self, path: str) -> bool:
+        """Whether a path leads to a directory."""
         with self._use() as image:
             return image.is_dir("/" + self._strip_protocol(path))
 
     def isfile(self, path: str) -> bool:
+        """Whether a path leads to a regular file."""
         with self._use() as image:
             return image.is_file("/" + self._strip_protocol(path))
 
     def created(self, path: str) -> datetime:
+        """The time when a file was created, or last changed if the image does not keep that."""
         return datetime.fromtimestamp(self.info(path)["created"], tz=timezone.utc)
 
     def modified(self, path: str) -> datetime:
+        """The time when the contents of a file last changed."""
         return datetime.fromtimestamp(self.info(path)["mtime"], tz=timezone.utc)
 
     # Contents.
@@ -343,6 +375,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
+        """Returns the contents of a file, or a part of them."""
         path = "/" + self._strip_protocol(path)
         with self._use() as image:
             if start is None and end is None:
@@ -357,6 +390,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
     def pipe_file(
         self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any
     ) -> None:
+        """Writes the contents of a file."""
         path = self._strip_protocol(path)
         with self._use(write=True) as image:
             if mode == "create" and image.exists("/" + path):
@@ -365,25 +399,50 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             image.write_bytes("/" + path, value)
 
     def put(self, *args: Any, **kwargs: Any) -> Any:
+        """Copies files of the host into the image, all while it is open for writing once."""
         with self._use(write=True):
             return super().put(*args, **kwargs)
 
     def pipe(self, *args: Any, **kwargs: Any) -> Any:
+        """Writes the contents of files, all while the image is open for writing once."""
         with self._use(write=True):
             return super().pipe(*args, **kwargs)
 
-    def copy(self, *args: Any, **kwargs: Any) -> Any:
+    def copy(self, path1: Any, path2: Any, *args: Any, **kwargs: Any) -> Any:
+        """Copies files inside the image, all while it is open for writing once."""
         with self._use(write=True):
-            return super().copy(*args, **kwargs)
+            path1, path2 = self._inside(path1, path2, self.isdir)
+            return super().copy(path1, path2, *args, **kwargs)
+
+    def get(self, rpath: Any, lpath: Any, *args: Any, **kwargs: Any) -> Any:
+        """Copies files to the host."""
+        rpath, lpath = self._inside(rpath, lpath, os.path.isdir)
+        return super().get(rpath, lpath, *args, **kwargs)
+
+    def _inside(self, source: Any, target: Any, is_dir: Callable[[str], bool]) -> tuple[Any, Any]:
+        """Source and target of a copy of a file or directory of the root into a directory.
+
+        fsspec takes the directory of the source from its path, where a name without a slash has none. So the target gets
+        the name here.
+        """
+        if not isinstance(source, str) or not isinstance(target, (str, os.PathLike)):
+            return source, target
+        name, into = self._strip_protocol(source), os.fspath(target)
+        if not name or "/" in name or source.endswith("/") or has_magic(name):
+            return source, target
+        if not into.endswith("/") and not is_dir(into):
+            return source, target
+        return name + "/" if self.isdir(name) else name, f"{into.rstrip('/')}/{name}"
 
     # Names.
 
     def _make_parents(self, image: Image, path: str) -> None:
         parent = self._parent(path)
         if parent:
-            image.makedirs("/" + parent)
+            image.makedirs("/" + parent, exist_ok=True)
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Creates a directory."""
         path = self._strip_protocol(path)
         with self._use(write=True) as image:
             if create_parents:
@@ -391,24 +450,28 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             image.mkdir("/" + path)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Creates a directory and the missing ones above it."""
         path = self._strip_protocol(path)
         with self._use(write=True) as image:
             if not exist_ok and image.exists("/" + path):
                 raise FileExistsError(17, "file exists", path)
             if path:
-                image.makedirs("/" + path)
+                image.makedirs("/" + path, exist_ok=True)
 
     def rmdir(self, path: str) -> None:
+        """Removes an empty directory."""
         with self._use(write=True) as image:
             image.rmdir("/" + self._strip_protocol(path))
 
     def rm_file(self, path: str) -> None:
+        """Removes a file."""
         with self._use(write=True) as image:
             image.unlink("/" + self._strip_protocol(path))
 
     _rm = rm_file
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Removes files, and with ``recursive`` directories."""
         paths = path if isinstance(path, list) else [path]
         with self._use(write=True) as image:
             for each in self.expand_path(paths, recursive=False):
@@ -421,11 +484,12 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
                     image.unlink(name)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copies a file, or creates the directory for a directory."""
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
         with self._use(write=True) as image:
             if image.is_dir("/" + source):
                 if target:
-                    image.makedirs("/" + target)
+                    image.makedirs("/" + target, exist_ok=True)
                 return
             self._make_parents(image, target)
             image.copy_file("/" + source, "/" + target)
@@ -452,6 +516,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             image.rename("/" + source, "/" + target)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Creates a file or sets its times, and empties it with ``truncate``."""
         path = self._strip_protocol(path)
         with self._use(write=True) as image:
             if truncate or not image.exists("/" + path):
@@ -460,10 +525,12 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             image.utime("/" + path)
 
     def chmod(self, path: str, mode: int) -> None:
+        """Sets the permission bits of a file."""
         with self._use(write=True) as image:
             image.chmod("/" + self._strip_protocol(path), mode)
 
     def symlink(self, target: str, path: str) -> None:
+        """Creates a symbolic link."""
         with self._use(write=True) as image:
             image.symlink(target, "/" + self._strip_protocol(path))
 
@@ -481,7 +548,7 @@ class XfsFileSystem(DiskFileSystem):
 
 
 class ImageFile(AbstractBufferedFile):  # type: ignore[misc,unused-ignore]
-    """An open file. It holds no file of the image open: reads and writes name it anew."""
+    """An open file. Each read and write opens the file of the image by its name."""
 
     def __init__(
         self, fs: DiskFileSystem, path: str, mode: str, block_size: Any, autocommit: bool, **kwargs: Any

@@ -59,9 +59,18 @@ pub struct CopyOptions {
     /// Out of an image, give what has a name that Windows cannot have another one, which leads back to it. Into an
     /// image, give such files their names back.
     pub map_names: bool,
+    /// Out of an image, continue after damage: files that cannot be read are left out or filled with zeros, and
+    /// [`Observer::unreadable`] is called for each.
+    pub keep_going: bool,
 }
 
-setters!(CopyOptions { recursive: bool, preserve: bool, into_directory: bool, map_names: bool });
+setters!(CopyOptions {
+    recursive: bool,
+    preserve: bool,
+    into_directory: bool,
+    map_names: bool,
+    keep_going: bool,
+});
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -72,6 +72,7 @@ pub fn out_of_image(
         force: true,
         plain: !options.preserve,
         map_names: options.map_names,
+        keep_going: options.keep_going,
         ..ExtractOptions::default()
     };
     let directory = if is_directory {

@@ -87,6 +87,10 @@ pub trait Observer {
     fn copied(&mut self, bytes: u64);
     /// Something was left out, or is not what it should be.
     fn warning(&mut self, message: &str);
+    /// Something in the image cannot be read; the work continues. By default a warning.
+    fn unreadable(&mut self, error: &Error) {
+        self.warning(&error.to_string());
+    }
     /// Whether the work is to go on; asked before each file. If not, it fails with [`Error::Stopped`].
     fn goes_on(&mut self) -> bool {
         true
@@ -176,7 +180,7 @@ impl<'a> Job<'a> {
             return Err(error);
         }
         self.report.unreadable += 1;
-        self.observer.warning(&error.to_string());
+        self.observer.unreadable(&error);
         Ok(())
     }
 

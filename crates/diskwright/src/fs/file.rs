@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
 
 use parking_lot::Mutex;
+use vfs::ExtentPlace;
 
 use super::shared::{Held, now};
 use super::{FileTimes, Metadata, inode};
@@ -139,6 +141,44 @@ impl File {
     /// If the image is damaged.
     pub fn metadata(&self) -> Result<Metadata> {
         self.held.with(&self.path, |fs| fs.attributes(self.held.ino()).map(Metadata::new))
+    }
+
+    /// Returns the first byte at or after `offset` that is in no hole; `None` if only a hole follows. Preallocated space
+    /// counts as a hole.
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        self.next_run(offset, true)
+    }
+
+    /// Returns the first byte at or after `offset` that is in a hole. The end of the file counts as one; `None` if
+    /// `offset` is at the end or after it.
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn next_hole(&self, offset: u64) -> Result<Option<u64>> {
+        self.next_run(offset, false)
+    }
+
+    fn next_run(&self, offset: u64, wants_data: bool) -> Result<Option<u64>> {
+        let ino = self.held.ino();
+        self.held.with(&self.path, |fs| {
+            let size = fs.attributes(ino)?.size;
+            if offset >= size {
+                return Ok(None);
+            }
+            let mut found = None;
+            fs.extent_map(ino, offset, size - offset, &mut |run| {
+                let is_data = matches!(run.place, ExtentPlace::Device(_) | ExtentPlace::Inline);
+                if is_data == wants_data {
+                    found = Some(run.offset.max(offset));
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(found.or((!wants_data).then_some(size)).map(|at| at.min(size)))
+        })
     }
 
     /// Sets the permission bits, which are below `0o10000`.

@@ -122,6 +122,13 @@ impl ImageOptions {
     }
 }
 
+/// An image that was opened for reading by another way, such as `repair::Repair::salvage`.
+impl From<ReadOnly> for Image {
+    fn from(image: ReadOnly) -> Self {
+        Self::of(Shared::new(Backing::Read(image), Owner::default()))
+    }
+}
+
 impl Image {
     /// Opens an image in a file, for reading. What its journal or log holds is replayed in memory.
     ///
