@@ -68,7 +68,7 @@ impl From<CopyReport> for dw_copy_report {
 
 impl From<ExtractReport> for dw_copy_report {
     fn from(report: ExtractReport) -> Self {
-        let ExtractReport { files, bytes, unreadable, left_out } = report;
+        let ExtractReport { files, bytes, unreadable, left_out, .. } = report;
         Self { files, bytes, unreadable, left_out }
     }
 }

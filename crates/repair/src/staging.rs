@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockdev::BlockDevice;
 use check::{Code, Finding, Place};
@@ -95,12 +96,13 @@ struct State {
 pub struct Staging {
     below: Arc<dyn BlockDevice>,
     state: RwLock<State>,
+    reads_failed: AtomicU64,
 }
 
 impl Staging {
     /// A view of `below`, nothing changed yet.
     pub fn new(below: Arc<dyn BlockDevice>) -> Self {
-        Self { below, state: RwLock::default() }
+        Self { below, state: RwLock::default(), reads_failed: AtomicU64::new(0) }
     }
 
     /// The image, without any change.
@@ -162,11 +164,26 @@ impl Staging {
         self.state.read().steps.clone()
     }
 
+    /// Number of reads within the image that its device failed until now.
+    pub fn reads_failed(&self) -> u64 {
+        self.reads_failed.load(Ordering::Acquire)
+    }
+
+    /// Reads bytes of the image, and counts a failure. A read past the end is no failure of the device.
+    fn read_bytes_below(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.below.read_at(offset, buf).inspect_err(|_| {
+            let end = offset.checked_add(buf.len() as u64);
+            if end.is_some_and(|end| end <= self.below.len()) {
+                self.reads_failed.fetch_add(1, Ordering::Release);
+            }
+        })
+    }
+
     fn read_below(&self, number: u64) -> io::Result<Page> {
         let mut bytes = [0; PAGE_BYTES as usize];
         let start = number * PAGE_BYTES;
         let count = PAGE_BYTES.min(self.below.len().saturating_sub(start)) as usize;
-        self.below.read_at(start, &mut bytes[..count])?;
+        self.read_bytes_below(start, &mut bytes[..count])?;
         Ok(Arc::new(bytes))
     }
 
@@ -204,7 +221,7 @@ impl BlockDevice for Staging {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.below.read_at(offset, buf)?;
+        self.read_bytes_below(offset, buf)?;
         let state = self.state.read();
         if state.pages.is_empty() {
             return Ok(());

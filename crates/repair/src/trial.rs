@@ -61,6 +61,8 @@ pub struct Plan {
     pub left: Vec<Finding>,
     /// What the last check looked at.
     pub summary: Summary,
+    /// Number of failed reads within the image while the plan was made.
+    pub reads_failed: u64,
 }
 
 /// Keeps findings and passes on the rest.
@@ -89,9 +91,45 @@ impl Observer for Keep<'_> {
 /// Tries out how an image can be repaired, in `staging`. `observer` is told of what the first check finds, and of all
 /// progress. Nothing is written to the image.
 ///
+/// A plan has no steps if the device failed to read: a conclusion from such a read may be false.
+///
 /// # Errors
 /// As the methods of `repairer`. If the observer cancels, the plan has what was done until then.
 pub fn make_plan(
+    repairer: &dyn Repairer,
+    staging: &Arc<Staging>,
+    observer: &dyn Observer,
+) -> Result<Plan> {
+    let plan = try_out(repairer, staging, observer)?;
+    Ok(if plan.reads_failed > 0 { plan.withheld() } else { plan })
+}
+
+impl Plan {
+    /// A plan without findings, for an image that could not be checked because of failed reads.
+    pub fn unknown(reads_failed: u64) -> Self {
+        Self {
+            findings: Vec::new(),
+            looked_at: Summary::default(),
+            steps: Vec::new(),
+            left: Vec::new(),
+            summary: Summary::default(),
+            reads_failed,
+        }
+    }
+
+    /// Returns the plan without its steps. All findings remain.
+    fn withheld(self) -> Self {
+        let (left, summary) = (self.findings.clone(), self.looked_at);
+        Self { steps: Vec::new(), left, summary, ..self }
+    }
+}
+
+/// Does the same as [`make_plan`], but keeps the steps if the device failed to read. For salvage, which uses `staging` and
+/// writes nothing to the image.
+///
+/// # Errors
+/// As [`make_plan`].
+pub fn try_out(
     repairer: &dyn Repairer,
     staging: &Arc<Staging>,
     observer: &dyn Observer,
@@ -124,7 +162,8 @@ pub fn make_plan(
             staging.abandon();
         }
         let steps = staging.steps();
-        return Ok(Plan { findings: first, looked_at, steps, left: findings, summary });
+        let reads_failed = staging.reads_failed();
+        return Ok(Plan { findings: first, looked_at, steps, left: findings, summary, reads_failed });
     }
     unreachable!("rounds are limited")
 }

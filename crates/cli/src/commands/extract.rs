@@ -86,7 +86,10 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
             "--superblock needs --salvage: other ways of reading find copies by themselves";
         return Err(Error::Usage(problem.into()));
     }
-    let (image, is_sound) = if args.salvage { salvage(args)? } else { (args.image.open()?, true) };
+    let (image, salvaged) = match args.salvage {
+        true => salvage(args).map(|(image, salvaged)| (image, Some(salvaged)))?,
+        false => (args.image.open()?, None),
+    };
     let options = ExtractOptions::default()
         .path(bytes(&args.path))
         .keep_going(args.keep_going || args.salvage)
@@ -104,11 +107,31 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         extract_to_directory(image.paths(), &args.destination, &options, &mut progress)?
     };
     let outcome = finish(args, &report)?;
-    Ok(if is_sound { outcome } else { outcome.max(Outcome::No) })
+    Ok(salvaged.map_or(outcome, |salvaged| outcome.max(salvaged.outcome())))
 }
 
-/// The image as it would be after a repair, and whether it needs none. Says what is wrong with it.
-fn salvage(args: &ExtractArgs) -> Result<(Image, bool)> {
+/// How an image was salvaged.
+struct Salvaged {
+    repair: Repair,
+    is_sound: bool,
+}
+
+impl Salvaged {
+    /// How the command ends if nothing else went wrong.
+    fn outcome(&self) -> Outcome {
+        match self.repair.device_error() {
+            Some(error) => {
+                terminal::message(&format_args!("incomplete: the device failed to read: {error}"));
+                Outcome::Io
+            }
+            None if self.is_sound => Outcome::Done,
+            None => Outcome::No,
+        }
+    }
+}
+
+/// The image as it would be after a repair. Says what is wrong with it.
+fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
     let mut open = args.image.options();
     open.superblock = args.superblock.superblock;
     let repair = Repair::open_to_plan(&args.image.image, &open)?;
@@ -127,7 +150,7 @@ fn salvage(args: &ExtractArgs) -> Result<(Image, bool)> {
             &"the image stays as it is: this was done in memory, and what it gives is extracted",
         );
     }
-    Ok((image, is_sound))
+    Ok((image, Salvaged { repair, is_sound }))
 }
 
 fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {

@@ -1,6 +1,7 @@
 //! Images that are no local files, by the commands that take them.
 
 mod disks;
+mod failing;
 #[cfg(target_os = "linux")]
 mod overlays;
 mod reading;

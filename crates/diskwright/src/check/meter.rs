@@ -1,10 +1,13 @@
 //! A device that counts the bytes read from it, and remembers the first failed read.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use blockdev::BlockDevice;
+
+use crate::{Error, Outcome};
 
 /// A device that counts the bytes read from it. It keeps the first error of a read: findings that follow from the error
 /// say nothing about the image.
@@ -45,6 +48,16 @@ impl Meter {
     /// The error of the first read that failed, with its place.
     pub(crate) fn first_error(&self) -> Option<&str> {
         self.first_error.get().map(String::as_str)
+    }
+
+    /// Returns the error of the device instead of an error about contents that may be its consequence.
+    pub(crate) fn blame(&self, path: &Path, error: Error) -> Error {
+        match (self.first_error(), error.outcome()) {
+            (Some(failure), Outcome::Image | Outcome::No) => {
+                Error::host("read", path, io::Error::other(failure))
+            }
+            _ => error,
+        }
     }
 
     fn note(&self, offset: u64, len: usize, error: &io::Error) {

@@ -93,9 +93,11 @@ impl Subject {
     }
 
     fn with_device(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
-        let format = format_of_device(path, &device, options)?;
-        let OpenImage { norecovery, superblock, .. } = *options;
         let device = Arc::new(Meter::new(device));
+        let of_format = Arc::clone(&device) as Arc<dyn BlockDevice>;
+        let format = format_of_device(path, &of_format, options);
+        let format = format.map_err(|error| device.blame(path, error))?;
+        let OpenImage { norecovery, superblock, .. } = *options;
         Ok(Self { path: path.to_owned(), format, device, norecovery, superblock })
     }
 
@@ -147,7 +149,7 @@ impl Subject {
         };
         match checked {
             // The report has the error.
-            Err(vfs::Error::Device(_)) if self.device_error().is_some() => Ok(Summary::default()),
+            Err(_) if self.device_error().is_some() => Ok(Summary::default()),
             checked => checked.map_err(|source| Error::Image { image: self.path.clone(), source }),
         }
     }

@@ -106,6 +106,8 @@ pub struct ExtractReport {
     pub bytes: u64,
     /// Files in the image that could not be read, or not to their end.
     pub unreadable: u64,
+    /// Failures of the device among them. They say nothing about the image.
+    pub device_errors: u64,
     /// Files and attributes that the destination did not take.
     pub left_out: u64,
 }
@@ -114,6 +116,7 @@ impl ExtractReport {
     /// How the command ends.
     pub fn outcome(&self) -> Outcome {
         match self {
+            Self { device_errors: 1.., .. } => Outcome::Io,
             Self { unreadable: 1.., .. } => Outcome::Image,
             Self { left_out: 1.., .. } => Outcome::No,
             _ => Outcome::Done,
@@ -175,11 +178,13 @@ impl<'a> Job<'a> {
 
     /// Something in the image cannot be read: an error, or a warning if told to keep going.
     fn unreadable(&mut self, path: &[u8], error: vfs::Error) -> Result<()> {
+        let is_device = matches!(error, vfs::Error::Device(_));
         let error = Error::file(&self.image_path(path), error);
         if !self.options.keep_going {
             return Err(error);
         }
         self.report.unreadable += 1;
+        self.report.device_errors += u64::from(is_device);
         self.observer.unreadable(&error);
         Ok(())
     }

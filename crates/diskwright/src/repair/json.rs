@@ -91,7 +91,7 @@ pub enum Standing {
     Repaired,
     /// All was written that could be done, and that was not everything.
     Damaged,
-    /// The device failed to read. What could be repaired without that is written, unless only a plan was asked for.
+    /// The device failed to read. If it did while the plan was made, nothing is written.
     Incomplete,
 }
 
@@ -115,7 +115,7 @@ impl Standing {
             Self::Repaired => "repaired: the check finds nothing any more",
             Self::Damaged => "repaired as far as possible: something is wrong still",
             Self::Incomplete => {
-                "incomplete: the device failed to read; copy the image to a sound device first"
+                "incomplete: the device failed to read; try again, or copy the image to a sound device first"
             }
         }
     }

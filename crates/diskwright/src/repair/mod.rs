@@ -32,7 +32,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use ::repair::{Action, Plan, Restored, Step};
-use ::repair::{Staging, UndoDevice, make_plan, pages_of, write_in_place, write_through_log};
+use ::repair::{
+    Repairer, Staging, UndoDevice, make_plan, pages_of, try_out, write_in_place, write_through_log,
+};
 use blockdev::{BlockDevice, FileDevice, OverlayDevice};
 
 pub use json::Standing;
@@ -90,9 +92,10 @@ impl Repair {
         options: &OpenImage,
         is_writable: bool,
     ) -> Result<Self> {
-        let format = format_of_device(path, &device, options)?;
         let meter = Arc::new(Meter::writable(device));
         let device = Arc::clone(&meter) as Arc<dyn BlockDevice>;
+        let format = format_of_device(path, &device, options);
+        let format = format.map_err(|error| meter.blame(path, error))?;
         let superblock = options.superblock;
         Ok(Self { path: path.to_owned(), format, device, meter, is_writable, superblock })
     }
@@ -119,13 +122,14 @@ impl Repair {
     }
 
     /// Finds out what must be done. `observer` is told of what is found, and how far it is. Nothing is written. Memory
-    /// is taken for all that changes.
+    /// is taken for all that changes. If the device fails to read, [`Self::device_error`] has the error, and the plan has
+    /// no steps.
     ///
     /// # Errors
     /// If the image cannot be repaired at all: it has features that are not known, or not enough is left of it.
     pub fn plan(&self, options: &Options, observer: &dyn Observer) -> Result<Plan> {
         let staging = Arc::new(Staging::new(Arc::clone(&self.device)));
-        self.plan_in(&staging, options, observer)
+        self.plan_in(&staging, options, &|repairer| make_plan(repairer, &staging, observer))
     }
 
     /// Opens the image for reading as it would be after a repair, which is tried out in memory only: for taking out
@@ -139,7 +143,8 @@ impl Repair {
         observer: &dyn Observer,
     ) -> Result<(crate::Image, Plan)> {
         let staging = Arc::new(Staging::new(Arc::clone(&self.device)));
-        let plan = self.plan_in(&staging, options, observer)?;
+        let plan =
+            self.plan_in(&staging, options, &|repairer| try_out(repairer, &staging, observer))?;
         let opened = image::open_repaired(self.format, staging);
         Ok((opened.map_err(|source| self.failed(source))?, plan))
     }
@@ -148,13 +153,17 @@ impl Repair {
         &self,
         staging: &Arc<Staging>,
         options: &Options,
-        observer: &dyn Observer,
+        make: &dyn Fn(&dyn Repairer) -> vfs::Result<Plan>,
     ) -> Result<Plan> {
-        let failed = |source| self.failed(source);
         let take = |place| ext4::repair::take_superblock(staging, place);
-        let replaced = self.superblock.map(take).transpose().map_err(failed)?.flatten();
+        let replaced = self.superblock.map(take).transpose();
         let repairer = dispatch::repairer(self.format, options);
-        let mut plan = make_plan(&*repairer, staging, observer).map_err(failed)?;
+        let planned = replaced.and_then(|replaced| Ok((make(&*repairer)?, replaced)));
+        let (mut plan, replaced) = match planned {
+            Ok((plan, replaced)) => (plan, replaced.flatten()),
+            Err(_) if staging.reads_failed() > 0 => (Plan::unknown(staging.reads_failed()), None),
+            Err(source) => return Err(self.failed(source)),
+        };
         // The check did not see the superblock that the copy replaced.
         plan.findings.splice(..0, replaced);
         Ok(plan)
@@ -236,7 +245,7 @@ impl Repair {
     }
 
     fn failed(&self, source: vfs::Error) -> Error {
-        Error::Image { image: self.path.clone(), source }
+        self.meter.blame(&self.path, Error::Image { image: self.path.clone(), source })
     }
 }
 

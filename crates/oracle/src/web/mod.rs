@@ -55,7 +55,10 @@ struct Object {
 #[derive(Default)]
 struct State {
     objects: Mutex<HashMap<String, Object>>,
-    faults: Mutex<VecDeque<WebFault>>,
+    /// Faults of the next answers; `None` for a correct answer.
+    faults: Mutex<VecDeque<Option<WebFault>>>,
+    /// Fault of all later answers.
+    fault_at_last: Mutex<Option<WebFault>>,
     requests: Mutex<Vec<WebRequest>>,
     delay: Mutex<Duration>,
     rounds: Mutex<Rounds>,
@@ -124,7 +127,13 @@ impl WebServer {
 
     /// What goes wrong with the next answers, one each.
     pub fn fail(&self, faults: &[WebFault]) {
-        self.state.faults.lock().extend(faults);
+        self.state.faults.lock().extend(faults.iter().copied().map(Some));
+    }
+
+    /// Sets the fault of every answer after the next `count` ones. `None` ends all faults.
+    pub fn fail_after(&self, count: usize, fault: Option<WebFault>) {
+        *self.state.faults.lock() = vec![None; count].into();
+        *self.state.fault_at_last.lock() = fault;
     }
 
     /// Whether all faults have happened.
@@ -161,6 +170,11 @@ impl Drop for WebServer {
 }
 
 impl State {
+    fn next_fault(&self) -> Option<WebFault> {
+        let next = self.faults.lock().pop_front();
+        next.unwrap_or_else(|| *self.fault_at_last.lock())
+    }
+
     fn begin(&self) {
         let mut rounds = self.rounds.lock();
         rounds.count += u64::from(rounds.under_way == 0);
@@ -176,7 +190,7 @@ fn serve(state: &State, stream: TcpStream) -> std::io::Result<()> {
     while let Some(request) = read_request(&mut reader)? {
         let path = request.path.split('?').next().unwrap_or_default();
         let object = state.objects.lock().get(path).cloned();
-        let fault = state.faults.lock().pop_front();
+        let fault = state.next_fault();
         state.requests.lock().push(request.clone());
         state.begin();
         let delay = *state.delay.lock();
