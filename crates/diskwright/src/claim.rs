@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use crate::host::FileId;
-use crate::lock::{LoopFiles, Refused, TRIES, WRITER_ADVICE, lock};
+use crate::lock::{ANOTHER, LoopFiles, QEMU, Refused, TRIES, WRITER_ADVICE, lock, qemu};
 
 impl From<Errno> for Refused {
     fn from(error: Errno) -> Self {
@@ -43,7 +43,8 @@ pub(crate) fn claim(
         // A pipe may have taken its place, or it may have been replaced before it was locked.
         let id = FileId { dev: opened.st_dev, ino: opened.st_ino };
         if is_regular(&opened) {
-            lock(|| file.try_lock(), id, WRITER_ADVICE)?;
+            lock(&file, File::try_lock, id, ANOTHER, WRITER_ADVICE)?;
+            lock(&file, qemu::try_claim, id, QEMU, WRITER_ADVICE)?;
         }
         if is_regular(&opened) && is_named(dir, name, link, &file)? {
             loops.get_or_init(LoopFiles::attached).refuse(id)?;

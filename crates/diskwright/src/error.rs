@@ -102,7 +102,7 @@ pub enum Error {
     Mount(io::Error),
     /// None of this program's mounts is there.
     #[error(
-        "{}: no image is mounted there by diskwright; findmnt -t fuse.diskwright tells where some are",
+        "{}: no image is mounted there by diskwright; findmnt -t fuse.diskwright,fuseblk.diskwright tells where some are",
         shown(path)
     )]
     NotMounted {

@@ -2,19 +2,24 @@
 //! the lock of a file that is about to be replaced.
 //!
 //! The locks are advisory (`flock`) and on the whole file, also for one partition of a disk. They
-//! last as long as the open file. Where a file system has no locks, there is no protection.
+//! last as long as the open file. Where a file system has no locks, there is no protection. [`qemu`] takes and
+//! respects the locks of QEMU's programs.
 //!
 //! A lock is on a file, not on a name. A program that got one checks that the name still leads to that file:
 //! it may have been replaced since it was opened, and then the lock keeps nobody out.
 
+pub(crate) mod qemu;
+
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::anywhere::words;
 use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
+use qemu::Access;
 
 /// How often a name may lead to another file than the one just locked. Each time, another program has
 /// finished a new file of that name.
@@ -32,8 +37,12 @@ pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
             return Ok(file);
         }
         let id = host::id_of(&file).map_err(failed)?;
-        let locked = lock(|| file.try_lock_shared(), id, READER_ADVICE);
-        unless_for_us(locked, &file, id).map_err(|refused| refused.at("lock", path))?;
+        let locked = lock(&file, File::try_lock_shared, id, ANOTHER, READER_ADVICE);
+        unless_for_us(locked, &file, id)
+            .and_then(|()| {
+                lock(&file, |file| qemu::try_lock(file, Access::Read), id, QEMU, READER_ADVICE)
+            })
+            .map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             return Ok(file);
         }
@@ -43,31 +52,74 @@ pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
 
 /// Opens an image for writing. Nobody else can open it meanwhile.
 pub(crate) fn open_to_write(path: &Path) -> Result<File> {
-    let failed = |e: io::Error| match e.kind() {
+    open_writable(path, true)
+}
+
+/// An open block device that the kernel keeps from all others who want it alone. The kernel wants that itself before it
+/// mounts the device: then the claim has to end.
+#[cfg(all(feature = "mount", target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) struct DeviceClaim {
+    _exclusive: File,
+}
+
+#[cfg(all(feature = "mount", target_os = "linux"))]
+impl DeviceClaim {
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        Ok(Self { _exclusive: open_released(path, true)? })
+    }
+}
+
+/// Opens an image for writing as [`open_to_write`] does. If the kernel can mount it as a block device, the claim is apart.
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) fn open_to_mount(path: &Path) -> Result<(File, Option<DeviceClaim>)> {
+    let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    if !is_device || !rustix::process::geteuid().is_root() {
+        return Ok((open_to_write(path)?, None));
+    }
+    let claim = DeviceClaim::new(path)?;
+    Ok((open_writable(path, false)?, Some(claim)))
+}
+
+/// Opens a file for writing, and a block device exclusively on request: the kernel then refuses one that is mounted or
+/// part of something. One that is about to be released is waited for.
+fn open_released(path: &Path, is_exclusive: bool) -> Result<File> {
+    let open = || open(path, File::options().read(true).write(true), is_exclusive);
+    let file = wait_for_release(open, |e: &io::Error| {
+        e.kind() == io::ErrorKind::ResourceBusy && is_released_soon(path)
+    });
+    file.map_err(|e| not_writable(path, e))
+}
+
+fn not_writable(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::host(
             "open",
             path,
-            io::Error::other(format!("{e}; changing an image needs the right to write it")),
+            io::Error::other(format!("{error}; changing an image needs the right to write it")),
         ),
         io::ErrorKind::ResourceBusy => {
             let id = host::id_at(path).ok();
             Refused::in_use(id, "the kernel", "unmount it first").at("open", path)
         }
-        _ => words::missing(path, &e).unwrap_or_else(|| Error::host("open", path, e)),
-    };
+        _ => words::missing(path, &error).unwrap_or_else(|| Error::host("open", path, error)),
+    }
+}
+
+fn open_writable(path: &Path, is_exclusive: bool) -> Result<File> {
+    let failed = |e| not_writable(path, e);
     for _ in 0..TRIES {
-        // The kernel then refuses devices that are mounted or part of something.
-        let open = || open(path, File::options().read(true).write(true), true);
-        let file = wait_for_release(open, |e: &io::Error| {
-            e.kind() == io::ErrorKind::ResourceBusy && is_released_soon(path)
-        });
-        let file = file.map_err(failed)?;
+        let file = open_released(path, is_exclusive)?;
         if host::is_protected_device(&file.metadata().map_err(failed)?) {
             return Err(failed(io::ErrorKind::ReadOnlyFilesystem.into()));
         }
         let id = host::id_of(&file).map_err(failed)?;
-        let locked = lock(|| file.try_lock(), id, WRITER_ADVICE);
-        unless_for_us(locked, &file, id).map_err(|refused| refused.at("lock", path))?;
+        let locked = lock(&file, File::try_lock, id, ANOTHER, WRITER_ADVICE);
+        unless_for_us(locked, &file, id)
+            .and_then(|()| {
+                lock(&file, |file| qemu::try_lock(file, Access::Write), id, QEMU, WRITER_ADVICE)
+            })
+            .map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
             if file.metadata().map_err(failed)?.file_type().is_block_device() {
@@ -121,6 +173,11 @@ pub(crate) fn refuse_attached(path: &Path, file: &File) -> Result<()> {
 
 const READER_ADVICE: &str = "wait for it, or read what is there now with --norecovery";
 pub(crate) const WRITER_ADVICE: &str = "try again when it is done";
+
+/// The owner of a lock of the whole file.
+pub(crate) const ANOTHER: &str = "another program";
+/// The owner of QEMU's locks.
+pub(crate) const QEMU: &str = "QEMU (a virtual machine, qemu-nbd, qemu-io or qemu-img)";
 
 /// Opens what an image may lie in: a regular file, or a block device, which nobody else may use meanwhile if it
 /// `is_exclusive`. Anything else is refused, and the other end of a pipe is never waited for.
@@ -222,34 +279,69 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// Locks, as `try_lock` does. Who has just ended using a file and starts a program at the same moment still has the
-/// lock until that program runs: the open file is shared with it so long. Such a lock is waited for.
+/// Locks, as `try_lock` does; errors name `who` has the lock. A process that is being started shares the open files of
+/// its parent until its program runs: their locks are waited for. So is a server that closes an image after its mount
+/// has ended (`Ending`).
 pub(crate) fn lock(
-    try_lock: impl Fn() -> Result<(), TryLockError>,
+    file: &File,
+    try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     id: FileId,
+    who: &str,
     advice: &'static str,
 ) -> Result<(), Refused> {
     let begun = Instant::now();
-    let mut locked = try_lock();
-    while matches!(locked, Err(TryLockError::WouldBlock)) && begun.elapsed() < GRACE {
+    let is_awaited = || match begun.elapsed() {
+        passed if passed < GRACE => true,
+        passed => passed < ENDING_GRACE && is_ending(file),
+    };
+    let mut locked = try_lock(file);
+    while matches!(locked, Err(TryLockError::WouldBlock)) && is_awaited() {
         std::thread::sleep(GRACE / 50);
-        locked = try_lock();
+        locked = try_lock(file);
     }
     match locked {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Refused::in_use(Some(id), "another program", advice)),
+        Err(TryLockError::WouldBlock) => Err(Refused::in_use(Some(id), who, advice)),
         // Not every file system has locks.
         Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
         Err(TryLockError::Error(e)) => Err(Refused::Host(e)),
     }
 }
 
+/// The byte of `Ending`, behind those of QEMU.
+const ENDING_BYTE: Range<u64> = 310..311;
+
+/// Time that a server may take to close an image.
+const ENDING_GRACE: Duration = Duration::from_secs(60);
+
+/// A lock of one byte of the image. It says that its mount has ended, and that the server closes the image: programs that
+/// want the image wait, as umount(8) of a kernel file system would have.
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) struct Ending {
+    _locked: File,
+}
+
+#[cfg(all(feature = "mount", target_os = "linux"))]
+impl Ending {
+    /// Marks the image file of a mount that has ended; `None` if that is impossible.
+    pub(crate) fn mark(image: &Path) -> Option<Self> {
+        let file = open(image, File::options().read(true), false).ok()?;
+        host::lock_bytes(&file, ENDING_BYTE, true).ok()?;
+        Some(Self { _locked: file })
+    }
+}
+
+/// Returns true if a server is about to close the image.
+fn is_ending(file: &File) -> bool {
+    host::are_bytes_locked(file, ENDING_BYTE).unwrap_or(false)
+}
+
 /// Where a program of ours has mounted an image, if that can be told.
 #[cfg(target_os = "linux")]
 fn mounted_at(image: FileId) -> Option<PathBuf> {
-    use crate::mounts::{FS_TYPE, Mount};
+    use crate::mounts::Mount;
     let is_it = |mount: &Mount| {
-        mount.fs_type == FS_TYPE && host::id_at(&mount.source).is_ok_and(|source| source == image)
+        mount.is_ours() && host::id_at(&mount.source).is_ok_and(|source| source == image)
     };
     Some(Mount::all().ok()?.into_iter().find(is_it)?.point)
 }
@@ -354,4 +446,23 @@ fn is_released_soon(path: &Path) -> bool {
     let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
     let is_swap = swaps.lines().any(|line| line.split(' ').next().map(Path::new) == Some(path));
     !is_held && !is_swap && !is_mounted(&number)
+}
+
+#[cfg(all(test, feature = "mount", target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_closes_an_image_is_waited_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let server = open_to_write(file.path()).unwrap();
+        assert!(matches!(open_to_write(file.path()), Err(Error::InUse { .. })));
+        let ending = Ending::mark(file.path()).unwrap();
+        let closes = std::thread::spawn(move || {
+            std::thread::sleep(GRACE * 3);
+            drop((server, ending));
+        });
+        drop(open_to_write(file.path()).unwrap());
+        closes.join().unwrap();
+    }
 }

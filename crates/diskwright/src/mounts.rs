@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// The type of our mounts in `/proc/mounts`.
-pub(crate) const FS_TYPE: &str = "fuse.diskwright";
+/// The types of our mounts in `/proc/mounts`: of image files, and of block devices that root mounts.
+const FS_TYPES: [&str; 2] = ["fuse.diskwright", "fuseblk.diskwright"];
 
 /// The mounts that this process sees.
 const TABLE: &str = "/proc/self/mounts";
@@ -36,6 +36,11 @@ impl Mount {
     pub(crate) fn all() -> io::Result<Vec<Self>> {
         let table = fs::read(TABLE)?;
         Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
+    }
+
+    /// Returns true for the mounts of this program.
+    pub(crate) fn is_ours(&self) -> bool {
+        FS_TYPES.contains(&self.fs_type.as_str())
     }
 
     /// The user who mounted it, as FUSE says; root if nothing says.

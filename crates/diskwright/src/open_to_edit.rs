@@ -1,5 +1,6 @@
 //! An image that is open to be changed.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,22 +43,21 @@ impl Image {
         if let Some(device) = anywhere::open_to_write(path)? {
             return OpenToEdit::on(path, device, options);
         }
-        let file = lock::open_to_write(path)?;
-        let open = || {
-            let device = file.try_clone().and_then(FileDevice::new);
-            let device = device.map_err(|e| Error::host("read", path, e))?;
-            OpenToEdit::on(path, Arc::new(device), options)
-        };
-        match open() {
-            // It may be the error of an earlier writer, which the kernel reports once. Until then only recovery ran,
-            // and it may be stopped and repeated at any moment.
-            Err(Error::Image { source: vfs::Error::Device(_), .. })
-                if lock::forget_earlier_error(&file).is_ok() =>
-            {
-                open()
-            }
-            opened => opened,
+        OpenToEdit::in_file(path, &lock::open_to_write(path)?, options)
+    }
+
+    /// Opens an image as [`Image::edit`] does. If the kernel can mount it as a block device, the claim of the device is
+    /// apart.
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    pub(crate) fn edit_to_mount(
+        path: &Path,
+        options: &OpenImage,
+    ) -> Result<(OpenToEdit, Option<lock::DeviceClaim>)> {
+        if let Some(device) = anywhere::open_to_write(path)? {
+            return Ok((OpenToEdit::on(path, device, options)?, None));
         }
+        let (file, claim) = lock::open_to_mount(path)?;
+        Ok((OpenToEdit::in_file(path, &file, options)?, claim))
     }
 
     /// Replays the journal or log of an image, ends what a crash left unfinished, and leaves it clean.
@@ -72,6 +72,25 @@ impl Image {
 }
 
 impl OpenToEdit {
+    /// Opens an image in a file that is open and locked.
+    fn in_file(path: &Path, file: &File, options: &OpenImage) -> Result<Self> {
+        let open = || {
+            let device = file.try_clone().and_then(FileDevice::new);
+            let device = device.map_err(|e| Error::host("read", path, e))?;
+            Self::on(path, Arc::new(device), options)
+        };
+        match open() {
+            // It may be the error of an earlier writer, which the kernel reports once. Until then only recovery ran,
+            // and it may be stopped and repeated at any moment.
+            Err(Error::Image { source: vfs::Error::Device(_), .. })
+                if lock::forget_earlier_error(file).is_ok() =>
+            {
+                open()
+            }
+            opened => opened,
+        }
+    }
+
     /// Opens what lies on a device, or in a part of it, to change it. Errors call it `name`.
     ///
     /// # Errors

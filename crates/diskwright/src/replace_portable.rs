@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::host;
-use crate::lock::{Refused, WRITER_ADVICE, lock};
+use crate::lock::{ANOTHER, QEMU, Refused, WRITER_ADVICE, lock, qemu};
 use crate::signals::{TemporaryName, TemporaryNames};
 
 pub(crate) use crate::lock::Replace;
@@ -113,7 +113,9 @@ pub(crate) fn refuse_used(path: &Path) -> Result<(), Refused> {
         file => file?,
     };
     // The lock goes with the file.
-    lock(|| file.try_lock(), host::id_of(&file)?, WRITER_ADVICE)
+    let id = host::id_of(&file)?;
+    lock(&file, File::try_lock, id, ANOTHER, WRITER_ADVICE)?;
+    lock(&file, qemu::try_claim, id, QEMU, WRITER_ADVICE)
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub mod opcode {
     pub const ACCESS: u32 = 34;
     pub const CREATE: u32 = 35;
     pub const INTERRUPT: u32 = 36;
+    pub const BMAP: u32 = 37;
     pub const DESTROY: u32 = 38;
     pub const IOCTL: u32 = 39;
     pub const BATCH_FORGET: u32 = 42;
@@ -624,6 +625,26 @@ pub struct SyncfsIn {
     pub padding: u64,
 }
 
+/// BMAP: a block of a file, counted in `blocksize` bytes. (`fuse_bmap_in`)
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct BmapIn {
+    pub block: u64,
+    pub blocksize: u32,
+    pub padding: u32,
+}
+
+/// Its place on the device, counted alike; 0 for a hole. (`fuse_bmap_out`)
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct BmapOut {
+    pub block: u64,
+}
+
 /// STATX. (`fuse_statx_in`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -745,6 +766,8 @@ const _: () = {
     assert!(size_of::<LseekOut>() == 8);
     assert!(size_of::<CopyFileRangeIn>() == 56);
     assert!(size_of::<SyncfsIn>() == 8);
+    assert!(size_of::<BmapIn>() == 16);
+    assert!(size_of::<BmapOut>() == 8);
     assert!(size_of::<StatxIn>() == 24);
     assert!(size_of::<SxTime>() == 16);
     assert!(size_of::<Statx>() == 256);

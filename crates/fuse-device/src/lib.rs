@@ -33,6 +33,7 @@ mod session;
 #[cfg(test)]
 #[path = "../tests/common/transport.rs"]
 mod transport;
+mod unmounted;
 
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;
@@ -42,3 +43,4 @@ pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};
 pub use rustix::io::Errno;
 pub use session::{Session, SessionOptions};
+pub use unmounted::Unmounted;

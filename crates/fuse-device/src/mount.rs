@@ -28,6 +28,10 @@ pub struct MountOptions {
     pub fs_name: OsString,
     /// What they show as the type, after `fuse.`.
     pub subtype: String,
+    /// The block size of a mount whose device is the block device `fs_name` (the type `fuseblk`; needs root). The kernel
+    /// claims the device: no other program may have it open exclusively. In return syncfs(2) reaches the handler,
+    /// umount(2) waits for it, and FIBMAP works.
+    pub block_size: Option<u32>,
     /// Nothing can be changed.
     pub read_only: bool,
     /// Other users than the one who mounts may use it (needs root, or `user_allow_other` in
@@ -90,12 +94,15 @@ enum Failure {
 pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<(Device, Mount)> {
     let mountpoint = check_mountpoint(mountpoint).map_err(|error| about(mountpoint, error))?;
     let fd = match direct::mount(&mountpoint, options) {
+        Err(Failure::NotPermitted) if options.block_size.is_some() => {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
         Err(Failure::NotPermitted) => fusermount::mount(&mountpoint, options),
         Err(Failure::Other(error)) => Err(error),
         Ok(fd) => Ok(fd),
     };
     let fd = fd.map_err(|error| about(&mountpoint, error))?;
-    Ok((Device::new(fd), Mount::new(mountpoint)?))
+    Ok((Device::new(fd), Mount::new(mountpoint, options.block_size.is_some())?))
 }
 
 fn about(mountpoint: &Path, error: io::Error) -> io::Error {

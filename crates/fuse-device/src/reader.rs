@@ -22,7 +22,8 @@ use crate::late::ToLate;
 use crate::pipe::Pipe;
 use crate::reply::ByPipe;
 use crate::request::is_answered;
-use crate::{Errno, Handler, Reply, Request};
+use crate::unmounted::Unmounted;
+use crate::{Errno, Handler, Operation, Reply, Request};
 
 /// How long a thread looks out: a few times what a program needs from one answer to its next request, and
 /// about what waking a thread costs.
@@ -40,11 +41,33 @@ const CROWD: u32 = 4;
 
 /// The right to read, which one thread of a session has at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(Mutex<Crowd>);
+pub(crate) struct Turn {
+    state: Mutex<State>,
+    /// DESTROY ends all threads and is answered later. Threads that wait for other descriptors forbid that.
+    answers_destroy_late: bool,
+}
 
-/// How many requests in a row were waiting already when they were read.
+/// State that the threads share.
 #[derive(Debug, Default)]
-struct Crowd(u32);
+struct State {
+    /// Number of requests in a row that were waiting already when they were read.
+    crowd: u32,
+    /// DESTROY came: no request follows.
+    is_over: bool,
+    /// The end of the mount, until the session takes it.
+    unmounted: Unmounted,
+}
+
+impl Turn {
+    pub(crate) fn new(answers_destroy_late: bool) -> Self {
+        Self { answers_destroy_late, ..Self::default() }
+    }
+
+    /// Returns the end of the mount after all threads have ended.
+    pub(crate) fn take_unmounted(&self) -> Unmounted {
+        std::mem::take(&mut self.state.lock().unmounted)
+    }
+}
 
 /// Whether looking out has paid so far.
 #[derive(Debug)]
@@ -134,15 +157,21 @@ impl DeviceThread {
     fn serve(
         &mut self,
         received: &Received,
-        mut turn: MutexGuard<'_, Crowd>,
+        mut turn: MutexGuard<'_, State>,
         handler: &dyn Handler,
         complaints: &Complaints,
     ) -> io::Result<()> {
         let Received { len, at_once, device } = received;
-        turn.0 = if *at_once { turn.0.saturating_add(1) } else { 0 };
-        let is_crowded = turn.0 >= CROWD;
+        turn.crowd = if *at_once { turn.crowd.saturating_add(1) } else { 0 };
+        let is_crowded = turn.crowd >= CROWD;
         let (message, reply) = (&self.request.bytes()[..*len], self.reply.bytes());
         match Request::parse(message) {
+            Ok(Request { operation: Operation::Destroy, header })
+                if self.turn.answers_destroy_late =>
+            {
+                turn.is_over = true;
+                turn.unmounted = Unmounted::new(Arc::clone(device), header.unique);
+            }
             Ok(request) if handler.is_late(&request.operation) => self.late.send(device, message),
             Ok(request) => {
                 let turn = (!is_crowded && handler.is_quick(&request)).then_some(turn);
@@ -201,7 +230,10 @@ impl ServingThread for DeviceThread {
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
         let shared = Arc::clone(&self.turn);
         loop {
-            let turn = shared.0.lock();
+            let turn = shared.state.lock();
+            if turn.is_over {
+                return Ok(());
+            }
             match self.receive()? {
                 Some(received) => self.serve(&received, turn, handler, complaints)?,
                 None => return Ok(()),

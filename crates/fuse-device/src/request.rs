@@ -8,10 +8,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::opcode as op;
 use crate::abi::{
-    AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, ForgetIn, ForgetOne,
-    FsyncIn, GetattrIn, GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn, LinkIn, LseekIn,
-    MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn,
-    StatxIn, SyncfsIn, WriteIn,
+    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, ForgetIn,
+    ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn, LinkIn,
+    LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn,
+    SetxattrIn, StatxIn, SyncfsIn, WriteIn,
 };
 
 /// Bytes of INIT's structure from kernels before protocol 7.36.
@@ -116,6 +116,8 @@ pub enum Operation<'a> {
     Removexattr { name: &'a [u8] },
     /// IOCTL.
     Ioctl { args: IoctlIn, data: &'a [u8] },
+    /// BMAP: the place of a file's block on the device. Only mounts of block devices are asked.
+    Bmap(BmapIn),
     /// A request that is not described here.
     Other { opcode: u32 },
 }
@@ -190,6 +192,7 @@ pub(crate) fn argument_len(opcode: u32) -> usize {
         op::CREATE | op::TMPFILE => size_of::<CreateIn>(),
         op::INTERRUPT => size_of::<InterruptIn>(),
         op::IOCTL => size_of::<IoctlIn>(),
+        op::BMAP => size_of::<BmapIn>(),
         op::BATCH_FORGET => size_of::<BatchForgetIn>(),
         op::FALLOCATE => size_of::<FallocateIn>(),
         op::LSEEK => size_of::<LseekIn>(),
@@ -256,6 +259,7 @@ fn less_usual_operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Ope
     let operation = match opcode {
         op::FALLOCATE => Op::Fallocate(parts.args()?),
         op::LSEEK => Op::Lseek(parts.args()?),
+        op::BMAP => Op::Bmap(parts.args()?),
         op::COPY_FILE_RANGE => Op::CopyFileRange { args: parts.args()?, wide: false },
         op::COPY_FILE_RANGE_64 => Op::CopyFileRange { args: parts.args()?, wide: true },
         op::OPENDIR => Op::Opendir(parts.args()?),

@@ -16,7 +16,7 @@ use crate::late::LateThread;
 use crate::mount::{self, Mount};
 use crate::reader::{DeviceThread, Turn};
 use crate::ring::{AllRegistered, Ring, RingThread};
-use crate::{Handler, InitFlags, MountOptions, Unmounter, WriteBack};
+use crate::{Handler, InitFlags, MountOptions, Unmounted, Unmounter, WriteBack};
 
 /// Threads that have a pipe: more would be too many descriptors for what a process has by default (1024),
 /// with two or three for each thread besides.
@@ -65,7 +65,8 @@ impl Session {
     }
 
     /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
-    /// the mount. If it is unmounted before that, `ready` is not called.
+    /// the mount. If it is unmounted before that, `ready` is not called. umount(2) of a block device's mount waits until
+    /// the result is dropped, unless requests came through io_uring.
     ///
     /// # Errors
     /// If the kernel speaks another protocol, or the device fails.
@@ -74,18 +75,18 @@ impl Session {
         handler: &dyn Handler,
         options: &SessionOptions,
         ready: impl FnOnce(),
-    ) -> io::Result<()> {
+    ) -> io::Result<Unmounted> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
         let Some((agreed, rings, all_registered)) = start(&device, handler, options)? else {
-            return Ok(());
+            return Ok(Unmounted::default());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
         let (late, to_late) = LateThread::new(Arc::clone(&guard.0));
         threads.push(Box::new(late));
-        let turn = Arc::new(Turn::default());
+        let shared = Arc::new(Turn::new(rings.is_empty()));
         for nth in 0..options.threads.max(1) {
-            let (to_late, turn) = (to_late.clone(), Arc::clone(&turn));
+            let (to_late, turn) = (to_late.clone(), Arc::clone(&shared));
             let thread = DeviceThread::new(&device, &agreed, to_late, turn)?;
             threads.push(Box::new(if nth < PIPES_MAX { thread.with_pipe() } else { thread }));
         }
@@ -96,7 +97,8 @@ impl Session {
         }
         // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
-        serve_all(threads, handler, &guard.0, &all_registered, ready)
+        serve_all(threads, handler, &guard.0, &all_registered, ready)?;
+        Ok(shared.take_unmounted())
     }
 }
 

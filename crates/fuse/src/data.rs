@@ -6,6 +6,7 @@
 
 mod access;
 mod allocate;
+mod bmap;
 mod copy;
 mod privileges;
 mod seek;

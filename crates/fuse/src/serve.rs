@@ -81,7 +81,7 @@ impl Handler for Adapter<'_> {
 
     fn is_late(&self, operation: &Operation<'_>) -> bool {
         match operation {
-            Operation::Lseek(_) => !self.options.read_only,
+            Operation::Lseek(_) | Operation::Bmap(_) => !self.options.read_only,
             Operation::Ioctl { args, data } => {
                 ioctl::may_forbid(args, data) || is_shutdown(operation)
             }
@@ -99,6 +99,7 @@ impl Handler for Adapter<'_> {
         self.check_served()?;
         match &request.operation {
             Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
+            Operation::Bmap(args) => self.bmap_late(request.header.nodeid, args, reply, cache),
             Operation::Ioctl { args, data } => {
                 let (header, ino) = (&request.header, self.ino(request.header.nodeid));
                 let outcome = self.ioctl(&Ioctl { header, ino, args, data }, reply, Some(cache));
@@ -141,6 +142,7 @@ fn may_change(operation: &Operation<'_>) -> bool {
             | Operation::Getxattr { .. }
             | Operation::Listxattr { .. }
             | Operation::Lseek(_)
+            | Operation::Bmap(_)
             | Operation::Fsync(_)
             | Operation::Fsyncdir(_)
             | Operation::Syncfs
@@ -191,6 +193,7 @@ impl Adapter<'_> {
             Operation::Write { args, data } => self.write(header, node, &args, data, reply),
             Operation::Fallocate(args) => self.fallocate(header, node, &args),
             Operation::Lseek(args) => self.lseek(node, &args, reply),
+            Operation::Bmap(args) => self.bmap(node, &args, reply),
             Operation::CopyFileRange { args, wide } => {
                 self.copy_file_range(header, node, &args, wide, reply)
             }

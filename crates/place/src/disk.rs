@@ -10,11 +10,11 @@ use blockdev::{BlockDevice, FileDevice};
 use imago::file::File as ImageFile;
 use imago::qcow2::Qcow2;
 use imago::vmdk::Vmdk;
-use imago::{FormatAccess, FormatDriverBuilder, PermissiveImplicitOpenGate};
+use imago::{FormatAccess, FormatDriverBuilder};
 use thiserror::Error;
 
-use crate::chain::Chain;
-use crate::qcow2::{self, Header, Qcow2Error};
+use crate::chain::{Chain, Locks, NamedFiles};
+use crate::qcow2::{self, Feature, Header, Qcow2Error};
 
 /// Why a virtual disk cannot be opened.
 #[derive(Debug, Error)]
@@ -41,6 +41,26 @@ pub enum DiskError {
         /// The reason.
         source: io::Error,
     },
+    /// A qcow2 has a feature that is not supported.
+    #[error("{}: {feature} is not supported; {}", path.display(), feature.way_out(path))]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// The feature.
+        feature: Feature,
+    },
+    /// A qcow2 has its data in another file, which may be any file of the host.
+    #[error(
+        "{}: its data is in the file {name:?}, and an image from elsewhere may name any file of this machine; if you trust \
+         the image, use --allow-data-files",
+        path.display()
+    )]
+    DataFile {
+        /// The image.
+        path: PathBuf,
+        /// The name of the data file in the image.
+        name: String,
+    },
     /// The metadata of a qcow2 are damaged, so that writing to it could destroy it, or reading it is impossible.
     #[error(
         "{}: {source}; nothing was written; repair the image with: qemu-img check -r all {}",
@@ -59,6 +79,10 @@ impl DiskError {
     fn of_qcow2(path: &Path, error: Qcow2Error) -> Self {
         let source = match error {
             Qcow2Error::Damaged(source) => return Self::Damaged { path: path.to_owned(), source },
+            Qcow2Error::Unsupported(feature) => {
+                return Self::Unsupported { path: path.to_owned(), feature };
+            }
+            Qcow2Error::DataFile { name } => return Self::DataFile { path: path.to_owned(), name },
             Qcow2Error::Read(source) => source,
             other => io::Error::new(io::ErrorKind::InvalidData, other),
         };
@@ -67,10 +91,21 @@ impl DiskError {
 }
 
 /// Checks a qcow2 before the crate opens it: its header, or all of its metadata if it is to be changed.
-fn check_qcow2(path: &Path, is_writable: bool) -> Result<(), DiskError> {
+fn check_qcow2(
+    path: &Path,
+    file: Option<&File>,
+    is_writable: bool,
+    allow_data_files: bool,
+) -> Result<(), DiskError> {
     let check = || -> Result<(), Qcow2Error> {
-        let device = FileDevice::new(File::open(path)?)?;
-        if is_writable { qcow2::verify(&device) } else { Header::read(&device).map(drop) }
+        let file = file.map_or_else(|| File::open(path), File::try_clone)?;
+        let device = FileDevice::new(file)?;
+        let header = Header::read(&device)?;
+        match header.data_file {
+            Some(name) if !allow_data_files => Err(Qcow2Error::DataFile { name }),
+            _ if is_writable => qcow2::verify(&device),
+            _ => Ok(()),
+        }
     };
     check().map_err(|error| DiskError::of_qcow2(path, error))
 }
@@ -81,10 +116,12 @@ pub struct VirtualDisk {
     is_writable: bool,
     /// Keeps others out while it is open.
     _lock: Option<File>,
+    /// The same of the files that it names.
+    _locks: Locks,
 }
 
 impl VirtualDisk {
-    /// Opens the disk in a file, with the backing files that it names. What is given as `lock` is held as long as it is
+    /// Opens the disk in a file, with the files that it names, by the rules of `files`. `lock` is held as long as it is
     /// open.
     ///
     /// # Errors
@@ -94,22 +131,24 @@ impl VirtualDisk {
         path: &Path,
         is_writable: bool,
         lock: Option<File>,
+        files: NamedFiles<'_>,
     ) -> Result<Self, DiskError> {
-        let access = match kind {
+        let (access, locks) = match kind {
             "qcow2" => {
-                check_qcow2(path, is_writable)?;
+                check_qcow2(path, lock.as_ref(), is_writable, files.allow_data_files)?;
                 let builder = Qcow2::<ImageFile>::builder_path(path).write(is_writable);
-                builder.open(Chain::new(path)).map(FormatAccess::new)
+                let (chain, locks) = Chain::new(path, is_writable, files);
+                (builder.open(chain).map(FormatAccess::new), locks)
             }
             "vmdk" if !is_writable => {
-                let gate = PermissiveImplicitOpenGate::default();
-                Vmdk::<ImageFile>::builder_path(path).open(gate).map(FormatAccess::new)
+                let (chain, locks) = Chain::of_vmdk(path, files);
+                (Vmdk::<ImageFile>::builder_path(path).open(chain).map(FormatAccess::new), locks)
             }
             _ => return Err(DiskError::Kind { kind: kind.to_owned(), path: path.to_owned() }),
         };
         let failed =
             |source| DiskError::Open { kind: kind.to_owned(), path: path.to_owned(), source };
-        Ok(Self { access: access.map_err(failed)?, is_writable, _lock: lock })
+        Ok(Self { access: access.map_err(failed)?, is_writable, _lock: lock, _locks: locks })
     }
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -19,6 +19,7 @@ mod chain;
 mod open;
 mod place;
 
+pub use chain::NamedFiles;
 pub use open::{OpenError, OpenPlace};
 pub use place::Place;
 pub use store::StoreError;

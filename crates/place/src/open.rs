@@ -6,12 +6,12 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, FileDevice};
 use thiserror::Error;
 
-use crate::Place;
 use crate::disk::{DiskError, VirtualDisk};
 use crate::lazy::{FetchError, LazyDevice, LazyOptions};
 use crate::object::ObjectSource;
 use crate::store::{self, StoreError};
 use crate::zstd::{ZstdError, ZstdSource};
+use crate::{NamedFiles, Place};
 
 /// Why a place cannot be opened.
 #[derive(Debug, Error)]
@@ -51,15 +51,21 @@ impl Place {
         }
     }
 
-    /// Opens it to read it; `file` is what [`Self::file`] names, opened and locked.
+    /// Opens it to read it; `file` is what [`Self::file`] names, opened and locked. `named` opens the files that a virtual
+    /// disk names.
     ///
     /// # Errors
     /// If it is not there, or is not what it should be.
-    pub fn open(&self, file: Option<File>, options: &LazyOptions) -> Result<OpenPlace, OpenError> {
+    pub fn open(
+        &self,
+        file: Option<File>,
+        named: NamedFiles<'_>,
+        options: &LazyOptions,
+    ) -> Result<OpenPlace, OpenError> {
         match self {
             Self::Object(address) => object(address, options),
             Self::Disk(kind, path) => {
-                let device = Arc::new(VirtualDisk::open(kind, path, false, file)?);
+                let device = Arc::new(VirtualDisk::open(kind, path, false, file, named)?);
                 Ok(OpenPlace { device, identity: None })
             }
             Self::Zstd(path) => {

@@ -1,9 +1,10 @@
 //! qcow2 images of qemu-img, sound and damaged, opened for writing. `qemu-img check` is the judge.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use blockdev::BlockDevice;
+use diskwright_place::NamedFiles;
 use diskwright_place::disk::{DiskError, VirtualDisk};
 use oracle::{require, scratch};
 
@@ -38,7 +39,22 @@ fn raw_disk(dir: &Path) -> Vec<u8> {
 }
 
 fn open(path: &Path, is_writable: bool) -> Result<VirtualDisk, DiskError> {
-    VirtualDisk::open("qcow2", path, is_writable, None)
+    open_with(path, is_writable, false)
+}
+
+fn open_with(
+    path: &Path,
+    is_writable: bool,
+    allow_data_files: bool,
+) -> Result<VirtualDisk, DiskError> {
+    let open = |path: &Path, is_written| File::options().read(true).write(is_written).open(path);
+    VirtualDisk::open(
+        "qcow2",
+        path,
+        is_writable,
+        None,
+        NamedFiles { open: &open, allow_data_files },
+    )
 }
 
 fn contents(disk: &VirtualDisk) -> std::io::Result<Vec<u8>> {

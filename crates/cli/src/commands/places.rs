@@ -37,6 +37,11 @@ pub(crate) struct PlacesArgs {
     /// Fetch from a place only what is read, and nothing before: to see what that gains
     #[arg(long, global = true, help_heading = "Places")]
     no_read_ahead: bool,
+
+    /// Read a qcow2 whose data is in another file, and a VMDK with extents in other directories. Such an image may name any
+    /// file of this machine: use it only for images that you trust
+    #[arg(long, global = true, help_heading = "Places")]
+    allow_data_files: bool,
 }
 
 impl PlacesArgs {
@@ -44,6 +49,7 @@ impl PlacesArgs {
     pub(crate) fn set(&self) -> Result<()> {
         let mut reading =
             Reading::default().cache(self.directory()?).read_ahead(!self.no_read_ahead);
+        reading.allow_data_files = self.allow_data_files;
         reading.cache_bytes = self.cache_size.unwrap_or(reading.cache_bytes);
         set_reading(&reading)
     }

@@ -3,6 +3,8 @@
 mod disks;
 mod failing;
 #[cfg(target_os = "linux")]
+mod locks;
+#[cfg(target_os = "linux")]
 mod overlays;
 mod reading;
 mod rounds;

@@ -1,6 +1,7 @@
 //! `diskwright mount` and `unmount` as processes: starting, ending, refusing.
 
 mod background;
+mod block_device;
 pub(crate) mod common;
 mod damage;
 mod ending;

@@ -24,7 +24,7 @@ fn bytes_of(version: u64) -> Vec<u8> {
 }
 
 /// The version that a file holds, if it holds one as a whole.
-fn version_of(path: &Path) -> Option<u64> {
+pub(super) fn version_of(path: &Path) -> Option<u64> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -36,7 +36,7 @@ fn version_of(path: &Path) -> Option<u64> {
 }
 
 /// What editors do: a new file is written and made durable, then it takes the place of the old one.
-fn replace(directory: &Path, name: &str, version: u64) -> io::Result<()> {
+pub(super) fn replace(directory: &Path, name: &str, version: u64) -> io::Result<()> {
     let new = directory.join(format!("{name}.new"));
     let mut file = File::create(&new)?;
     file.write_all(&bytes_of(version))?;
@@ -86,7 +86,7 @@ fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
 }
 
 /// Changes of all kinds until the mount is gone, without caring what becomes of them.
-fn churn(root: &Path, worker: u64, seed: u64) {
+pub(super) fn churn(root: &Path, worker: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let name = |n: u64| root.join(format!("shared/{worker} {n}"));
     let mut open: Vec<File> = Vec::new();

@@ -4,6 +4,7 @@
 
 mod device;
 mod files;
+mod lossy;
 mod sqlite;
 mod start;
 

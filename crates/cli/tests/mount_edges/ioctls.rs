@@ -153,7 +153,29 @@ fn mounts_of_a_mount_can_map_ids(place: &mut Place) {
     rustix::mount::unmount(view.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
 }
 
+/// `FITRIM`, and its input: first byte, length, and length of the shortest run.
+const FITRIM: u32 = 0xc018_5879;
+
+fn trim(place: &Place, range: [u64; 3]) -> Result<(), Errno> {
+    let bytes: Vec<_> = range.into_iter().flat_map(u64::to_ne_bytes).collect();
+    ioctl(place.path(), FITRIM, &bytes).map(drop)
+}
+
+/// Kernel mounts refuse a length below a block, too.
+fn trims_cover_at_least_a_block(place: &mut Place) {
+    if !has_compiler("trims_cover_at_least_a_block") {
+        return;
+    }
+    for len in [0, 1, 4095] {
+        assert_eq!(trim(place, [0, len, 0]), Err(Errno::INVAL), "{len}");
+    }
+    assert_eq!(trim(place, [0, 4096, 0]), Ok(()));
+    assert_eq!(trim(place, [0, u64::MAX, 0]), Ok(()));
+    assert_eq!(trim(place, [1 << 40, 4096, 0]), Err(Errno::INVAL));
+}
+
 prove_on_both!(
+    trims_cover_at_least_a_block,
     commands_that_are_not_known_say_so,
     labels_are_read_and_changed,
     mounts_of_a_mount_can_map_ids,

@@ -4,6 +4,7 @@
 //! formats. What fails there is a wrong test. `DISKWRIGHT_PROOFS_OPTIONS` has more options (`-o`) for our
 //! mounts.
 
+pub(crate) mod lossy;
 pub(crate) mod probe;
 mod serve;
 mod volatile;

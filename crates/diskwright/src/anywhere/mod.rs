@@ -20,6 +20,8 @@
 #[cfg(feature = "anywhere")]
 mod commit;
 #[cfg(feature = "anywhere")]
+mod named;
+#[cfg(feature = "anywhere")]
 mod open;
 #[cfg(feature = "anywhere")]
 mod overlay;

@@ -9,13 +9,14 @@ use blockdev::{BlockDevice, FileDevice};
 use place::disk::VirtualDisk;
 use place::{OpenError, Place};
 
+use super::named::{named, open_named};
 use super::published::{connect, open_place};
 use crate::{Error, Result, lock, volume};
 
 /// Opens the place that a word names for reading; `None` if it names a local file.
 pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     let Some(place) = Place::parse(word.as_os_str()) else { return Ok(None) };
-    Ok(Some(open_place(&place, locked(&place, unlocked)?)?.device))
+    Ok(Some(open_place(&place, unlocked)?.device))
 }
 
 /// Opens the place that a word names for changing; `None` if it names a local file.
@@ -23,7 +24,8 @@ pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>>
     match Place::parse(word.as_os_str()) {
         Some(Place::Disk(kind, path)) if kind == "qcow2" => {
             let lock = lock::open_to_write(&path)?;
-            let disk = VirtualDisk::open(&kind, &path, true, Some(lock));
+            let open = |path: &Path, is_written| open_named(path, is_written, false);
+            let disk = VirtualDisk::open(&kind, &path, true, Some(lock), named(&open));
             Ok(Some(Arc::new(disk.map_err(OpenError::from)?)))
         }
         Some(Place::Nbd(address)) => {
@@ -62,17 +64,16 @@ pub(super) fn open_base(word: &Path) -> Result<Base> {
         let device = FileDevice::new(file).map_err(|e| Error::host("read", word, e))?;
         return Ok(Base { device: Arc::new(device), identity });
     };
-    let file = locked(&place, false)?;
-    let of_file = match (&file, place.file()) {
-        (Some(file), Some(path)) => identity_of_file("packed file", path, file)?,
-        _ => String::new(),
+    let open = open_place(&place, false)?;
+    // The file is locked now.
+    let of_file = match place.file() {
+        Some(path) => {
+            let file = lock::open_to_read(path, true)?;
+            identity_of_file("packed file", path, &file)?
+        }
+        None => String::new(),
     };
-    let open = open_place(&place, file)?;
     Ok(Base { device: open.device, identity: open.identity.unwrap_or(of_file) })
-}
-
-fn locked(place: &Place, unlocked: bool) -> Result<Option<File>> {
-    place.file().map(|path| lock::open_to_read(path, unlocked)).transpose()
 }
 
 fn identity_of_file(kind: &str, path: &Path, file: &File) -> Result<String> {

@@ -1,7 +1,6 @@
 //! Places that are more than bytes: published images, whose addresses have the form PREFIX/names/NAME, volumes, and what
 //! an NBD server exports.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,23 +10,26 @@ use place::lazy::{FetchError, LazyDevice, RangeSource};
 use place::{OpenError, OpenPlace, Place, store};
 use publish::Published;
 
+use super::named::{named, open_named};
 use super::reading;
-use crate::{Error, Result, volume};
+use crate::{Error, Result, lock, volume};
 
-/// Opens a place to read it, whatever lies there; `file` is the file that it lies in, if it lies in one.
-pub(super) fn open_place(place: &Place, file: Option<File>) -> Result<OpenPlace> {
+/// Opens a place to read it. Files are locked unless `unlocked`.
+pub(super) fn open_place(place: &Place, unlocked: bool) -> Result<OpenPlace> {
+    let file = place.file().map(|path| lock::open_to_read(path, unlocked)).transpose()?;
+    let open = |path: &Path, is_written| open_named(path, is_written, unlocked);
     let address = match place {
         Place::Object(address) => address,
         Place::Nbd(address) => {
             return Ok(OpenPlace { device: Arc::new(connect(address)?), identity: None });
         }
-        _ => return Ok(place.open(file, reading::options())?),
+        _ => return Ok(place.open(file, named(&open), reading::options())?),
     };
     let location = store::open(address).map_err(OpenError::from)?;
     if let Some(image) = publish::find(&location)? {
         return Ok(open_published(image));
     }
-    match place.open(file, reading::options()) {
+    match place.open(file, named(&open), reading::options()) {
         // A volume is many objects, and none of its own name.
         Err(OpenError::Fetch(FetchError::Absent { address: shown })) => {
             let volume = volume::device(Path::new(address), true)?;

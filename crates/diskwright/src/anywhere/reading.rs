@@ -21,17 +21,26 @@ pub struct Reading {
     pub cache_bytes: u64,
     /// Whether what will be wanted is fetched before it is asked for.
     pub read_ahead: bool,
+    /// A qcow2 may have its data in another file, and a VMDK in files of other directories. Such an image may name any file
+    /// of the host.
+    pub allow_data_files: bool,
 }
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { cache: None, cache_bytes: CACHE_BYTES, read_ahead: true }
+        Self { cache: None, cache_bytes: CACHE_BYTES, read_ahead: true, allow_data_files: false }
     }
 }
 
-setters!(Reading { cache: Option<PathBuf>, cache_bytes: u64, read_ahead: bool });
+setters!(Reading {
+    cache: Option<PathBuf>,
+    cache_bytes: u64,
+    read_ahead: bool,
+    allow_data_files: bool,
+});
 
 static OPTIONS: OnceLock<LazyOptions> = OnceLock::new();
+static DATA_FILES: OnceLock<bool> = OnceLock::new();
 static OF_VOLUMES: OnceLock<volume::Options> = OnceLock::new();
 
 /// Volumes, in the cache's directory, where nothing else has such a name.
@@ -55,12 +64,18 @@ pub fn set_reading(reading: &Reading) -> Result<()> {
             .disk_cache_bytes(reading.cache_bytes);
         let _ = OF_VOLUMES.set(of_volumes);
     }
+    let _ = DATA_FILES.set(reading.allow_data_files);
     let late = |_| Error::Usage("how places are read was said before, or one is open".into());
     OPTIONS.set(options).map_err(late)
 }
 
 pub(super) fn options() -> &'static LazyOptions {
     OPTIONS.get_or_init(LazyOptions::default)
+}
+
+/// Returns true if virtual disks may have their data in any file.
+pub(super) fn allows_data_files() -> bool {
+    DATA_FILES.get().copied().unwrap_or(false)
 }
 
 /// How volumes are used.

@@ -3,10 +3,13 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use rustix::fs::{OFlags, SeekFrom, lgetxattr, llistxattr};
 use rustix::io::Errno;
 use vfs::{Attributes, DeviceNumber, FileType, Ino, Protection, Timestamp};
@@ -180,4 +183,47 @@ pub(crate) fn free_bytes(file: &File) -> io::Result<Option<u64>> {
 /// Forgets what the kernel has of a file in its cache.
 pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
+}
+
+/// Takes a shared lock of bytes, or releases it. The lock belongs to the open file, as that of flock(2) does.
+///
+/// # Errors
+/// `WouldBlock` if another open file has an exclusive lock, `Unsupported` if the file system has no such locks.
+pub(crate) fn lock_bytes(file: &File, bytes: Range<u64>, is_locked: bool) -> io::Result<()> {
+    let kind = if is_locked { libc::F_RDLCK } else { libc::F_UNLCK };
+    let lock = byte_lock(kind, bytes);
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop).map_err(byte_lock_error)
+}
+
+/// Returns true if another open file has a lock of one of the bytes.
+///
+/// # Errors
+/// `Unsupported` if the file system has no such locks.
+pub(crate) fn are_bytes_locked(file: &File, bytes: Range<u64>) -> io::Result<bool> {
+    let mut lock = byte_lock(libc::F_WRLCK, bytes);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).map_err(byte_lock_error)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
+/// The types of the fields differ between hosts; the values are small constants and places.
+fn byte_lock(kind: i32, bytes: Range<u64>) -> libc::flock {
+    libc::flock {
+        l_type: kind as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: bytes.start as _,
+        l_len: (bytes.end - bytes.start) as _,
+        // The kernel requires 0 for locks of open files.
+        l_pid: 0,
+    }
+}
+
+fn byte_lock_error(error: nix::Error) -> io::Error {
+    use nix::Error as E;
+    match error {
+        E::EAGAIN | E::EACCES => io::ErrorKind::WouldBlock.into(),
+        E::EINVAL | E::ENOLCK | E::EOPNOTSUPP | E::ENOSYS | E::EBADF => {
+            io::ErrorKind::Unsupported.into()
+        }
+        other => other.into(),
+    }
 }

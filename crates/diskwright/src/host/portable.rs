@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -142,6 +143,16 @@ pub(crate) fn open_image(
 /// Whether it is a device to which all writes are refused: that is not known before they are.
 pub(crate) fn is_protected_device(_: &Metadata) -> bool {
     false
+}
+
+/// Reports that this host has no locks of bytes that belong to an open file.
+pub(crate) fn lock_bytes(_: &File, _: Range<u64>, _: bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Reports that this host has no locks of bytes that belong to an open file.
+pub(crate) fn are_bytes_locked(_: &File, _: Range<u64>) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Returns `None`: only Linux tells the holders of a device.

@@ -10,6 +10,7 @@ use vfs::FileSystem;
 
 use super::served::Served;
 use crate::edit::OpenToEdit;
+use crate::lock::DeviceClaim;
 use crate::{Image, OpenImage, Result, host};
 
 /// An image that is open to be mounted.
@@ -20,6 +21,8 @@ pub struct OpenToMount {
     warnings: Vec<String>,
     /// Of what is no file and can be changed. After the access: it goes when the image is closed.
     served: Option<Served>,
+    /// The claim of a block device that the kernel can mount.
+    claim: Option<DeviceClaim>,
 }
 
 enum Access {
@@ -52,6 +55,7 @@ impl OpenToMount {
                 is_place,
                 warnings,
                 served: None,
+                claim: None,
             });
         }
         // Opening it reports better what else is wrong. Who is far away is not asked for what changes nothing.
@@ -66,17 +70,26 @@ impl OpenToMount {
                 format!("{kind} is write-protected")
             }
             None => {
-                let access = Access::Write(Image::edit(path, options)?);
+                let (open, claim) = Image::edit_to_mount(path, options)?;
+                let access = Access::Write(open);
                 let is_far = is_place && crate::anywhere::words::file_of(path).is_none();
                 let served = if is_far { Served::begin(&name) } else { None };
-                return Ok(Self { access, name, is_place, warnings: Vec::new(), served });
+                let warnings = Vec::new();
+                return Ok(Self { access, name, is_place, warnings, served, claim });
             }
             Some(reason) => reason,
         };
         let image = Image::open(path, options)?;
         let mut warnings = vec![format!("mounted for reading only: {reason}")];
         warnings.extend_from_slice(image.remarks());
-        Ok(Self { access: Access::Read(image), name, is_place, warnings, served: None })
+        Ok(Self {
+            access: Access::Read(image),
+            name,
+            is_place,
+            warnings,
+            served: None,
+            claim: None,
+        })
     }
 
     /// Opens an image, or a place, to change it in an overlay: what is written goes into `overlay`, a file that is made if
@@ -89,7 +102,7 @@ impl OpenToMount {
         let device = crate::anywhere::open_overlay(path, overlay)?;
         let access = Access::Write(OpenToEdit::on(path, device, options)?);
         let (name, is_place) = (name_of(overlay), is_place(path));
-        Ok(Self { access, name, is_place, warnings: Vec::new(), served: None })
+        Ok(Self { access, name, is_place, warnings: Vec::new(), served: None, claim: None })
     }
 
     /// Opens an image, or a place, for reading only. What is read of it is written to `record` in the end: an order for
@@ -112,6 +125,7 @@ impl OpenToMount {
             is_place,
             warnings,
             served: None,
+            claim: None,
         })
     }
 
@@ -129,7 +143,7 @@ impl OpenToMount {
         };
         let name = OsString::from(path);
         let served = if read_only { None } else { Served::begin(&name) };
-        Ok(Some(Self { access, name, is_place: true, warnings, served }))
+        Ok(Some(Self { access, name, is_place: true, warnings, served, claim: None }))
     }
 
     /// Opens an image for reading only, after recovering it where it lies, as kernels do before they mount one
@@ -175,6 +189,20 @@ impl OpenToMount {
             Access::Recorded(image, _) => image.file_system(),
             Access::Write(open) => open.file_system(),
         }
+    }
+
+    /// Takes the claim of a block device that the kernel can mount.
+    pub(super) fn take_claim(&mut self) -> Option<DeviceClaim> {
+        self.claim.take()
+    }
+
+    /// Claims the device again, because the kernel did not mount it.
+    ///
+    /// # Errors
+    /// If another program has claimed it.
+    pub(super) fn claim_again(&mut self) -> Result<()> {
+        self.claim = Some(DeviceClaim::new(Path::new(&self.name))?);
+        Ok(())
     }
 
     /// Makes all changes durable and leaves the image clean.
@@ -238,7 +266,7 @@ fn is_write_protected(path: &Path) -> bool {
 impl From<Image> for OpenToMount {
     fn from(image: Image) -> Self {
         let (access, name) = (Access::Read(image), "diskwright".into());
-        Self { access, name, is_place: false, warnings: Vec::new(), served: None }
+        Self { access, name, is_place: false, warnings: Vec::new(), served: None, claim: None }
     }
 }
 
@@ -252,6 +280,7 @@ impl From<OpenToEdit> for OpenToMount {
             is_place: false,
             warnings: Vec::new(),
             served: None,
+            claim: None,
         }
     }
 }

@@ -40,10 +40,14 @@ pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};
 
+use crate::lock::Ending;
 use crate::{Error, Result};
 
 /// What mounts of ours are called, after `fuse.`.
 const SUBTYPE: &str = "diskwright";
+
+/// Largest block of a block device's mount, in bytes: a page of most machines.
+const BLOCK_SIZE_MAX: u32 = 4096;
 
 /// An image that is mounted. Requests wait until [`Self::serve`] answers them.
 ///
@@ -66,12 +70,12 @@ impl Mount {
         mountpoint: &Path,
         options: MountOptions,
     ) -> Result<Self> {
-        let image = image.into();
-        match Session::mount(mountpoint, &kernel_options(&image, &options)) {
+        let mut image = image.into();
+        match mount_in_kernel(&mut image, mountpoint, &options) {
             Ok(session) => Ok(Self { session, image, options }),
             Err(error) => {
                 image.close()?;
-                Err(Error::Mount(error))
+                Err(error)
             }
         }
     }
@@ -98,11 +102,12 @@ impl Mount {
             Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
         let keeps_space = !is_read_only(&image, &options) && !options.sync;
         let write_back = keeps_space.then(|| session.write_back().ok()).flatten();
-        let served = thread::scope(|scope| {
+        let name = PathBuf::from(image.name());
+        let (served, _ending) = thread::scope(|scope| {
             let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
             let mut keeper = None;
-            session.serve(
+            let served = session.serve(
                 &Durable::new(&adapter, options.sync, options.dirsync),
                 &session_options,
                 || {
@@ -110,15 +115,17 @@ impl Mount {
                     keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
                     ready();
                 },
-            )
+            );
+            // Before the syncer has ended, which may take long. The kernel waits for a mount of a device itself.
+            (served, Ending::mark(&name))
         });
-        let name = PathBuf::from(image.name());
         let finished = adapter.finish();
         let is_damaged = adapter.is_damaged() || matches!(finished, Err(vfs::Error::Corrupt(_)));
         let is_shut_down = adapter.is_shut_down();
         drop(adapter);
         if is_shut_down {
-            // What is left open is closed by nobody: nothing is to be written any more.
+            // Dropped without being closed: nothing more is written. umount(2) returns after that.
+            drop(image);
             return Err(Error::ShutDown { image: name });
         }
         if !is_damaged || options.on_damage == OnDamage::Continue {
@@ -130,6 +137,30 @@ impl Mount {
         }
         finished.map_err(|source| Error::Image { image: name, source })
     }
+}
+
+/// Mounts a block device as one if the kernel can (`fuseblk`): it then passes syncfs(2) on, and umount(2) waits until the
+/// image is closed. A mount with another name (`fsname=`) cannot be one.
+fn mount_in_kernel(
+    image: &mut OpenToMount,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Session> {
+    let plain = kernel_options(image, options);
+    if options.fs_name.is_none()
+        && let Some(claim) = image.take_claim()
+    {
+        let totals = image.file_system().statfs();
+        // Between this and the kernel's own claim, only another mount can take the device.
+        drop(claim);
+        let block_size = totals.ok().map(|totals| totals.block_size.min(BLOCK_SIZE_MAX));
+        let of_device = fuse_device::MountOptions { block_size, ..plain.clone() };
+        if let Ok(session) = Session::mount(mountpoint, &of_device) {
+            return Ok(session);
+        }
+        image.claim_again()?;
+    }
+    Session::mount(mountpoint, &plain).map_err(Error::Mount)
 }
 
 /// Whether nothing may be changed: nobody asked for it, or the image is open for reading only.
@@ -150,5 +181,6 @@ fn kernel_options(image: &OpenToMount, options: &MountOptions) -> fuse_device::M
         nosymfollow: options.nosymfollow,
         sync: options.sync,
         dirsync: options.dirsync,
+        block_size: None,
     }
 }

@@ -19,7 +19,7 @@ use rustix::mount::UnmountFlags;
 
 use super::served;
 use crate::anywhere::words;
-use crate::mounts::{FS_TYPE, Mount};
+use crate::mounts::Mount;
 use crate::{Error, Image, OpenImage, Result};
 
 /// Time between two looks at the lock.
@@ -99,7 +99,7 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
 /// Waits until an image is free that was unmounted, and tells how it is then.
 fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
     // A name of its own (`fsname=`) may be that of mounts of any images.
-    let is_same = |other: &Mount| is_ours(other) && other.source == mount.source;
+    let is_same = |other: &Mount| other.is_ours() && other.source == mount.source;
     let is_place = words::is_place(&mount.source);
     // Nothing was written to what is only read, whoever else reads it.
     if is_place && !was_changed {
@@ -139,14 +139,10 @@ fn mounts() -> Result<Vec<Mount>> {
     Mount::all().map_err(|e| Error::host("read", "/proc/self/mounts", e))
 }
 
-fn is_ours(mount: &Mount) -> bool {
-    mount.fs_type == FS_TYPE
-}
-
 /// What is mounted at a point, if it is one of ours. Of several mounts the last one hides the others.
 fn find(mounts: &[Mount], point: &Path) -> Option<Mount> {
     let last = mounts.iter().rfind(|mount| mount.point == point)?;
-    is_ours(last).then(|| last.clone())
+    last.is_ours().then(|| last.clone())
 }
 
 /// The path as the kernel has it. What is mounted there is not asked: its server may be dead.

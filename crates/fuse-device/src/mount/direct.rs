@@ -15,8 +15,9 @@ use crate::device;
 
 pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, Failure> {
     let fd = open_device()?;
+    let blocks = options.block_size.map_or_else(String::new, |size| format!(",blksize={size}"));
     let data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},{}",
+        "fd={},rootmode=40000,user_id={},group_id={},{}{blocks}",
         fd.as_raw_fd(),
         getuid().as_raw(),
         getgid().as_raw(),
@@ -56,9 +57,10 @@ fn no_fuse() -> io::Error {
 
 /// What is shown as the device, and the type.
 fn names(options: &MountOptions) -> (&OsStr, String) {
+    let kind = if options.block_size.is_some() { "fuseblk" } else { "fuse" };
     let fs_type = match options.subtype.as_str() {
-        "" => "fuse".into(),
-        subtype => format!("fuse.{subtype}"),
+        "" => kind.into(),
+        subtype => format!("{kind}.{subtype}"),
     };
     let source = match options.fs_name.as_os_str() {
         name if !name.is_empty() => name,
@@ -122,5 +124,12 @@ mod tests {
         assert_eq!(with("", ""), ("fuse".into(), "fuse".into()));
         assert_eq!(with("", "ext4"), ("ext4".into(), "fuse.ext4".into()));
         assert_eq!(with("a,b", "ext4"), ("a,b".into(), "fuse.ext4".into()));
+        let of_device = MountOptions {
+            fs_name: "/dev/loop0".into(),
+            subtype: "ext4".into(),
+            block_size: Some(1024),
+            ..MountOptions::default()
+        };
+        assert_eq!(names(&of_device).1, "fuseblk.ext4");
     }
 }

@@ -28,6 +28,9 @@ use crate::complain::complain;
 /// give numbers that are.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
+/// Bits of a device's minor number in the kernel.
+const MINOR_BITS: u32 = 20;
+
 /// What tells a mount from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
@@ -51,6 +54,8 @@ pub(crate) struct Mount {
     /// Absolute, without symbolic links.
     mountpoint: PathBuf,
     identity: Identity,
+    /// Its device is a block device.
+    is_of_device: bool,
     /// Whether requests are answered.
     served: AtomicBool,
     /// Whether it is over for this process. Its numbers may soon be another's.
@@ -59,13 +64,13 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// The mount that was just made there.
-    pub(super) fn new(mountpoint: PathBuf) -> io::Result<Self> {
+    pub(super) fn new(mountpoint: PathBuf, is_of_device: bool) -> io::Result<Self> {
         let identity = identify(&mountpoint).inspect_err(|_| {
             let _ = unmount(&mountpoint, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
                 .or_else(|_| fusermount::unmount(&mountpoint, true));
         })?;
         let (served, taken_away) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { mountpoint, identity, served, taken_away })
+        Ok(Self { mountpoint, identity, is_of_device, served, taken_away })
     }
 
     pub(crate) fn set_served(&self, served: bool) {
@@ -99,9 +104,11 @@ impl Mount {
     /// Ends the connection, so that every thread that waits for requests learns that it is over. Requests
     /// under way fail.
     pub(crate) fn abort(&self) {
-        let (_, minor) = self.identity.device;
+        let (major, minor) = self.identity.device;
+        // The kernel's own form of a device number; the major number of mounts without a device is 0.
+        let number = major << MINOR_BITS | minor;
         // Who mounted may do this, if the control file system is mounted; root may force it in any case.
-        let control = format!("/sys/fs/fuse/connections/{minor}/abort");
+        let control = format!("/sys/fs/fuse/connections/{number}/abort");
         let aborted = OpenOptions::new()
             .write(true)
             .open(control)
@@ -144,9 +151,11 @@ impl Mount {
         Ok(mounts.split(|&byte| byte == b'\n').any(|line| is_of(line, self.identity.device)))
     }
 
-    /// The number of its device.
-    pub(super) fn device(&self) -> (u32, u32) {
-        self.identity.device
+    /// The name of its write-back settings in `/sys/class/bdi`.
+    pub(super) fn bdi_name(&self) -> String {
+        let (major, minor) = self.identity.device;
+        let suffix = if self.is_of_device { "-fuseblk" } else { "" };
+        format!("{major}:{minor}{suffix}")
     }
 
     /// Its mount point for system calls.

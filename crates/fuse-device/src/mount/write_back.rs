@@ -121,7 +121,6 @@ impl WriteBack {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        let (major, minor) = self.mount.device();
-        format!("/sys/class/bdi/{major}:{minor}/{name}").into()
+        format!("/sys/class/bdi/{}/{name}", self.mount.bdi_name()).into()
     }
 }

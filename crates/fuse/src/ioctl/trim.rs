@@ -29,7 +29,9 @@ impl Adapter<'_> {
         self.check_writable()?;
         let mut asked: FstrimRange = ioctl::input(request.data)?;
         let totals = self.result(self.fs.statfs())?;
-        if asked.start >= totals.blocks.saturating_mul(totals.block_size.into()) {
+        let block_bytes = u64::from(totals.block_size);
+        // Kernels refuse a length that covers no block, and a start behind the end.
+        if asked.len < block_bytes || asked.start >= totals.blocks.saturating_mul(block_bytes) {
             return Err(Errno::INVAL);
         }
         let range = asked.start..asked.start.saturating_add(asked.len);

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
+use std::path::Path;
 
 use thiserror::Error;
 
@@ -20,11 +21,75 @@ pub enum Qcow2Error {
         found: [u8; 4],
     },
     /// The image has a feature that is not supported.
-    #[error("unsupported: {0}")]
-    Unsupported(String),
+    #[error("{0} is not supported")]
+    Unsupported(Feature),
+    /// The data is in another file, which may be any file of the host.
+    #[error(
+        "the data of the backing file is in {name:?}; if you trust the image, use --allow-data-files"
+    )]
+    DataFile {
+        /// Its name in the image.
+        name: String,
+    },
     /// A structure is damaged.
     #[error(transparent)]
     Damaged(#[from] Damage),
+}
+
+/// A feature of an image that is not supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// A version of the format.
+    Version(u32),
+    /// Encryption by its method: 1 is QEMU's own use of AES, 2 is LUKS.
+    Encryption(u32),
+    /// Compressed clusters that are not deflated: of type zstd.
+    Compression,
+    /// L2 tables with subclusters.
+    ExtendedL2,
+    /// Incompatible features that the format does not define, by their bits.
+    Unknown(u64),
+}
+
+impl Feature {
+    /// Returns what makes an image at this path readable.
+    #[must_use]
+    pub fn way_out(self, path: &Path) -> String {
+        let path = path.display();
+        match self {
+            Self::Encryption(1) | Self::Encryption(2) => {
+                let format = if self == Self::Encryption(1) { "aes" } else { "luks" };
+                format!(
+                    "decrypt it: qemu-img convert --object secret,id=key,file=KEYFILE --image-opts \
+                     driver=qcow2,file.filename={path},encrypt.format={format},encrypt.key-secret=key -O qcow2 plain.qcow2"
+                )
+            }
+            Self::Compression | Self::ExtendedL2 => {
+                format!("convert it: qemu-img convert -O qcow2 {path} plain.qcow2")
+            }
+            Self::Version(_) | Self::Encryption(_) | Self::Unknown(_) => format!(
+                "the program that made it may convert it: qemu-img convert -O qcow2 {path} plain.qcow2"
+            ),
+        }
+    }
+}
+
+impl Display for Feature {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "version {version} of qcow2"),
+            Self::Encryption(1) => f.write_str("AES encryption (the old one of qcow2)"),
+            Self::Encryption(2) => f.write_str("LUKS encryption"),
+            Self::Encryption(method) => write!(f, "encryption method {method}"),
+            Self::Compression => f.write_str("compression by zstd"),
+            Self::ExtendedL2 => f.write_str("an extended L2 table (subclusters)"),
+            Self::Unknown(bits) => {
+                let numbers = (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1);
+                let numbers: Vec<_> = numbers.map(|bit| bit.to_string()).collect();
+                write!(f, "the incompatible feature of bit {}", numbers.join(", "))
+            }
+        }
+    }
 }
 
 /// A damaged structure.

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::damage::{Qcow2Error, Structure, damage};
+use super::damage::{Feature, Qcow2Error, Structure, damage};
 
 const MAGIC: [u8; 4] = *b"QFI\xfb";
 /// Bytes of the header of version 2; version 3 has at least [`HEADER_BYTES`].
@@ -22,12 +22,16 @@ const BACKING_NAME_BYTES_MAX: u32 = 1023;
 const DIRTY: u64 = 1;
 const CORRUPT: u64 = 1 << 1;
 const EXTERNAL_DATA: u64 = 1 << 2;
+/// The same: compressed clusters are not deflated, L2 entries have subclusters.
+const COMPRESSION_TYPE: u64 = 1 << 3;
+const EXTENDED_L2: u64 = 1 << 4;
 /// The autoclear feature that declares the bitmaps consistent.
 const BITMAPS_CONSISTENT: u64 = 1;
 
 const EXTENSION_END: u32 = 0;
 const EXTENSION_FEATURE_NAMES: u32 = 0x6803_f857;
 const EXTENSION_BITMAPS: u32 = 0x2385_2875;
+const EXTENSION_DATA_FILE: u32 = 0x4441_5441;
 const FEATURE_NAME_BYTES: u64 = 48;
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -120,8 +124,8 @@ pub struct Header {
     pub snapshots: u32,
     /// Data clusters are in another file, where they have no refcounts.
     pub has_external_data: bool,
-    /// The contents are encrypted.
-    pub is_encrypted: bool,
+    /// The name of that file, once the extensions were read; empty if the image has none.
+    pub data_file: Option<String>,
     is_bitmaps_consistent: bool,
     header_bytes: u64,
     /// Place of the backing file's name, or the end of the first cluster: extensions end there.
@@ -135,6 +139,13 @@ pub struct Table {
     pub offset: u64,
     /// Number of entries.
     pub entries: u64,
+}
+
+/// Header extensions that are needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extensions {
+    pub(super) bitmaps: Option<Bitmaps>,
+    pub(super) data_file: Option<String>,
 }
 
 /// The directory of bitmaps, of the header extension that names it.
@@ -166,10 +177,13 @@ impl Header {
         let version = raw.version.get();
         let cluster_bits = raw.cluster_bits.get();
         if !(2..=3).contains(&version) {
-            return Err(Qcow2Error::Unsupported(format!("version {version} of qcow2")));
+            return Err(Qcow2Error::Unsupported(Feature::Version(version)));
         }
         within(20, "cluster_bits", &CLUSTER_BITS, cluster_bits)?;
         let is_v3 = version == 3;
+        if raw.crypt_method.get() != 0 {
+            return Err(Qcow2Error::Unsupported(Feature::Encryption(raw.crypt_method.get())));
+        }
         let (refcount_order, header_bytes) =
             if is_v3 { raw.extent_of_v3(1 << cluster_bits)? } else { (4, HEADER_BYTES_V2) };
         let header = Self {
@@ -184,7 +198,7 @@ impl Header {
             snapshots_offset: raw.snapshots_offset.get(),
             snapshots: raw.nb_snapshots.get(),
             has_external_data: is_v3 && raw.incompatible_features.get() & EXTERNAL_DATA != 0,
-            is_encrypted: raw.crypt_method.get() != 0,
+            data_file: None,
             is_bitmaps_consistent: is_v3 && raw.autoclear_features.get() & BITMAPS_CONSISTENT != 0,
             header_bytes,
             extensions_end: raw.backing_name(cluster_bits)?,
@@ -241,12 +255,13 @@ impl Header {
         (self.cluster_bytes() * 8) >> self.refcount_order
     }
 
-    /// Reads the extensions in the first cluster. Returns the directory of the bitmaps, if there are any.
-    pub(super) fn extensions(&self, cluster: &[u8]) -> Result<Option<Bitmaps>, Qcow2Error> {
+    /// Reads the extensions in the first cluster.
+    pub(super) fn extensions(&self, cluster: &[u8]) -> Result<Extensions, Qcow2Error> {
+        let mut found = Extensions::default();
         if self.version < 3 {
-            return Ok(None);
+            return Ok(found);
         }
-        let (mut at, end, mut bitmaps) = (self.header_bytes, self.extensions_end, None);
+        let (mut at, end) = (self.header_bytes, self.extensions_end);
         let bytes = |at: u64, len: u64| {
             let last = at.checked_add(len).filter(|last| *last <= end)?;
             cluster.get(at as usize..last as usize)
@@ -269,13 +284,16 @@ impl Header {
                     return Err(damage(Structure::Header, at, what, expected, len));
                 }
                 EXTENSION_BITMAPS if self.is_bitmaps_consistent => {
-                    bitmaps = Some(self.bitmaps(at, data)?);
+                    found.bitmaps = Some(self.bitmaps(at, data)?);
+                }
+                EXTENSION_DATA_FILE => {
+                    found.data_file = Some(String::from_utf8_lossy(data).into_owned());
                 }
                 _ => {}
             }
             at += 8 + len.next_multiple_of(8);
         }
-        Ok(bitmaps)
+        Ok(found)
     }
 
     fn bitmaps(&self, at: u64, data: &[u8]) -> Result<Bitmaps, Qcow2Error> {
@@ -301,10 +319,15 @@ impl RawHeader {
             let what = "the image is marked as corrupt";
             return Err(damage(Structure::Header, 72, what, "no mark", "the corrupt bit"));
         }
-        let unknown = features & !EXTERNAL_DATA;
-        if unknown != 0 {
-            let what = format!("incompatible features {unknown:#x} of qcow2");
-            return Err(Qcow2Error::Unsupported(what));
+        let unknown = features & !(EXTERNAL_DATA | COMPRESSION_TYPE | EXTENDED_L2);
+        let feature = match () {
+            () if unknown != 0 => Some(Feature::Unknown(unknown)),
+            () if features & COMPRESSION_TYPE != 0 => Some(Feature::Compression),
+            () if features & EXTENDED_L2 != 0 => Some(Feature::ExtendedL2),
+            () => None,
+        };
+        if let Some(feature) = feature {
+            return Err(Qcow2Error::Unsupported(feature));
         }
         within(96, "refcount_order", &(0..=REFCOUNT_ORDER_MAX), self.refcount_order.get())?;
         let header_bytes = u64::from(self.header_length.get());

@@ -19,7 +19,7 @@ mod damage;
 mod header;
 mod verify;
 
-pub use damage::{Damage, Qcow2Error, Structure};
+pub use damage::{Damage, Feature, Qcow2Error, Structure};
 pub use header::Header;
 pub use verify::verify;
 

@@ -8,7 +8,8 @@ use blockdev::BlockDevice;
 use super::clusters::{self, Clusters, PAGE_CLUSTERS, Verdict};
 use super::damage::{Qcow2Error, Structure, damage};
 use super::header::{
-    self, BITMAP_BYTES, Bitmaps, Entry, HEADER_BYTES, Header, Mapping, SNAPSHOT_BYTES, Table,
+    self, BITMAP_BYTES, Bitmaps, Entry, Extensions, HEADER_BYTES, Header, Mapping, SNAPSHOT_BYTES,
+    Table,
 };
 
 /// Bytes of a table that are read at a time.
@@ -27,10 +28,13 @@ impl Header {
 fn read_header(device: &dyn BlockDevice) -> Result<(Header, Option<Bitmaps>), Qcow2Error> {
     let mut bytes = [0; HEADER_BYTES];
     read_padded(device, 0, &mut bytes)?;
-    let header = Header::parse(&bytes)?;
+    let mut header = Header::parse(&bytes)?;
     let mut cluster = vec![0; header.cluster_bytes() as usize];
     read_padded(device, 0, &mut cluster)?;
-    let bitmaps = header.extensions(&cluster)?;
+    let Extensions { bitmaps, data_file } = header.extensions(&cluster)?;
+    if header.has_external_data {
+        header.data_file = Some(data_file.unwrap_or_default());
+    }
     Ok((header, bitmaps))
 }
 
@@ -48,9 +52,6 @@ fn read_padded(device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> io::Res
 /// The first damage, an unsupported feature, or a failure of the device.
 pub fn verify(device: &dyn BlockDevice) -> Result<(), Qcow2Error> {
     let (header, bitmaps) = read_header(device)?;
-    if header.is_encrypted {
-        return Err(Qcow2Error::Unsupported("encrypted qcow2 images".into()));
-    }
     let mut walk = Walk::new(device, header)?;
     walk.claim_counts()?;
     walk.claim_active()?;

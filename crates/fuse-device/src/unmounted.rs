@@ -1,0 +1,30 @@
+//! The end of a mount.
+
+use std::sync::Arc;
+
+use crate::answer::Answer;
+use crate::device::Device;
+
+/// The end of a mount. umount(2) of a block device's mount returns when this is dropped, so that the caller can close the
+/// image before.
+#[derive(Debug, Default)]
+pub struct Unmounted {
+    /// The DESTROY request that the kernel waits for, and its descriptor. Other mounts have none.
+    request: Option<(Arc<Device>, u64)>,
+}
+
+impl Unmounted {
+    pub(crate) fn new(device: Arc<Device>, unique: u64) -> Self {
+        Self { request: Some((device, unique)) }
+    }
+}
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        if let Some((device, unique)) = self.request.take() {
+            let done = Answer { error: 0, len: 0, is_sent: false };
+            // A failure is harmless: the kernel stops waiting when the descriptor is closed.
+            let _ = device.send(&done.header(unique), &[]);
+        }
+    }
+}
