@@ -72,17 +72,20 @@ pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result
 ///
 /// # Errors
 /// If the image is in use, cannot be opened, or is of another format.
-pub fn open_ext_device(path: &Path, is_writable: bool) -> Result<Arc<dyn BlockDevice>> {
+pub fn open_ext_device(
+    path: &Path,
+    options: &OpenImage,
+    is_writable: bool,
+) -> Result<Arc<dyn BlockDevice>> {
     const OTHERWISE: &str = "its superblock is not one of ext2, ext3 or ext4";
-    let options = OpenImage::default();
     let device = match is_writable {
-        false => image::open_device(path, &options)?,
+        false => image::open_device(path, options)?,
         true => match anywhere::open_to_write(path)? {
-            Some(device) => device,
-            None => return device_of_kind(path, &options, Kind::Ext, OTHERWISE),
+            Some(device) => image::window(path, device, options)?,
+            None => return device_of_kind(path, options, Kind::Ext, OTHERWISE),
         },
     };
-    if probe_kind(path, &device, &options)? != Kind::Ext {
+    if probe_kind(path, &device, options)? != Kind::Ext {
         return Err(at(path, vfs::Error::Invalid(OTHERWISE)));
     }
     Ok(device)

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use diskwright::{Image, ImageInfo, OpenImage, SuperblockPlace};
 
 use crate::completion::Completion;
+use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, Statuses};
 use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mending::{May, Mended, mend};
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 /// Statuses of e2fsck(8).
@@ -34,7 +36,7 @@ enum Answer {
 
 #[derive(Debug)]
 struct Wish {
-    image: PathBuf,
+    image: Target,
     answer: Answer,
     is_forced: bool,
     only_journal: bool,
@@ -50,14 +52,17 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let Some(wish) = read(arguments)? else {
         return Ok(invoked.version());
     };
-    let name = wish.image.display();
+    let name = wish.image.path.display();
     let completion = wish.completion()?;
     let mut status = 0;
     let mut found = look(&wish)?;
     if found.as_ref().is_some_and(|info| info.needs_recovery) && wish.answer != Answer::No {
         say(format_args!("{name}: recovering journal"));
+        let before = counts(&wish.image);
         // One that cannot be replayed is for the repair to judge.
-        if Image::recover(&wish.image, &OpenImage::default()).is_ok() {
+        let is_replayed = Image::recover(&wish.image.path, &wish.image.open()).is_ok();
+        // e2fsck counts the replay as a repair only if it corrects the superblock's counts after it.
+        if is_replayed && counts(&wish.image) != before {
             status |= CORRECTED;
         }
         found = look(&wish)?.or(found);
@@ -72,16 +77,23 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let (open, undo) = (wish.open(), wish.undo.as_deref());
-    let mended = mend(&wish.image, &open, wish.may(), undo, completion.as_ref());
+    let mended = mend(&wish.image.path, &open, wish.may(), undo, completion.as_ref());
     Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
+}
+
+/// Returns the superblock's counts of free blocks and inodes, as they are on disk.
+fn counts(image: &Target) -> Option<(u64, u32)> {
+    let raw = dumpe2fs::superblock(image).ok()?.raw;
+    let blocks = u64::from(raw.free_blocks_count_hi.get()) << 32;
+    Some((blocks | u64::from(raw.free_blocks_count_lo.get()), raw.free_inodes_count.get()))
 }
 
 /// What the image says of itself; `None` if it cannot be opened as it is.
 fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
-    let open = OpenImage::default().norecovery(true);
-    match Image::open_rootless(&wish.image, &open) {
+    let open = wish.image.open().norecovery(true);
+    match Image::open_rootless(&wish.image.path, &open) {
         Ok(image) if image.info().format == "xfs" => {
-            let name = wish.image.display();
+            let name = wish.image.path.display();
             Err(STATUSES.failed(format_args!("{name} holds XFS: xfs_repair is for that")))
         }
         Ok(image) => Ok(Some(image.info().clone())),
@@ -103,7 +115,7 @@ fn figures(state: &str, info: &ImageInfo) -> String {
 
 /// Says how it went, and returns the status. `found` is what the image said before.
 fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
-    let name = wish.image.display();
+    let name = wish.image.path.display();
     if mended.is_interrupted {
         say(format_args!("{name}: ended before its time"));
         return Ok(CANCELLED);
@@ -151,7 +163,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::E2FSCK);
     let mut image = None;
     let mut wish = Wish {
-        image: PathBuf::new(),
+        image: Target::default(),
         answer: Answer::Ask,
         is_forced: false,
         only_journal: false,
@@ -186,8 +198,8 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             _ => return Err(words.unknown()),
         }
     }
-    wish.image = words.named(image)?;
-    exists(&wish.image)?;
+    wish.image = words.target(image)?;
+    exists(&wish.image.path)?;
     Ok(Some(wish))
 }
 
@@ -199,7 +211,7 @@ fn exists(image: &Path) -> Result<(), Failure> {
 impl Wish {
     /// How the image is opened: by the copy of the superblock that `-b` names, with blocks of the size that `-B` names.
     fn open(&self) -> OpenImage {
-        let mut open = OpenImage::default();
+        let mut open = self.image.open();
         let block_bytes = self.block_bytes;
         open.superblock = self.superblock.map(|block| SuperblockPlace { block, block_bytes });
         open
@@ -208,7 +220,7 @@ impl Wish {
     /// Opens the descriptor of `-C`.
     fn completion(&self) -> Result<Option<Completion>, Failure> {
         let Some(number) = self.completion else { return Ok(None) };
-        Completion::to_descriptor(number, &self.image).map_err(|e| {
+        Completion::to_descriptor(number, &self.image.path).map_err(|e| {
             STATUSES.failed(format_args!("-C {number}: the descriptor cannot be written to: {e}"))
         })
     }

@@ -30,6 +30,7 @@ mod program;
 mod resize2fs;
 mod size;
 mod supported;
+mod target;
 mod tune2fs;
 mod words;
 mod xfs_admin;

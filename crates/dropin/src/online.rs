@@ -15,6 +15,7 @@ use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::handover;
 use crate::invoked::{Invoked, say};
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 /// Returns the mount of the XFS that a mount point, a device, or the file of a loop device names. Returns `None` if it is
@@ -118,7 +119,8 @@ pub(crate) fn resize(
     }
     mount.open().and_then(|root| mounted::resize_ext4(root, blocks)).map_err(failed)?;
     // The kernel keeps the primary superblock in the cache of the device.
-    let after = dumpe2fs::superblock(device).map_or(blocks, |found| found.blocks_count);
+    let after =
+        dumpe2fs::superblock(&Target::at(device)).map_or(blocks, |found| found.blocks_count);
     say(format_args!("The filesystem on {name} is now {after} ({kilobytes}k) blocks long."));
     Ok(0)
 }
@@ -159,7 +161,7 @@ pub(crate) fn tune(arguments: &[OsString], invoked: &Invoked) -> Option<Ended> {
             let label = &label[..label.len().min(16)];
             let set = set_label(&mount, label).and_then(|()| {
                 if asked.shows {
-                    dumpe2fs::show(&dumpe2fs::superblock(device)?);
+                    dumpe2fs::show(&dumpe2fs::superblock(&Target::at(device))?);
                 }
                 Ok(0)
             });

@@ -103,6 +103,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supported::List;
 
     #[test]
     fn programs_are_found_by_the_end_of_the_path() {
@@ -143,6 +144,47 @@ mod tests {
                 let must_be = program.options.refused.contains(letter);
                 assert!(is_refused || !must_be, "{name} -{letter}: {message}");
             }
+        }
+    }
+
+    #[test]
+    fn parsers_and_lists_agree() {
+        let names = || Program::all().flat_map(|program| program.options.lists);
+        let mut all = names()
+            .flat_map(|list| list.works.iter().chain(list.refused).copied())
+            .collect::<Vec<_>>();
+        all.extend(["sparkle", "^discard", "usrquota2"]);
+        for program in Program::all() {
+            let (invoked, name) = (Invoked { name: program.name }, program.name);
+            for List { letter, works, refused } in program.options.lists {
+                for item in &all {
+                    // The value of -p begins with a path.
+                    let before = if *letter == 'p' { "file=p," } else { "" };
+                    let list = format!("{before}{item}=v");
+                    let arguments = [format!("-{letter}"), list, "/nonexistent/image".into()];
+                    let ended = (program.run)(arguments.map(OsString::from).to_vec(), &invoked);
+                    let message = ended.map_or_else(|failure| failure.message, |_| String::new());
+                    let what = format!("{name} -{letter} {item}: {message}");
+                    let is_known = works.contains(item) || refused.contains(item);
+                    assert_eq!(message.contains("has nothing called"), !is_known, "{what}");
+                    // Some names that work refuse the value.
+                    let is_refused = message.contains(&format!("{item} is not supported"));
+                    assert!(is_refused || !refused.contains(item), "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_lists_are_listed_with_their_options() {
+        for (name, lines) in [
+            ("mke2fs", &["-E offset", "-J size"][..]),
+            ("mkfs.xfs", &["-d agcount", "-l su", "-m reflink"]),
+            ("tune2fs", &["-E hash_alg", "-Q ^usrquota"]),
+        ] {
+            let listed = Program::called(OsStr::new(name)).unwrap().supported();
+            assert!(lines.iter().all(|line| listed.iter().any(|listed| listed == line)), "{name}");
+            assert!(!listed.iter().any(|line| line == "-J device" || line == "-r rtdev"), "{name}");
         }
     }
 

@@ -1,10 +1,9 @@
 //! `resize2fs`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
+use diskwright::Image;
 use diskwright::resize::{Least, Report, grow, plan_shrink, shrink};
-use diskwright::{Image, OpenImage};
 use ext4::format::features::Incompat;
 
 use crate::dumpe2fs;
@@ -13,11 +12,12 @@ use crate::invoked::{Invoked, say};
 use crate::making::File;
 use crate::size::{self, Size};
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 #[derive(Debug, Default)]
 struct Wish {
-    image: PathBuf,
+    image: Target,
     size: Option<Size>,
     is_least: bool,
     only_least: bool,
@@ -26,14 +26,14 @@ struct Wish {
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let Some(wish) = read(arguments.clone())? else { return Ok(invoked.version()) };
     #[cfg(target_os = "linux")]
-    if let Some(mount) = crate::online::ext_mount(&wish.image).filter(|_| !wish.only_least) {
+    if let Some(mount) = crate::online::ext_mount(&wish.image.path).filter(|_| !wish.only_least) {
         let resized = resize_mounted(&wish, &mount);
         return crate::online::or_next(resized, invoked, &arguments);
     }
-    let file = File::look(&wish.image, STATUSES)?;
+    let file = File::look(&wish.image.path, STATUSES)?;
     let before = before(&wish.image)?;
     if wish.only_least {
-        let planned = plan_shrink(&wish.image, &OpenImage::default(), Least::Possible);
+        let planned = plan_shrink(&wish.image.path, &wish.image.open(), Least::Possible);
         let planned = planned.map_err(|e| STATUSES.of(&e))?;
         say(format_args!("Estimated minimum size of the filesystem: {}", planned.after.blocks));
         return Ok(0);
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     };
     say(format_args!(
         "The filesystem on {} is now {} ({}k) blocks long.",
-        wish.image.display(),
+        wish.image.path.display(),
         report.after.blocks,
         report.after.block_size / 1024
     ));
@@ -70,7 +70,7 @@ fn resize_mounted(wish: &Wish, mount: &mounted::Mount) -> Result<u8, crate::onli
         }
         None => None,
     };
-    crate::online::resize(&wish.image, mount, blocks, found.blocks_count, block)
+    crate::online::resize(&wish.image.path, mount, blocks, found.blocks_count, block)
 }
 
 /// The size that a file system has.
@@ -80,25 +80,24 @@ struct Before {
 }
 
 /// As the superblock says, unless the journal may know better.
-fn before(image: &Path) -> Result<Before, Failure> {
+fn before(image: &Target) -> Result<Before, Failure> {
     if let Ok(sb) = dumpe2fs::superblock(image)
         && !sb.features.incompat(Incompat::RECOVER)
     {
         return Ok(Before { blocks: sb.blocks_count, block_bytes: sb.block_size() });
     }
-    let opened = Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.of(&e))?;
+    let opened = Image::open_rootless(&image.path, &image.open()).map_err(|e| STATUSES.of(&e))?;
     let info = opened.info();
     if info.format == "xfs" {
-        return Err(
-            STATUSES.failed(format_args!("{} holds XFS: xfs_growfs is for that", image.display()))
-        );
+        let name = image.path.display();
+        return Err(STATUSES.failed(format_args!("{name} holds XFS: xfs_growfs is for that")));
     }
     Ok(Before { blocks: info.blocks, block_bytes: info.block_size })
 }
 
 /// `None` if there is nothing to do.
 fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, Failure> {
-    let open = OpenImage::default();
+    let (path, open) = (&wish.image.path, wish.image.open());
     let failed = |e: diskwright::Error| STATUSES.of(&e);
     let block = u64::from(before.block_bytes);
     let (blocks, least) = if wish.is_least {
@@ -108,7 +107,7 @@ fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, F
             Some(size) => {
                 size.bytes(block).ok_or_else(|| STATUSES.usage("the size is too large"))?
             }
-            None => file.bytes.unwrap_or(0),
+            None => file.bytes.unwrap_or(0).saturating_sub(wish.image.offset),
         };
         (bytes / block, Least::Bytes(bytes / block * block))
     };
@@ -116,12 +115,12 @@ fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, F
         return Ok(None);
     }
     let report = if blocks > before.blocks {
-        grow(&wish.image, &open, Some(blocks * block)).map_err(failed)?
+        grow(path, &open, Some(blocks * block)).map_err(failed)?
     } else {
         let stop = diskwright::stop_on_signals().map_err(failed)?;
         let mut goes_on = |_, _| !stop.load(std::sync::atomic::Ordering::Relaxed);
         // A regular file is cut to the new size, as by the original: callers ship it without another step.
-        shrink(&wish.image, &open, least, &mut goes_on).map_err(failed)?
+        shrink(path, &open, least, &mut goes_on).map_err(failed)?
     };
     Ok((!report.is_nothing()).then_some(report))
 }
@@ -153,7 +152,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut operands = operands.into_iter();
     match (operands.next(), operands.next(), operands.next()) {
         (Some(image), size, None) => {
-            wish.image = image.into();
+            wish.image = Target::parse(image, STATUSES)?;
             wish.size = size.map(|text| new_size(&text)).transpose()?;
         }
         (None, ..) => return Err(STATUSES.usage("name an image")),

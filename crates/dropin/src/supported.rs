@@ -9,35 +9,233 @@ pub(crate) struct Options {
     pub(crate) refused: &'static str,
     /// Long names, and their letters.
     pub(crate) long: &'static [(&'static str, char)],
+    /// Names in the lists that are values of options.
+    pub(crate) lists: &'static [List],
+}
+
+/// The names in the list that is the value of an option. The parser of the list is tested against them.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) letter: char,
+    /// Names that work.
+    pub(crate) works: &'static [&'static str],
+    /// Names of the original that are refused.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the parsers refuse them, and say why"))]
+    pub(crate) refused: &'static [&'static str],
 }
 
 /// A program without options.
-pub(crate) const NONE: Options = Options { works: "", refused: "", long: &[] };
-pub(crate) const MKE2FS: Options =
-    Options { works: "bIiNmLMUOEtTdjJqnVrGeoFvDCgcRK", refused: "lSz", long: &[] };
-pub(crate) const MKFS_XFS: Options =
-    Options { works: "bsdinlmrcLpfqNVK", refused: "", long: &[("unsupported", UNSUPPORTED)] };
+pub(crate) const NONE: Options = Options { works: "", refused: "", long: &[], lists: &[] };
+pub(crate) const MKE2FS: Options = Options {
+    works: "bIiNmLMUOEtTdjJqnVrGeoFvDCgcRK",
+    refused: "lSz",
+    long: &[],
+    lists: &MKE2FS_LISTS,
+};
+pub(crate) const MKFS_XFS: Options = Options {
+    works: "bsdinlmrcLpfqNVK",
+    refused: "",
+    long: &[("unsupported", UNSUPPORTED)],
+    lists: &MKFS_XFS_LISTS,
+};
 pub(crate) const E2FSCK: Options =
-    Options { works: "paynfzEVbBCDvdtFrs", refused: "cklLj", long: &[] };
-pub(crate) const XFS_REPAIR: Options = Options { works: "neVmtfLMPvo", refused: "cdlr", long: &[] };
-pub(crate) const RESIZE2FS: Options = Options { works: "VMPfFpd", refused: "bsSz", long: &[] };
-pub(crate) const XFS_GROWFS: Options = Options { works: "DndmV", refused: "eilLprRtx", long: &[] };
-pub(crate) const XFS_INFO: Options = Options { works: "V", refused: "t", long: &[] };
-pub(crate) const XFS_ADMIN: Options = Options { works: "VluLUf", refused: "jpecOr", long: &[] };
-pub(crate) const DUMPE2FS: Options = Options { works: "hxfV", refused: "obgim", long: &[] };
+    Options { works: "paynfzEVbBCDvdtFrs", refused: "cklLj", long: &[], lists: &E2FSCK_LISTS };
+pub(crate) const XFS_REPAIR: Options =
+    Options { works: "neVmtfLMPvo", refused: "cdlr", long: &[], lists: &XFS_REPAIR_LISTS };
+pub(crate) const RESIZE2FS: Options =
+    Options { works: "VMPfFpd", refused: "bsSz", long: &[], lists: &[] };
+pub(crate) const XFS_GROWFS: Options =
+    Options { works: "DndmV", refused: "eilLprRtx", long: &[], lists: &[] };
+pub(crate) const XFS_INFO: Options = Options { works: "V", refused: "t", long: &[], lists: &[] };
+pub(crate) const XFS_ADMIN: Options =
+    Options { works: "VluLUf", refused: "jpecOr", long: &[], lists: &[] };
+pub(crate) const DUMPE2FS: Options =
+    Options { works: "hxfV", refused: "obgim", long: &[], lists: &[] };
 pub(crate) const TUNE2FS: Options =
-    Options { works: "VlLMcCiTemruoOUEfgjJQ", refused: "Isz", long: &[] };
+    Options { works: "VlLMcCiTemruoOUEfgjJQ", refused: "Isz", long: &[], lists: &TUNE2FS_LISTS };
 pub(crate) const DEBUGFS: Options =
-    Options { works: "wRfVcD", refused: "bsndiz", long: &[("strict", STRICT)] };
+    Options { works: "wRfVcD", refused: "bsndiz", long: &[("strict", STRICT)], lists: &[] };
 pub(crate) const BLKID: Options =
-    Options { works: "psonuOVcwdgD", refused: "iklLUtSHh", long: &BLKID_LONG };
+    Options { works: "psonuOVcwdgD", refused: "iklLUtSHh", long: &BLKID_LONG, lists: &[] };
 pub(crate) const MAKE_EXT4FS: Options =
-    Options { works: "lbgiIjJmLsufwvaCSTB", refused: "zctXdD", long: &[] };
-pub(crate) const E2FSDROID: Options = Options { works: "fepaCSTB", refused: "sugdD", long: &[] };
+    Options { works: "lbgiIjJmLsufwvaCSTB", refused: "zctXdD", long: &[], lists: &[] };
+pub(crate) const E2FSDROID: Options =
+    Options { works: "fepaCSTB", refused: "sugdD", long: &[], lists: &[] };
 #[cfg(target_os = "linux")]
-pub(crate) const FUSE2FS: Options = Options { works: "ofsV", refused: "d", long: &[] };
+pub(crate) const FUSE2FS: Options = Options { works: "ofsV", refused: "d", long: &[], lists: &[] };
 #[cfg(target_os = "linux")]
-pub(crate) const MOUNT: Options = Options { works: "osfnvtrw", refused: "N", long: &[] };
+pub(crate) const MOUNT: Options =
+    Options { works: "osfnvtrw", refused: "N", long: &[], lists: &[] };
+
+const MKE2FS_LISTS: [List; 2] = [
+    List {
+        letter: 'E',
+        works: &[
+            "android_sparse",
+            "assume_storage_prezeroed",
+            "discard",
+            "encoding",
+            "encoding_flags",
+            "hash_seed",
+            "lazy_itable_init",
+            "lazy_journal_init",
+            "no_copy_xattrs",
+            "nodiscard",
+            "num_backup_sb",
+            "offset",
+            "orphan_file_size",
+            "packed_meta_blocks",
+            "quotatype",
+            "resize",
+            "revision",
+            "root_owner",
+            "root_perms",
+            "root_selinux",
+            "stride",
+            "stripe-width",
+            "stripe_width",
+            "test_fs",
+        ],
+        refused: &["desc_size", "mmp_update_interval"],
+    },
+    List { letter: 'J', works: &["fast_commit_size", "location", "size"], refused: &["device"] },
+];
+const MKFS_XFS_LISTS: [List; 9] = [
+    List { letter: 'b', works: &["size"], refused: &[] },
+    List {
+        letter: 'd',
+        works: &[
+            "agcount",
+            "agsize",
+            "concurrency",
+            "cowextsize",
+            "daxinherit",
+            "extszinherit",
+            "file",
+            "name",
+            "noalign",
+            "projinherit",
+            "rtinherit",
+            "sectsize",
+            "size",
+            "su",
+            "sunit",
+            "sw",
+            "swidth",
+        ],
+        refused: &[],
+    },
+    List {
+        letter: 'i',
+        works: &[
+            "align",
+            "attr",
+            "exchange",
+            "maxpct",
+            "nrext64",
+            "perblock",
+            "projid32bit",
+            "size",
+            "sparse",
+        ],
+        refused: &["max_atomic_write"],
+    },
+    List {
+        letter: 'l',
+        works: &[
+            "concurrency",
+            "file",
+            "internal",
+            "lazy-count",
+            "sectsize",
+            "size",
+            "su",
+            "sunit",
+            "version",
+        ],
+        refused: &["agnum", "logdev", "name"],
+    },
+    List {
+        letter: 'm',
+        works: &[
+            "autofsck",
+            "bigtime",
+            "crc",
+            "finobt",
+            "gqnoenforce",
+            "gquota",
+            "inobtcount",
+            "metadir",
+            "pqnoenforce",
+            "pquota",
+            "reflink",
+            "rmapbt",
+            "uqnoenforce",
+            "uquota",
+            "uuid",
+        ],
+        refused: &[],
+    },
+    List { letter: 'n', works: &["ftype", "parent", "size", "version"], refused: &[] },
+    List { letter: 'p', works: &["atime", "file", "slashes_are_spaces"], refused: &[] },
+    List {
+        letter: 'r',
+        works: &["concurrency", "extsize", "noalign", "reserved", "zoned"],
+        refused: &["file", "name", "rgcount", "rgsize", "rtdev", "size", "start"],
+    },
+    List { letter: 's', works: &["size"], refused: &[] },
+];
+const E2FSCK_LISTS: [List; 1] = [List {
+    letter: 'E',
+    works: &[
+        "discard",
+        "ea_ver",
+        "expand_extra_isize",
+        "fixes_only",
+        "fragcheck",
+        "inode_count_fullmap",
+        "journal_only",
+        "no_inode_count_fullmap",
+        "no_journal",
+        "no_optimize_extents",
+        "nodiscard",
+        "optimize_extents",
+        "readahead_kb",
+    ],
+    refused: &["bmap2extent", "check_encoding", "unshare_blocks"],
+}];
+const XFS_REPAIR_LISTS: [List; 1] = [List {
+    letter: 'o',
+    works: &["ag_stride", "bhash", "noquota", "phase2_threads"],
+    refused: &["force_geometry"],
+}];
+const TUNE2FS_LISTS: [List; 3] = [
+    List {
+        letter: 'E',
+        works: &[
+            "^test_fs",
+            "clear_mmp",
+            "encoding",
+            "encoding_flags",
+            "force_fsck",
+            "hash_alg",
+            "mmp_update_interval",
+            "mount_opts",
+            "orphan_file_size",
+            "stride",
+            "stripe-width",
+            "stripe_width",
+            "test_fs",
+        ],
+        refused: &["revision"],
+    },
+    List { letter: 'J', works: &["size"], refused: &["device", "fast_commit_size", "location"] },
+    List {
+        letter: 'Q',
+        works: &["^grpquota", "^prjquota", "^usrquota", "grpquota", "prjquota", "usrquota"],
+        refused: &[],
+    },
+];
 
 /// The long options of blkid(8).
 const BLKID_LONG: [(&str, char); 20] = [
@@ -80,7 +278,10 @@ impl Options {
         let letters = self.works.chars().map(|letter| format!("-{letter}"));
         let works = |letter: &char| !self.refused.contains(*letter);
         let long = self.long.iter().filter(move |(_, letter)| works(letter));
-        letters.chain(long.map(|(name, _)| format!("--{name}")))
+        let names = self.lists.iter().flat_map(|List { letter, works, .. }| {
+            works.iter().map(move |name| format!("-{letter} {name}"))
+        });
+        letters.chain(long.map(|(name, _)| format!("--{name}"))).chain(names)
     }
 }
 

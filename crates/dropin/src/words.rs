@@ -9,6 +9,7 @@ use lexopt::{Arg, Parser};
 
 use crate::failure::{Failure, Statuses};
 use crate::supported::Options;
+use crate::target::Target;
 
 /// The next of the arguments.
 #[derive(Debug)]
@@ -76,6 +77,11 @@ impl Words {
     /// The image, which must have been named.
     pub(crate) fn named(&self, image: Option<PathBuf>) -> Result<PathBuf, Failure> {
         image.ok_or_else(|| self.statuses.usage("name an image"))
+    }
+
+    /// Returns the image and the offset of its file system, which must have been named.
+    pub(crate) fn target(&self, image: Option<PathBuf>) -> Result<Target, Failure> {
+        Target::parse(self.named(image)?.into(), self.statuses)
     }
 
     /// What belongs to the last option.

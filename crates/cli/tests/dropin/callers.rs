@@ -43,6 +43,13 @@ const CALLS: [(&str, u64, &str); 15] = [
     ("no journal", 0, "mke2fs -q -t ext4 -O ^has_journal,^orphan_file -d tree {} 32M"),
 ];
 
+/// Configuration for both programs: that of e2fsprogs in Debian 12.
+pub(super) const CONFIG: &str = "[defaults]\nbase_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr\n\
+        default_mntopts = acl,user_xattr\nenable_periodic_fsck = 0\nblocksize = 4096\ninode_size = 256\n\
+        inode_ratio = 16384\n[fs_types]\next3 = {\nfeatures = has_journal\n}\next4 = {\nfeatures = \
+        has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize\n}\nsmall = {\nblocksize = \
+        1024\ninode_ratio = 4096\n}\nfloppy = {\nblocksize = 1024\ninode_ratio = 8192\n}\n";
+
 /// What `dumpe2fs -h` says of an image, but for what is made up or counts free space.
 fn header(image: &Path) -> BTreeMap<String, String> {
     let output = oracle::command("dumpe2fs").arg("-h").arg(image).output().unwrap();
@@ -72,16 +79,10 @@ fn header(image: &Path) -> BTreeMap<String, String> {
 #[test]
 fn the_calls_of_builders_give_what_they_gave() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("dumpe2fs"), Tool("e2fsck"));
-    // Both take the same, whatever is on this machine: that of e2fsprogs for Debian 12.
-    let config = "[defaults]\nbase_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr\n\
-        default_mntopts = acl,user_xattr\nenable_periodic_fsck = 0\nblocksize = 4096\ninode_size = 256\n\
-        inode_ratio = 16384\n[fs_types]\next3 = {\nfeatures = has_journal\n}\next4 = {\nfeatures = \
-        has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize\n}\nsmall = {\nblocksize = \
-        1024\ninode_ratio = 4096\n}\nfloppy = {\nblocksize = 1024\ninode_ratio = 8192\n}\n";
     for (caller, bytes, line) in CALLS {
         let home = home();
         let dir = home.path();
-        fs::write(dir.join("mke2fs.conf"), config).unwrap();
+        fs::write(dir.join("mke2fs.conf"), CONFIG).unwrap();
         for image in ["ours", "theirs"] {
             if bytes > 0 {
                 file(dir, image, bytes);

@@ -14,6 +14,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::Invoked;
 use crate::making::File;
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 #[derive(Default)]
@@ -30,7 +31,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     // The image is made anew as what it was made as, with files in it.
     let expanded = sparse::expanded(&wish.image)?;
     let raw = expanded.as_ref().map_or(&*wish.image, |file| file.path());
-    let made = dumpe2fs::superblock(raw)?;
+    let made = dumpe2fs::superblock(&Target::at(raw))?;
     refuse_files(raw, &wish.image)?;
     drop(expanded);
     let options = wish.options(&made)?;

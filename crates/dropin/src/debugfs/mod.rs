@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say_bytes};
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 use request::Request;
 use session::Session;
@@ -45,7 +46,7 @@ const STRICT: &str = "DISKWRIGHT_DEBUGFS_STRICT";
 
 #[derive(Default)]
 struct Options {
-    image: Option<PathBuf>,
+    image: Option<Target>,
     is_writable: bool,
     is_strict: bool,
     request: Option<OsString>,
@@ -123,10 +124,11 @@ enum Next {
 fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::DEBUGFS);
     let is_strict = env::var(STRICT).is_ok_and(|value| value == "1");
+    let mut image = None;
     let mut options = Options { is_strict, ..Options::default() };
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) => words.only(&mut options.image, path)?,
+            Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option(supported::STRICT) => options.is_strict = true,
             Word::Option('w') => options.is_writable = true,
             Word::Option('R') => options.request = Some(words.value()?),
@@ -149,6 +151,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
             Word::Option(_) => return Err(words.unknown()),
         }
     }
+    options.image = image.map(|image| Target::parse(image.into(), STATUSES)).transpose()?;
     Ok(Some(options))
 }
 

@@ -1,7 +1,6 @@
 //! An image that requests work on: opening it, closing it, and finding files in it.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
@@ -20,6 +19,7 @@ use super::request::{Request, shown};
 use crate::dumpe2fs;
 use crate::failure::{Failure, STATUSES};
 use crate::fields;
+use crate::target::Target;
 
 /// A directory of the image, and the path that led to it.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Directory {
 /// The device stays open and locked. The file system on it is opened when a request needs it, and closed before a request
 /// that changes the superblock or bitmaps on the device.
 pub(super) struct Session {
-    pub(super) image: Option<PathBuf>,
+    pub(super) image: Option<Target>,
     pub(super) is_writable: bool,
     device: Option<Arc<dyn BlockDevice>>,
     fs: Option<Ext4>,
@@ -58,8 +58,9 @@ impl Session {
     }
 
     /// Opens an image.
-    pub(super) fn open(&mut self, image: PathBuf, is_writable: bool) -> Result<(), Failure> {
-        let device = open_ext_device(&image, is_writable).map_err(|e| STATUSES.of(&e))?;
+    pub(super) fn open(&mut self, image: Target, is_writable: bool) -> Result<(), Failure> {
+        let device = open_ext_device(&image.path, &image.open(), is_writable);
+        let device = device.map_err(|e| STATUSES.of(&e))?;
         (self.root, self.current) = (Directory::root(), Directory::root());
         (self.image, self.is_writable, self.device) = (Some(image), is_writable, Some(device));
         if let Err(failure) = self.fs() {
@@ -98,7 +99,7 @@ impl Session {
 
     /// Returns the failure of the image itself.
     fn failed(&self, error: &vfs::Error) -> Failure {
-        let image = self.image.as_deref().unwrap_or_else(|| "image".as_ref());
+        let image = self.image.as_ref().map_or_else(|| "image".as_ref(), |image| &*image.path);
         STATUSES.failed(format_args!("{}: {}", image.display(), words(error)))
     }
 

@@ -11,16 +11,17 @@ use super::phrases::words;
 use super::request::{Request, host_path};
 use super::session::Session;
 use crate::dumpe2fs;
-use crate::failure::Failure;
+use crate::failure::{Failure, STATUSES};
 use crate::fields;
 use crate::invoked::{say, say_all};
+use crate::target::Target;
 
 /// `show_debugfs_params`.
 pub(super) fn parameters(session: &mut Session, _: &Request) -> Result<(), Failure> {
     match &session.image {
         Some(image) => {
             let mode = if session.is_writable { "read-write" } else { "read-only" };
-            say(format_args!("Open mode: {mode}\nFilesystem in use: {}", image.display()));
+            say(format_args!("Open mode: {mode}\nFilesystem in use: {}", image.path.display()));
         }
         None => say(format_args!("Filesystem in use: --none--")),
     }
@@ -32,7 +33,7 @@ pub(super) fn open(session: &mut Session, request: &Request) -> Result<(), Failu
     let (options, rest) = request.options("wcDfie", "bsdz")?;
     let &[image] = &*rest else { return Err(request.wrong_words()) };
     if let Some(open) = &session.image {
-        let open = open.display();
+        let open = open.path.display();
         return Err(
             request.failed(format_args!("Filesystem {open} is still open.  Close it first."))
         );
@@ -41,7 +42,8 @@ pub(super) fn open(session: &mut Session, request: &Request) -> Result<(), Failu
         return Err(request.refused(&format!("-{letter}"), "-w opens for writing"));
     }
     let is_writable = options.iter().any(|(letter, _)| *letter == 'w');
-    session.open(host_path(image), is_writable)
+    let image = Target::parse(host_path(image).into(), STATUSES)?;
+    session.open(image, is_writable)
 }
 
 /// `close`.

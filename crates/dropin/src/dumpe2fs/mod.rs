@@ -6,16 +6,17 @@ mod journal;
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, FileDevice};
+use blockdev::BlockDevice;
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
 use crate::failure::{Ended, Failure, STATUSES};
+use crate::foreign;
 use crate::invoked::{Invoked, say_all};
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 pub(crate) use header::{DATA_MODES, HASHES, MOUNT_OPTIONS, local, text};
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             Word::Option(_) => return Err(words.unknown()),
         }
     }
-    let image = words.named(image)?;
+    let image = words.target(image)?;
     let (device, superblock) = open(&image)?;
     let mut out = header::lines(&superblock.raw);
     out += &journal::lines(&device, &superblock);
@@ -63,14 +64,14 @@ pub(crate) fn show(superblock: &Superblock) {
 }
 
 /// Reads the primary superblock of an image and verifies it.
-pub(crate) fn superblock(image: &Path) -> Result<Superblock, Failure> {
+pub(crate) fn superblock(image: &Target) -> Result<Superblock, Failure> {
     open(image).map(|(_, superblock)| superblock)
 }
 
-fn open(image: &Path) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
-    let device = File::open(image).and_then(FileDevice::new).map_err(|e| at(image, &e))?;
-    let superblock = read_superblock(&device).map_err(|e| at(image, &e))?;
-    Ok((Arc::new(device), superblock))
+fn open(image: &Target) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
+    let device = foreign::open(&image.path, image.offset).map_err(|e| at(image, &e))?;
+    let superblock = read_superblock(&*device).map_err(|e| at(image, &e))?;
+    Ok((device, superblock))
 }
 
 /// Reads the primary superblock on a device and verifies it.
@@ -80,6 +81,6 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superbloc
     Superblock::parse(&bytes, device.len())
 }
 
-fn at(image: &Path, error: &dyn Display) -> Failure {
-    STATUSES.failed(format_args!("{}: {error}", image.display()))
+fn at(image: &Target, error: &dyn Display) -> Failure {
+    STATUSES.failed(format_args!("{}: {error}", image.path.display()))
 }

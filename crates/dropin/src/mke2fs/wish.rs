@@ -10,6 +10,7 @@ use crate::failure::{Failure, STATUSES};
 use crate::lists;
 use crate::size::{self, Size};
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 /// Everything that can be asked for.
@@ -86,7 +87,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut operands = operands.into_iter();
     match (operands.next(), operands.next(), operands.next()) {
         (Some(image), size, None) => {
-            wish.image = image.into();
+            wish.place(Target::parse(image, STATUSES)?)?;
             wish.size = size.map(|text| image_size(&text)).transpose()?;
         }
         (None, ..) if wish.only_version => {}
@@ -97,6 +98,22 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
         }
     }
     Ok(wish)
+}
+
+impl Wish {
+    /// Takes the image. Its name and `-E offset` may both have the offset.
+    fn place(&mut self, image: Target) -> Result<(), Failure> {
+        let offset = &mut self.extended.offset;
+        if image.offset > 0 && *offset > 0 && image.offset != *offset {
+            return Err(STATUSES.usage(format_args!(
+                "-E offset={offset} and the name's ?offset={} differ: give one of them",
+                image.offset
+            )));
+        }
+        *offset = image.offset.max(*offset);
+        self.image = image.path;
+        Ok(())
+    }
 }
 
 fn image_size(text: &OsString) -> Result<Size, Failure> {

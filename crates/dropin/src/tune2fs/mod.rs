@@ -3,9 +3,7 @@
 mod suboptions;
 
 use std::ffi::OsString;
-use std::path::Path;
 
-use diskwright::OpenImage;
 use diskwright::build::FeatureChange;
 use diskwright::tune::{Request, tune};
 use ext4::format::features::{Compat, Feature, Incompat, RoCompat};
@@ -19,6 +17,7 @@ use crate::lists;
 use crate::mke2fs::{UuidWish, errors_behaviour, features, uuid};
 use crate::size;
 use crate::supported;
+use crate::target::Target;
 use crate::words::{Word, Words};
 
 /// A change of a superblock, or why it cannot be.
@@ -67,7 +66,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             Word::Option(letter) => option(&mut wish, letter, &mut words)?,
         }
     }
-    let image = words.named(image)?;
+    let image = words.target(image)?;
     if wish.changes_nothing() && !wish.shows {
         return Err(STATUSES.usage("name a change, or -l to show the superblock"));
     }
@@ -89,7 +88,8 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     match &*arguments {
         [image] => {
-            let raw = dumpe2fs::superblock(Path::new(image))?.raw;
+            let image = Target::parse(image.clone(), STATUSES)?;
+            let raw = dumpe2fs::superblock(&image)?.raw;
             say(format_args!("{}", dumpe2fs::text(&raw.volume_name)));
         }
         [image, label] => {
@@ -99,7 +99,7 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
                 return ended;
             }
             apply(
-                Path::new(image),
+                &Target::parse(image.clone(), STATUSES)?,
                 &Request::default(),
                 &[Box::new(move |raw| {
                     raw.volume_name = name;
@@ -112,9 +112,9 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-fn apply(image: &Path, request: &Request, changes: &[Change]) -> Result<(), Failure> {
+fn apply(image: &Target, request: &Request, changes: &[Change]) -> Result<(), Failure> {
     let mut all = |raw: &mut RawSuperblock| changes.iter().try_for_each(|change| change(raw));
-    tune(image, &OpenImage::default(), request, &mut all).map_err(|e| STATUSES.of(&e))
+    tune(&image.path, &image.open(), request, &mut all).map_err(|e| STATUSES.of(&e))
 }
 
 impl Wish {
@@ -123,7 +123,7 @@ impl Wish {
     }
 
     /// Refuses requests that do not fit the image.
-    fn check(&self, image: &Path) -> Result<(), Failure> {
+    fn check(&self, image: &Target) -> Result<(), Failure> {
         if self.request.clears_mmp && !self.is_forced {
             return Err(STATUSES.usage("Error in using clear_mmp. It must be used with -f"));
         }

@@ -195,15 +195,17 @@ impl Shape<'_> {
         if !self.features.compat(Compat::RESIZE_INODE) {
             return 0;
         }
-        let blocks_max = match self.options.tuning.resize_blocks {
-            Some(asked) => asked,
-            None => blocks.saturating_mul(GROWTH),
+        let reserved = |blocks_max: u64| {
+            let blocks_max = blocks_max.min(BLOCKS_MAX_32) - self.first_data_block;
+            let groups_max = blocks_max.div_ceil(self.blocks_per_group);
+            let gdt_blocks_max = groups_max.div_ceil(self.block_size / self.desc_size);
+            gdt_blocks_max.saturating_sub(gdt_blocks)
         };
-        let blocks_max = blocks_max.min(BLOCKS_MAX_32);
-        let groups_max = (blocks_max - self.first_data_block).div_ceil(self.blocks_per_group);
-        let gdt_blocks_max = groups_max.div_ceil(self.block_size / self.desc_size);
+        // mke2fs uses the default where the size asked for needs no blocks. The feature requires some.
+        let asked = self.options.tuning.resize_blocks.map(reserved).filter(|count| *count > 0);
+        let count = asked.unwrap_or_else(|| reserved(blocks.saturating_mul(GROWTH)));
         // One indirect block of the resize inode must hold the numbers of all of them.
-        gdt_blocks_max.saturating_sub(gdt_blocks).min(self.block_size / 4)
+        count.min(self.block_size / 4)
     }
 
     /// Blocks that the last group would spend on itself.
