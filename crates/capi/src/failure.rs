@@ -100,7 +100,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     fn new(code: dw_code, message: impl Into<String>) -> Self {
-        let message: String = message.into();
+        let message = address::safe(&message.into());
         let (errno, message) = (errno_of(code), without_nul(message));
         Self { code, errno, message, damage: None, path: None }
     }

@@ -10,6 +10,7 @@ mod guide;
 mod terminal;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -35,7 +36,10 @@ pub fn main() -> ExitCode {
         terminal::message(&message);
         return ExitCode::from(Outcome::Usage as u8);
     }
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(answer(&error) as u8),
+    };
     terminal::show_messages_of_libraries();
     let outcome = commands::run(&cli).unwrap_or_else(|error| {
         if error.is_broken_pipe() {
@@ -45,6 +49,28 @@ pub fn main() -> ExitCode {
         error.outcome()
     });
     ExitCode::from(outcome as u8)
+}
+
+/// Prints the help that was asked for, or why the arguments are wrong. An argument may be an address with secrets, or have
+/// control characters.
+fn answer(error: &clap::Error) -> Outcome {
+    let plain = error.render().to_string();
+    let safe = diskwright::text::safe(&plain);
+    let printed = match error.use_stderr() {
+        true if safe != plain => {
+            terminal::lines(safe.as_bytes());
+            Ok(())
+        }
+        _ => error.print().and_then(|()| std::io::stdout().flush()),
+    };
+    match printed {
+        _ if error.use_stderr() => Outcome::Usage,
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            terminal::message(&diskwright::Error::Output(error));
+            Outcome::Io
+        }
+        _ => Outcome::Done,
+    }
 }
 
 /// The program that this one is called as, by its own name or after the word `as`, and its arguments: all of them are

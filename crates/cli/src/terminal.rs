@@ -15,9 +15,11 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Bytes of output collected before they are written.
 const OUTPUT_BYTES: usize = 256 << 10;
 
-/// Says something on standard error.
+/// Says something on standard error. The one writer of messages: names, labels and answers of servers in it are escaped,
+/// and no address shows its secrets.
 pub(crate) fn message(text: &dyn Display) {
     // Without a standard error there is nobody to tell.
+    let text = text::safe(&text.to_string()).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "diskwright: {text}");
 }
 
@@ -85,13 +87,39 @@ pub(crate) fn with_output<T>(
     flushed.map(|()| value)
 }
 
+/// Writes JSON in which no character does harm on a terminal.
+pub(crate) fn write_json(
+    out: &mut (impl Write + ?Sized),
+    value: &impl serde::Serialize,
+) -> serde_json::Result<()> {
+    let json = address::safe_json(serde_json::to_string(value)?);
+    out.write_all(json.as_bytes()).map_err(serde_json::Error::io)
+}
+
+/// The same over several lines.
+pub(crate) fn write_json_pretty(
+    out: &mut (impl Write + ?Sized),
+    value: &impl serde::Serialize,
+) -> serde_json::Result<()> {
+    let json = address::safe_json(serde_json::to_string_pretty(value)?);
+    out.write_all(json.as_bytes()).map_err(serde_json::Error::io)
+}
+
+/// Has a bar move by itself, if it is shown: that takes a thread, which the system may not provide.
+fn tick(bar: &ProgressBar) {
+    let has_thread = || std::thread::Builder::new().spawn(|| {}).is_ok_and(|it| it.join().is_ok());
+    if !bar.is_hidden() && has_thread() {
+        bar.enable_steady_tick(Duration::from_millis(125));
+    }
+}
+
 /// A spinner on standard error with counts, if that is a terminal.
 pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
     let template = "{spinner} {prefix} {pos} files, {msg}, {elapsed}";
     let style = ProgressStyle::with_template(template);
     let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(125));
+    tick(&bar);
     bar.with_prefix(what)
 }
 
@@ -210,7 +238,7 @@ impl WorkloadProgress {
         let template = "{spinner} {bar:20} {percent:>3}% {wide_msg} {elapsed}, {eta} to go";
         let style = ProgressStyle::with_template(template);
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.enable_steady_tick(Duration::from_millis(125));
+        tick(&bar);
         Self { bar }
     }
 
@@ -252,7 +280,7 @@ impl workload::run::Observer for WorkloadProgress {
 /// Writes a report to the standard output: one JSON object, and a newline.
 pub(crate) fn json_line(report: &impl serde::Serialize) -> diskwright::Result<()> {
     with_output(|out| {
-        serde_json::to_writer(&mut *out, report)
+        write_json(&mut *out, report)
             .map_err(std::io::Error::from)
             .and_then(|()| writeln!(out))
             .map_err(diskwright::Error::Output)

@@ -152,3 +152,143 @@ fn a_control_character_in_a_message_is_escaped() {
     let (_, said) = failure(&["ls", "/nonexistent/\x1b[31m"]);
     assert!(said.contains("\\x1b[31m") && !said.contains('\x1b'), "{said:?}");
 }
+
+/// The program with standard output at a place, by a shell.
+fn by_shell(dir: &Path, script: &str) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(dir).env_remove("SOURCE_DATE_EPOCH");
+    command.env("D", env!("CARGO_BIN_EXE_diskwright")).output().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    for words in ["--help", "--version", "ls --help", "help ls"] {
+        let output = by_shell(dir.path(), &format!("\"$D\" {words} >/dev/full"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{words}: {said}");
+        assert!(said.contains("cannot write the output"), "{words}: {said}");
+        let output = by_shell(dir.path(), &format!("\"$D\" {words} | true"));
+        assert!(output.status.success() && output.stderr.is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn arguments_are_escaped_in_messages() {
+    for arguments in [
+        &["ls", "/none\u{1b}[31m\u{9b}\u{202e}\u{61c}"][..],
+        &["ls", "--no\u{1b}[31m\u{9b}\u{202e}"],
+    ] {
+        let (_, told) = failure(arguments);
+        assert!(!told.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{61c}']), "{told:?}");
+        assert!(told.contains("\\u{202e}"), "{told:?}");
+    }
+}
+
+#[test]
+fn names_are_escaped_in_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let name = "a\u{7f}\u{9b}\u{202e}\u{61c}ä";
+    fs::write(source.join(name), "").unwrap();
+    let image = dir.path().join("image");
+    let (source, image) = (source.to_str().unwrap(), image.to_str().unwrap());
+    assert!(run(&["build", source, image, "--label", "l\u{9b}\u{202e}"]).status.success());
+    for arguments in [
+        &["find", "--json", image, "/"][..],
+        &["ls", "--json", image],
+        &["paths", "--json", image, "12"],
+        &["info", "--json", image],
+        &["diff", "--json", image, source],
+        &["lsattr", "--json", image, "/"],
+        &["dump", "--json", image, "superblock"],
+        &["check", "--json", image],
+    ] {
+        let json = String::from_utf8(run(arguments).stdout).unwrap();
+        assert!(
+            !json.contains(['\u{7f}', '\u{9b}', '\u{202e}', '\u{61c}']),
+            "{arguments:?} {json:?}"
+        );
+        if arguments[0] == "ls" {
+            let line = json.lines().find(|line| line.contains("u202e")).unwrap();
+            let found: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(found["name"], name);
+        }
+    }
+}
+
+/// Without threads, or with few descriptors, a command does its work or says why not.
+#[cfg(target_os = "linux")]
+#[test]
+fn scarce_resources_are_no_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("source")).unwrap();
+    for number in 0..20 {
+        fs::write(dir.path().join(format!("source/{number}")), vec![7; 100_000]).unwrap();
+    }
+    let source = by_shell(dir.path(), "\"$D\" build source image --size 16M && cp image other");
+    assert!(source.status.success());
+    for limit in ["-n 8", "-v 400000", "-v 150000", "-v 60000"] {
+        for words in [
+            "build source new --force --size 16M",
+            "build source new.zst --output zstd --force --size 16M",
+            "ls -lR image",
+            "check image",
+            "repair --dry-run image",
+            "diff image other --threads 8",
+            "extract image - --path /1",
+            "convert image new.xfs --fs xfs --force",
+            "find http://127.0.0.1:1/image?x",
+            "publish image s3://bucket/x",
+            "workload --help",
+        ] {
+            let script = format!("ulimit {limit}; timeout 60 \"$D\" {words}");
+            let output = by_shell(dir.path(), &script);
+            let said = String::from_utf8_lossy(&output.stderr);
+            // 134: the allocator gives up where not even a small piece of memory is left.
+            let is_orderly =
+                output.status.code().is_some_and(|code| code <= 4 || code == 127 || code == 134);
+            assert!(is_orderly, "{limit} {words}: {} {said}", output.status);
+            assert!(!said.contains("panicked"), "{limit} {words}: {said}");
+        }
+    }
+}
+
+/// The start of a disk with one partition of Linux.
+fn disk_with_partition(dir: &Path) -> String {
+    let mut bytes = vec![0; 4 << 20];
+    // Type 0x83, from sector 2048 on, 4096 sectors (MBR).
+    bytes[446 + 4] = 0x83;
+    bytes[446 + 8..446 + 16].copy_from_slice(&[0, 8, 0, 0, 0, 16, 0, 0]);
+    bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
+    file(dir, "disk", &bytes)
+}
+
+#[test]
+fn hints_name_no_option_that_the_command_does_not_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = disk_with_partition(dir.path());
+    let source = format!("image:{disk}");
+    let new = dir.path().join("new");
+    let (disk, source, new) = (&*disk, &*source, new.to_str().unwrap());
+    for (arguments, hint) in [
+        (&["ls", disk][..], "--partition N"),
+        (&["check", disk], "--partition N"),
+        (&["convert", disk, new], "--partition N"),
+        (&["build", source, new], "name one: image:FILE:N"),
+        (&["as", "e2fsck", "-fn", disk], "losetup -P"),
+        (&["as", "xfs_repair", "-n", disk], "losetup -P"),
+        (&["as", "resize2fs", disk], "losetup -P"),
+        (&["as", "xfs_admin", "-l", disk], "losetup -P"),
+    ] {
+        let output = run(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(hint), "{arguments:?}: {told}");
+        let option = told.contains("--partition");
+        let help = if option { run(&[arguments[0], "--help"]).stdout } else { Vec::new() };
+        let help = String::from_utf8(help).unwrap();
+        assert!(!option || help.contains("--partition"), "{arguments:?}: {told}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Why a command failed, and what kind of failure it is to the program that ran it.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,7 @@ pub enum Outcome {
 }
 
 /// A failed command.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The request makes no sense; says why, and what would.
@@ -186,6 +187,13 @@ pub enum Error {
     /// A build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
+}
+
+/// The message, quoted: fields may hold an address with its secrets.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?})", address::safe_line(&self.to_string()))
+    }
 }
 
 impl Error {
@@ -343,4 +351,22 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
         E::Device(_) => "see that the image can be read and written, then: diskwright recover",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_no_secrets() {
+        let path = PathBuf::from("https://user:CANARY@host/image?sig=CANARY");
+        for error in [
+            Error::host("open", &path, io::ErrorKind::NotFound),
+            Error::Image { image: path.clone(), source: vfs::Error::NotFound },
+            Error::FoundDamaged { image: path },
+        ] {
+            let said = format!("{error} {error:?}");
+            assert!(said.contains("https://host/image") && !said.contains("CANARY"), "{said}");
+        }
+    }
 }

@@ -197,7 +197,7 @@ impl Lister<'_> {
                     extent_size: found.extent_size_bytes,
                     cow_extent_size: found.cow_extent_size_bytes,
                 };
-                self.text(&serde_json::to_string(&line).unwrap_or_default())?;
+                self.text(&address::safe_json(serde_json::to_string(&line).unwrap_or_default()))?;
             }
         }
         self.text("\n")

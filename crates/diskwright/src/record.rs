@@ -87,7 +87,7 @@ impl Record {
     /// The record as one line of JSON, with its newline.
     pub fn json_line(&self) -> String {
         // Strings and numbers under fixed keys always have a JSON form.
-        let mut line = serde_json::to_string(self).unwrap_or_default();
+        let mut line = address::safe_json(serde_json::to_string(self).unwrap_or_default());
         line.push('\n');
         line
     }

@@ -50,7 +50,8 @@ pub(crate) fn ahead_of<R>(fs: &dyn FileSystem, top: Ino, walk: impl FnOnce(&Scou
     }
     thread::scope(|scope| {
         for _ in 0..SCOUTS {
-            scope.spawn(|| scouts.scout(fs));
+            // Without scouts the walk itself reads everything.
+            let _ = thread::Builder::new().spawn_scoped(scope, || scouts.scout(fs));
         }
         // Also if the walk panics: the scope waits for them.
         let _end = End(&scouts);

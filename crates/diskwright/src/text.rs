@@ -8,6 +8,7 @@
 //! assert_eq!(escaped(b"a\nb").to_string(), r"a\nb");
 //! ```
 
+pub use address::safe;
 pub use vfs::text::{escaped, hex, mode, size, type_word};
 
 #[cfg(feature = "build")]
@@ -72,9 +73,14 @@ pub(crate) fn not_utf8(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| hex(bytes))
 }
 
-/// A path as it is shown to people.
-pub(crate) fn shown(path: &std::path::Path) -> String {
-    escaped(path.as_os_str().as_encoded_bytes()).to_string()
+/// A path or the address of a place, for people: escaped, and without a query, a user or a password.
+pub fn shown(path: &std::path::Path) -> String {
+    address::shown(path.as_os_str().as_encoded_bytes())
+}
+
+/// A path or the address of a place without a query, a user or a password.
+pub fn public(path: &std::path::Path) -> std::path::PathBuf {
+    path.to_str().map_or_else(|| path.to_owned(), |text| address::public(text).into_owned().into())
 }
 
 #[cfg(test)]

@@ -94,10 +94,20 @@ impl Program {
         }
         let ended = (self.run)(arguments, &invoked);
         ended.unwrap_or_else(|failure| {
-            let _ = writeln!(io::stderr(), "{}: {}", self.name, failure.message);
+            let message = diskwright::text::safe(&with_own_hints(&failure.message));
+            let _ = writeln!(io::stderr(), "{}: {message}", self.name);
             failure.status
         })
     }
+}
+
+/// A message of the library without options that the originals do not have.
+fn with_own_hints(message: &str) -> String {
+    let attach = "attach the partition first (losetup -P)";
+    message
+        .replace("choose one with --partition N", attach)
+        .replace("choose a partition with --partition N", attach)
+        .replace("use --partition or --offset", attach)
 }
 
 #[cfg(test)]

@@ -34,7 +34,12 @@ impl Syncer {
         let stop = Arc::new(Stop::default());
         if !interval.is_zero() {
             let stop = Arc::clone(&stop);
-            scope.spawn(move || sync_until(&stop, adapter, interval));
+            let sync = move || sync_until(&stop, adapter, interval);
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, sync) {
+                tracing::warn!(
+                    "changes become durable only at fsync and at the end: no thread: {error}"
+                );
+            }
         }
         Self { stop }
     }

@@ -155,7 +155,10 @@ impl<G: Ground> Worker<'_, G> {
         let helpers = (threads as u64).min(pieces).saturating_sub(1);
         thread::scope(|scope| {
             for _ in 0..helpers {
-                scope.spawn(work);
+                // Fewer where the system provides no more: this thread works too.
+                if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
             }
             work();
         });

@@ -20,7 +20,7 @@ pub enum Address {
 
 /// An address that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address}: {reason}")]
+#[error("{}: {reason}", address::safe_line(.address))]
 pub struct AddressError {
     address: String,
     reason: &'static str,
@@ -30,7 +30,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = |reason| AddressError { address: text.to_owned(), reason };
+        let wrong = |reason| AddressError { address: address::public(text).into_owned(), reason };
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(wrong("a path follows unix:")),
@@ -69,7 +69,7 @@ impl FromStr for Export {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = |reason| AddressError { address: text.to_owned(), reason };
+        let wrong = |reason| AddressError { address: address::public(text).into_owned(), reason };
         let escape = "it has a % that no two hexadecimal digits of a character follow";
         if let Some(rest) = text.strip_prefix("nbd+unix://") {
             let Some((name, query)) = rest.split_once('?') else {
@@ -107,8 +107,18 @@ impl Export {
 impl fmt::Display for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
-            Address::Unix(path) => write!(f, "nbd+unix:///{}?socket={}", self.name, path.display()),
-            Address::Tcp(address) => write!(f, "nbd://{address}/{}", self.name),
+            Address::Unix(path) => {
+                let path = address::shown(path.as_os_str().as_encoded_bytes());
+                write!(f, "nbd+unix:///{}?socket={path}", address::shown(self.name.as_bytes()))
+            }
+            Address::Tcp(address) => {
+                write!(
+                    f,
+                    "nbd://{}/{}",
+                    address::safe_line(address),
+                    address::shown(self.name.as_bytes())
+                )
+            }
         }
     }
 }

@@ -15,3 +15,4 @@ mod stream;
 pub use address::{Address, AddressError, Export};
 pub use client::Client;
 pub use server::Server;
+pub use stream::Pace;

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::net::{UnixListener, UnixStream};
 #[cfg(unix)]
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Address;
 
@@ -104,6 +104,89 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
         }
     }
     Err(error)
+}
+
+/// How slowly a peer may speak within a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Length of a window.
+    pub window: Duration,
+    /// Bytes that each window must bring.
+    pub window_bytes: u64,
+    /// Time for the whole handshake, whose size is bounded.
+    pub handshake: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let window = Duration::from_secs(60);
+        Self { window, window_bytes: 16 << 10, handshake: Duration::from_secs(60) }
+    }
+}
+
+/// Reads a message at a pace: fails if a window brings fewer bytes than it must.
+pub(crate) struct Paced<'a> {
+    stream: &'a Stream,
+    pace: Pace,
+    end: Instant,
+    bytes: u64,
+}
+
+impl<'a> Paced<'a> {
+    pub(crate) fn new(stream: &'a Stream, pace: Pace) -> Self {
+        Self { stream, pace, end: Instant::now() + pace.window, bytes: 0 }
+    }
+}
+
+impl Read for Paced<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let now = Instant::now();
+            if now >= self.end {
+                if self.bytes < self.pace.window_bytes {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                (self.end, self.bytes) = (now + self.pace.window, 0);
+            }
+            self.stream.set_read_timeout(Some(self.end - now))?;
+            match (&mut &*self.stream).read(buf) {
+                // The end of the window: its bytes decide.
+                Err(error) if is_timeout(&error) => {}
+                read => {
+                    let read = read?;
+                    self.bytes += read as u64;
+                    return Ok(read);
+                }
+            }
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Reads until a time at most.
+pub(crate) struct Timed<'a> {
+    stream: &'a Stream,
+    end: Instant,
+}
+
+impl<'a> Timed<'a> {
+    pub(crate) fn new(stream: &'a Stream, time: Duration) -> Self {
+        Self { stream, end: Instant::now() + time }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut &*self.stream).read(buf)
+    }
 }
 
 /// Reads exactly `N` bytes.

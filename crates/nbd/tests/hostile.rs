@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blockdev::{BlockDevice, MemoryDevice};
-use diskwright_nbd::Client;
+use diskwright_nbd::{Client, Pace};
 
 use super::support::{Served, serve};
 
@@ -151,6 +151,9 @@ fn more_connections_than_are_served_are_closed() {
     let kept: Vec<_> = (0..32).map(|_| past_handshake(&served)).collect();
     let mut surplus = UnixStream::connect(&served.socket).unwrap();
     surplus.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // It is closed at once or, if the last of the others was not noted yet, after its handshake.
+    let hello = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &[0; 4]].concat();
+    let _ = surplus.write_all(&hello);
     assert_closed(&mut surplus);
     drop(kept);
     oracle::wait_until("a place for a connection", || Client::connect(&served.url("")).is_ok());
@@ -219,7 +222,7 @@ fn servers_that_lie_in_the_handshake_are_found_out() {
         ([greeting(), export(LEN), sizes(512, 100), ack()].concat(), "fewer bytes than a block"),
         ([greeting(), answer(3, &[0])].concat(), "information of 1 bytes"),
         ([greeting(), answer((1 << 31) | 5, b"no")].concat(), "TLS"),
-        ([greeting(), answer((1 << 31) | 2, b"no \x1b")].concat(), "forbids it (no \\u{1b})"),
+        ([greeting(), answer((1 << 31) | 2, b"no \x1b")].concat(), "forbids it (no \\x1b)"),
         ([greeting(), sizes(1, 4096).repeat(100)].concat(), "more than 64 answers"),
     ] {
         let error = client_of(&said).expect_err(told).to_string();
@@ -244,4 +247,97 @@ fn servers_that_lie_in_replies_are_found_out() {
         assert!(error.contains(told), "{error} instead of {told}");
         assert!(client.write_at(0, &[0; 512]).is_err());
     }
+}
+
+/// Bytes of the client: its handshake with an empty name, and one request that only reads.
+const HELLO_AND_REQUEST_BYTES: usize = 4 + 16 + 8 + 28;
+
+/// A server that says this at once, `begun` after the first request, and then one byte of `rest` at a time.
+fn dripping(said: Vec<u8>, begun: Vec<u8>, rest: Vec<u8>) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.write_all(&said)?;
+        if said.len() > greeting().len() {
+            stream.read_exact(&mut [0; HELLO_AND_REQUEST_BYTES])?;
+            stream.write_all(&begun)?;
+        }
+        for byte in rest.iter().cycle() {
+            stream.write_all(&[*byte])?;
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    });
+    let url = format!("nbd+unix:///?socket={}", socket.display());
+    (folder, url)
+}
+
+fn pace() -> Pace {
+    let window = Duration::from_millis(100);
+    Pace { window, window_bytes: 4096, handshake: Duration::from_millis(300) }
+}
+
+#[test]
+fn servers_that_drip_are_given_up() {
+    let start = Instant::now();
+    // In the handshake.
+    let (_folder, url) = dripping(greeting(), Vec::new(), answer(3, &[0; 12]));
+    let error = Client::connect_within(&url, pace()).unwrap_err().to_string();
+    assert!(error.contains("does not answer"), "{error}");
+    // In the contents of a reply.
+    let hello = [greeting(), export(LEN), sizes(1, 1 << 20), answer(1, &[])].concat();
+    let reply = [&0x6744_6698_u32.to_be_bytes()[..], &[0; 12]].concat();
+    let (_folder, url) = dripping(hello.clone(), reply, vec![7]);
+    let client = Client::connect_within(&url, pace()).unwrap();
+    let error = client.read_at(0, &mut [0; 65536]).unwrap_err().to_string();
+    assert!(error.contains("does not answer"), "{error}");
+    // Before a reply, for which a request waits.
+    let (_folder, url) = dripping(hello, vec![0x67], vec![0x44]);
+    let client = Client::connect_within(&url, pace()).unwrap();
+    let error = client.read_at(0, &mut [0; 512]).unwrap_err().to_string();
+    assert!(error.contains("does not answer"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_slow_server_that_makes_progress_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let hello = [greeting(), export(LEN), sizes(1, 1 << 20), answer(1, &[])].concat();
+    thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.write_all(&hello)?;
+        stream.read_exact(&mut [0; HELLO_AND_REQUEST_BYTES])?;
+        stream.write_all(&[&0x6744_6698_u32.to_be_bytes()[..], &[0; 12]].concat())?;
+        for _ in 0..16 {
+            thread::sleep(Duration::from_millis(30));
+            stream.write_all(&[7; 4096])?;
+        }
+        io::copy(&mut stream, &mut io::sink()).map(drop)
+    });
+    let pace = Pace { window: Duration::from_millis(150), ..pace() };
+    let url = format!("nbd+unix:///?socket={}", socket.display());
+    let client = Client::connect_within(&url, pace).unwrap();
+    // It takes 480 ms, three windows.
+    let mut found = [0; 65536];
+    client.read_at(0, &mut found).unwrap();
+    assert!(found.iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn connections_that_never_begin_lock_nobody_out() {
+    let served = served();
+    let half_open: Vec<_> =
+        (0..100).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
+    assert_serves(&served);
+    // One that is past the handshake stays.
+    let mut kept = past_handshake(&served);
+    let more: Vec<_> = (0..100).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
+    assert_serves(&served);
+    kept.write_all(&request(0, 9, 0, 1)).unwrap();
+    assert_eq!(reply(&mut kept), 0);
+    drop((half_open, more));
 }

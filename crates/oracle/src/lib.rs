@@ -81,6 +81,6 @@ pub use survivors::Survivors;
 pub use tool::{command, copy_program, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use wait::{HANG_AFTER, umount_when_free, wait_until};
-pub use web::{WebFault, WebRequest, WebServer};
+pub use web::{RawServer, WebFault, WebRequest, WebServer};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};
 pub use xfs_sample::{Filled, XFS_SAMPLES, XfsSample};

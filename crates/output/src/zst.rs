@@ -54,8 +54,9 @@ pub(crate) fn write(
         let start = |first: usize| {
             let (sender, receiver) = sync_channel(AHEAD);
             let numbers = (first as u64..frames).step_by(threads);
-            scope.spawn(move || compress(raw, numbers, &sender));
-            receiver
+            let work = move || compress(raw, numbers, &sender);
+            // If the system provides no thread, the writing thread compresses.
+            thread::Builder::new().spawn_scoped(scope, work).is_ok().then_some(receiver)
         };
         let compressors: Vec<_> = (0..threads).map(start).collect();
         collect(raw, frames, &compressors, out, progress)
@@ -115,16 +116,24 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 fn collect(
     raw: &Raw<'_>,
     frames: u64,
-    compressors: &[Receiver<Frame>],
+    compressors: &[Option<Receiver<Frame>>],
     out: &File,
     progress: &dyn Fn(u64),
 ) -> Result<(), Error> {
     let mut table = Table::default();
     let mut end = 0;
     for number in 0..frames {
-        let receiver = &compressors[number as usize % compressors.len()];
-        // A thread ends early only after an error, which is the last that it sends.
-        let frame = receiver.recv().map_err(|e| Error::Read(std::io::Error::other(e)))??;
+        let frame = match &compressors[number as usize % compressors.len()] {
+            // A thread ends early only after an error, which is the last that it sends.
+            Some(receiver) => {
+                receiver.recv().map_err(|e| Error::Read(std::io::Error::other(e)))??
+            }
+            None => {
+                let (sender, receiver) = sync_channel(1);
+                compress(raw, std::iter::once(number), &sender);
+                receiver.recv().map_err(|e| Error::Read(std::io::Error::other(e)))??
+            }
+        };
         out.write_all_at(&frame, end).map_err(Error::Write)?;
         let len = frame_len(raw, number);
         table.add(frame.len() as u32, len as u32);

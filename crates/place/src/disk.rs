@@ -22,8 +22,8 @@ pub enum DiskError {
     /// Its kind is not one that is read.
     #[error(
         "{}: {kind} disks are not read; convert it: qemu-img convert -O qcow2 {} disk.qcow2",
-        path.display(),
-        path.display()
+        address::shown(path.as_os_str().as_encoded_bytes()),
+        address::shown(path.as_os_str().as_encoded_bytes())
     )]
     Kind {
         /// `vhdx` or `vpc`.
@@ -32,7 +32,7 @@ pub enum DiskError {
         path: PathBuf,
     },
     /// It is damaged, has features that are not known, or a file that it needs is missing.
-    #[error("{}: as {kind}: {source}", path.display())]
+    #[error("{}: as {kind}: {source}", address::shown(path.as_os_str().as_encoded_bytes()))]
     Open {
         /// `qcow2` or `vmdk`.
         kind: String,
@@ -64,8 +64,8 @@ pub enum DiskError {
     /// The metadata of a qcow2 are damaged, so that writing to it could destroy it, or reading it is impossible.
     #[error(
         "{}: {source}; nothing was written; repair the image with: qemu-img check -r all {}",
-        path.display(),
-        path.display()
+        address::shown(path.as_os_str().as_encoded_bytes()),
+        address::shown(path.as_os_str().as_encoded_bytes())
     )]
     Damaged {
         /// The file.

@@ -13,6 +13,7 @@ pub mod object;
 pub mod qcow2;
 pub mod runtime;
 pub mod store;
+pub mod transport;
 pub mod zstd;
 
 mod chain;

@@ -47,7 +47,7 @@ impl ObjectSource {
     /// # Errors
     /// If it cannot be read in ranges.
     pub fn of(location: Location) -> Result<Self, FetchError> {
-        let shown = without_query(&location.address).to_owned();
+        let shown = location.address.to_string();
         let (pin, head) = runtime::block_on(async {
             for _ in 1..OPENING_TRIES {
                 match first(&location, &shown).await {
@@ -128,7 +128,7 @@ impl std::fmt::Display for Pin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.len)?;
         match &self.etag {
-            Some(etag) => write!(f, " with the ETag {etag}"),
+            Some(etag) => write!(f, " with the ETag {}", address::safe_line(etag)),
             None if self.modified != 0 => write!(f, " of {} s", self.modified),
             None => Ok(()),
         }
@@ -146,7 +146,7 @@ async fn get(
     options: GetOptions,
 ) -> Result<GetResult, FetchError> {
     let answer = location.store.get_opts(&location.path, options).await;
-    answer.map_err(|error| told(&error, &location.path, shown, &location.address))
+    answer.map_err(|error| told(&error, &location.path, shown))
 }
 
 /// What the object is now, and its start.
@@ -167,7 +167,7 @@ async fn body(answer: GetResult, location: &Location, shown: &str) -> Result<Byt
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0).min(8 << 20));
     let mut parts = answer.into_stream();
     while let Some(part) = parts.next().await {
-        let part = part.map_err(|error| told(&error, &location.path, shown, &location.address))?;
+        let part = part.map_err(|error| told(&error, &location.path, shown))?;
         bytes.extend_from_slice(&part);
         if bytes.len() as u64 > len {
             let reason = format!("more than the {len} bytes came that were asked for");
@@ -178,7 +178,7 @@ async fn body(answer: GetResult, location: &Location, shown: &str) -> Result<Byt
 }
 
 /// An error of the library in words. What it says may have an address in it whose query is a signature.
-fn told(error: &Error, path: &Path, shown: &str, address: &str) -> FetchError {
+fn told(error: &Error, path: &Path, shown: &str) -> FetchError {
     let address_shown = shown.to_owned();
     let refused = |reason: &str| FetchError::Refused {
         address: address_shown.clone(),
@@ -210,16 +210,7 @@ fn told(error: &Error, path: &Path, shown: &str, address: &str) -> FetchError {
                 }
                 cause = error.source();
             }
-            let reason = match address.strip_prefix(shown).filter(|query| !query.is_empty()) {
-                Some(query) => reason.replace(query, ""),
-                None => reason,
-            };
-            FetchError::Transient { address: address_shown, reason }
+            FetchError::Transient { address: address_shown, reason: address::safe_line(&reason) }
         }
     }
-}
-
-/// An address as messages have it: its query may be a signature.
-pub(crate) fn without_query(address: &str) -> &str {
-    address.split_once('?').map_or(address, |(before, _)| before)
 }

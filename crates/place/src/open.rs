@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use address::Address;
 use blockdev::{BlockDevice, FileDevice};
 use thiserror::Error;
 
 use crate::disk::{DiskError, VirtualDisk};
 use crate::lazy::{FetchError, LazyDevice, LazyOptions};
 use crate::object::ObjectSource;
+use crate::runtime;
 use crate::store::{self, StoreError};
 use crate::zstd::{ZstdError, ZstdSource};
 use crate::{NamedFiles, Place};
@@ -30,7 +32,7 @@ pub enum OpenError {
     Zstd(#[from] ZstdError),
     /// Nothing here reads places of this kind.
     #[error("{0}: places of this kind are not read")]
-    Kind(String),
+    Kind(Address),
 }
 
 /// A place that is open to be read.
@@ -69,7 +71,9 @@ impl Place {
                 Ok(OpenPlace { device, identity: None })
             }
             Self::Zstd(path) => {
-                let name = path.display().to_string();
+                let name = address::shown(path.as_os_str().as_encoded_bytes());
+                runtime::start()
+                    .map_err(|source| ZstdError::Read { name: name.clone(), source })?;
                 let failed = |source| ZstdError::Read { name: name.clone(), source };
                 let file = file.map_or_else(|| File::open(path), Ok).map_err(failed)?;
                 let device = Arc::new(FileDevice::new(file).map_err(failed)?);
@@ -84,9 +88,9 @@ impl Place {
     }
 }
 
-fn object(address: &str, options: &LazyOptions) -> Result<OpenPlace, OpenError> {
+fn object(address: &Address, options: &LazyOptions) -> Result<OpenPlace, OpenError> {
     let source = Arc::new(ObjectSource::of(store::open(address)?)?);
-    let name = crate::object::without_query(address);
+    let name = address.to_string();
     let lazy = Arc::new(LazyDevice::new(source, options.clone()));
     let identity = lazy.identity().to_owned();
     if !name.ends_with(".zst") {
@@ -94,7 +98,7 @@ fn object(address: &str, options: &LazyOptions) -> Result<OpenPlace, OpenError> 
     }
     // What is kept on disk is what was sent.
     let above = LazyOptions { disk: None, ..options.clone() };
-    let source = ZstdSource::open(lazy, name, &identity)?;
+    let source = ZstdSource::open(lazy, &name, &identity)?;
     let device = Arc::new(LazyDevice::new(Arc::new(source), above));
     Ok(OpenPlace { identity: Some(device.identity().to_owned()), device })
 }

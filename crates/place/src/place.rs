@@ -3,17 +3,19 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use address::Address;
+
 /// Where an image lies, other than in a local file that has its bytes as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An object: `s3://bucket/key`, `gs://…`, `az://…`, `http://…`, `https://…`.
-    Object(String),
+    Object(Address),
     /// A virtual disk: `qcow2:FILE`, `vmdk:FILE`, `vhdx:FILE`, `vpc:FILE`: what the word before the colon says.
     Disk(String, PathBuf),
     /// A file compressed by zstd in frames that can be sought: `zst:FILE`, or a name that ends in `.zst`.
     Zstd(PathBuf),
     /// An export of an NBD server: `nbd://host[:port]/export`, `nbd+unix:///export?socket=PATH`.
-    Nbd(String),
+    Nbd(Address),
 }
 
 /// Schemes of object stores and web servers.
@@ -29,10 +31,10 @@ impl Place {
         let text = word.to_str()?;
         if let Some((scheme, _)) = text.split_once("://") {
             if OBJECT_SCHEMES.contains(&scheme) {
-                return Some(Self::Object(text.to_owned()));
+                return Some(Self::Object(text.into()));
             }
             if NBD_SCHEMES.contains(&scheme) {
-                return Some(Self::Nbd(text.to_owned()));
+                return Some(Self::Nbd(text.into()));
             }
         }
         match text.split_once(':') {

@@ -1,9 +1,11 @@
 //! Object stores and web servers by their addresses. Credentials come from the environment, as each kind of store's own
 //! tools have them, and never from an address; no message has them.
 
+use std::fmt;
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
+use address::Address;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -13,11 +15,8 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use thiserror::Error;
 use url::Url;
 
-/// How long a web server may take for a whole answer, which may be megabytes on a slow line.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// How long it may say nothing at all.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::runtime;
+use crate::transport::{Connector, Limits};
 
 /// An address that names no store, or one that cannot be used.
 #[derive(Debug, Error)]
@@ -26,7 +25,7 @@ pub enum StoreError {
     #[error("{address} is no address: {reason}")]
     Address {
         /// As given.
-        address: String,
+        address: Address,
         /// What is wrong with it.
         reason: String,
     },
@@ -39,33 +38,58 @@ pub enum StoreError {
         host: String,
     },
     /// What is configured is not enough or not right.
-    #[error("{address}: {source}")]
+    #[error("{address}: {reason}")]
     Configuration {
         /// As given.
-        address: String,
-        /// What the store's library says.
-        source: object_store::Error,
+        address: Address,
+        /// The reason of the store's library.
+        reason: String,
+    },
+    /// The system provides no threads for requests.
+    #[error(
+        "{address}: cannot start threads for requests: {source}; raise the limit of processes or of memory (ulimit -u, -v)"
+    )]
+    Threads {
+        /// As given.
+        address: Address,
+        /// The reason.
+        source: io::Error,
     },
 }
 
 /// A place in a store: an object, or the prefix of many.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Location {
     /// The bucket, container or server.
     pub store: Arc<dyn ObjectStore>,
     /// Where in it.
     pub path: Path,
-    /// As it was named, for messages; without credentials.
-    pub address: String,
+    /// As it was named.
+    pub address: Address,
+}
+
+/// Without the store, whose parts may have credentials.
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Location").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// The store that `address` is in. Nothing is asked of it yet.
 ///
 /// # Errors
 /// If the address cannot be read or has credentials in it, or the environment's configuration is wrong.
-pub fn open(address: &str) -> Result<Location, StoreError> {
-    let wrong = |reason: String| StoreError::Address { address: address.to_owned(), reason };
-    let url = Url::parse(address).map_err(|e| wrong(e.to_string()))?;
+pub fn open(address: &Address) -> Result<Location, StoreError> {
+    open_within(address, Limits::default())
+}
+
+/// The same, with other limits for its server.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_within(address: &Address, limits: Limits) -> Result<Location, StoreError> {
+    let wrong = |reason: String| StoreError::Address { address: address.clone(), reason };
+    let mut url = Url::parse(address.with_secrets()).map_err(|e| wrong(e.to_string()))?;
     if !url.username().is_empty() && !matches!(url.scheme(), "abfs" | "abfss")
         || url.password().is_some()
     {
@@ -73,22 +97,28 @@ pub fn open(address: &str) -> Result<Location, StoreError> {
             host: url.host_str().unwrap_or_default().to_owned(),
         });
     }
-    // Another provider that was installed before is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let configuration = |source| StoreError::Configuration { address: address.to_owned(), source };
-    let store = of_scheme(&url).map_err(configuration)?.ok_or_else(|| {
+    runtime::start().map_err(|source| StoreError::Threads { address: address.clone(), source })?;
+    let query = url.query().map(str::to_owned);
+    url.set_fragment(None);
+    url.set_query(None);
+    let configuration = |error: object_store::Error| {
+        let reason = address::safe_line(&error.to_string());
+        StoreError::Configuration { address: address.clone(), reason }
+    };
+    let connector = Connector { limits, query };
+    let store = of_scheme(&url, connector).map_err(configuration)?.ok_or_else(|| {
         wrong(format!("{}:// is not known; s3, gs, az, abfs, http and https are", url.scheme()))
     })?;
     let path = match url.scheme() {
         "http" | "https" => Path::from(""),
         _ => Path::from_url_path(url.path()).map_err(|e| wrong(e.to_string()))?,
     };
-    Ok(Location { store, path, address: address.to_owned() })
+    Ok(Location { store, path, address: address.clone() })
 }
 
 /// How often what passes is tried again: for some seconds, because somebody waits.
-fn retries() -> RetryConfig {
-    RetryConfig { max_retries: 6, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() }
+fn retries(limits: Limits) -> RetryConfig {
+    RetryConfig { max_retries: 6, retry_timeout: limits.silence, ..RetryConfig::default() }
 }
 
 /// As the environment says. Where TLS protects what is sent, its digest is not part of the signature, as with the store's
@@ -104,37 +134,39 @@ fn s3_of_environment() -> AmazonS3Builder {
 }
 
 /// `None` for a scheme that is not known.
-fn of_scheme(url: &Url) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
+fn of_scheme(
+    url: &Url,
+    connector: Connector,
+) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
+    let limits = connector.limits;
     Ok(Some(match url.scheme() {
         "s3" => Arc::new(
             s3_of_environment()
                 .with_url(url.as_str())
+                .with_http_connector(connector)
                 // A server that does not know them answers an error, and never loses an object.
                 .with_conditional_put(S3ConditionalPut::ETagMatch)
-                .with_retry(retries())
+                .with_retry(retries(limits))
                 .build()?,
         ),
         "gs" => Arc::new(
             GoogleCloudStorageBuilder::from_env()
                 .with_url(url.as_str())
-                .with_retry(retries())
+                .with_http_connector(connector)
+                .with_retry(retries(limits))
                 .build()?,
         ),
         "az" | "abfs" | "abfss" => {
             let azure = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
-            Arc::new(azure.with_retry(retries()).build()?)
+            Arc::new(azure.with_http_connector(connector).with_retry(retries(limits)).build()?)
         }
-        // The whole address: a query belongs to the object, and a path of the store's own would lose it.
+        // The whole address, and no path: the store would encode it again. The connector adds the query.
         "http" | "https" => Arc::new(
             HttpBuilder::new()
                 .with_url(url.as_str())
-                .with_client_options(
-                    ClientOptions::new()
-                        .with_allow_http(url.scheme() == "http")
-                        .with_timeout(REQUEST_TIMEOUT)
-                        .with_read_timeout(SILENCE_TIMEOUT),
-                )
-                .with_retry(retries())
+                .with_client_options(ClientOptions::new().with_allow_http(url.scheme() == "http"))
+                .with_http_connector(connector)
+                .with_retry(retries(limits))
                 .build()?,
         ),
         _ => return Ok(None),
@@ -148,11 +180,11 @@ mod tests {
     #[test]
     fn what_is_no_store_is_told() {
         assert!(matches!(
-            open("s3:bucket"),
+            open(&"s3:bucket".into()),
             Err(StoreError::Configuration { .. } | StoreError::Address { .. })
         ));
-        assert!(matches!(open("ftp://host/file"), Err(StoreError::Address { .. })));
-        let error = open("https://me:secret@host/file").unwrap_err();
+        assert!(matches!(open(&"ftp://host/file".into()), Err(StoreError::Address { .. })));
+        let error = open(&"https://me:secret@host/file".into()).unwrap_err();
         assert!(matches!(error, StoreError::Credentials { .. }));
         assert!(!error.to_string().contains("secret"), "{error}");
     }
@@ -160,11 +192,11 @@ mod tests {
     #[test]
     fn paths_are_those_of_addresses() {
         assert_eq!(
-            open("s3://bucket/images/root%20fs.img").unwrap().path.as_ref(),
+            open(&"s3://bucket/images/root%20fs.img".into()).unwrap().path.as_ref(),
             "images/root fs.img"
         );
         assert_eq!(
-            open("http://127.0.0.1:1/a/b.img").unwrap().address,
+            open(&"http://127.0.0.1:1/a/b.img".into()).unwrap().address.with_secrets(),
             "http://127.0.0.1:1/a/b.img"
         );
     }

@@ -20,7 +20,7 @@ fn options() -> LazyOptions {
 }
 
 fn source(server: &WebServer, name: &str) -> Result<ObjectSource, FetchError> {
-    ObjectSource::of(diskwright_place::store::open(&server.url(name)).unwrap())
+    ObjectSource::of(diskwright_place::store::open(&server.url(name).as_str().into()).unwrap())
 }
 
 fn open(server: &WebServer, name: &str) -> LazyDevice {

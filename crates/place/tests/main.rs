@@ -4,5 +4,6 @@
 extern crate oracle;
 
 mod faults;
+mod hostile;
 mod lazy;
 mod qcow2;

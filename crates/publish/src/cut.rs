@@ -31,9 +31,10 @@ pub(crate) fn cut(
         progress,
     };
     let mut found = thread::scope(|scope| {
-        let start = |_| scope.spawn(|| cutter.work());
-        let threads: Vec<_> = (0..threads.clamp(1, 256)).map(start).collect();
-        let mut found = Vec::new();
+        // Fewer where the system provides no more: this thread works too.
+        let start = |_| thread::Builder::new().spawn_scoped(scope, || cutter.work()).ok();
+        let threads: Vec<_> = (1..threads.clamp(1, 256)).map_while(start).collect();
+        let mut found = cutter.work()?;
         for thread in threads {
             found.append(&mut thread.join().expect("a thread that cuts does not panic")?);
         }

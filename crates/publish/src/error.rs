@@ -28,7 +28,7 @@ pub enum Error {
         offset: u64,
     },
     /// The store does not do what it was asked to.
-    #[error("cannot {operation} {object}: {source}")]
+    #[error("cannot {operation} {object}: {}", address::safe_line(&source.to_string()))]
     Store {
         /// What was tried: a verb.
         operation: &'static str,

@@ -45,7 +45,7 @@ impl Prefix {
             ))
         };
         if location.path.as_ref().is_empty() {
-            return Self::of_address(&location.address)?.ok_or_else(no_image);
+            return Self::of_address(location.address.with_secrets())?.ok_or_else(no_image);
         }
         let parts: Vec<_> = location.path.parts().collect();
         let [base @ .., folder, last] = &*parts else { return Err(no_image()) };
@@ -62,7 +62,7 @@ impl Prefix {
             return Ok(None);
         };
         let Some(target) = target(folder, last) else { return Ok(None) };
-        let location = place::store::open(base).map_err(|e| Error::Usage(e.to_string()))?;
+        let location = place::store::open(&base.into()).map_err(|e| Error::Usage(e.to_string()))?;
         Ok(Some((Self::new(&location), target)))
     }
 
@@ -116,8 +116,9 @@ pub fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{name:?} is no name for a published image: use letters, digits, '.', '_' and '-', no '.' first, and at most \
-         {NAME_BYTES_MAX} of them (--name)"
+        "\"{}\" is no name for a published image: use letters, digits, '.', '_' and '-', no '.' first, and at most \
+         {NAME_BYTES_MAX} of them (--name)",
+        address::shown(name.as_bytes())
     )))
 }
 
@@ -127,7 +128,11 @@ mod tests {
 
     fn location(path: &str) -> Location {
         let store = Arc::new(object_store::memory::InMemory::new());
-        Location { store, path: Path::from(path), address: format!("memory://{path}") }
+        Location {
+            store,
+            path: Path::from(path),
+            address: address::Address::new(format!("memory://{path}")),
+        }
     }
 
     #[test]
@@ -145,7 +150,7 @@ mod tests {
 
     #[test]
     fn addresses_of_web_servers_have_one_too() {
-        let location = place::store::open("http://127.0.0.1:1/pub/names/web").unwrap();
+        let location = place::store::open(&"http://127.0.0.1:1/pub/names/web".into()).unwrap();
         let (prefix, target) = Prefix::of_object(&location).unwrap();
         assert_eq!((prefix.path.as_ref(), target), ("", Target::Name("web".into())));
     }

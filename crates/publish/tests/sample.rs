@@ -39,7 +39,7 @@ pub(crate) fn location(store: impl ObjectStore, path: &str) -> Location {
     Location {
         store: Arc::new(store),
         path: Path::from(path),
-        address: format!("watched://{path}"),
+        address: format!("watched://{path}").as_str().into(),
     }
 }
 

@@ -85,7 +85,8 @@ enum File {
 
 impl Said {
     fn new(class: Class, number: i32, text: impl Into<String>) -> Self {
-        Self { class, number, text: text.into(), file: File::None, damage: None }
+        let text = address::safe(&text.into());
+        Self { class, number, text, file: File::None, damage: None }
     }
 
     /// An argument that no file system can have.
@@ -94,7 +95,7 @@ impl Said {
     }
 
     fn of_host(self, path: &Path) -> Self {
-        Self { file: File::OfHost(path.to_owned()), ..self }
+        Self { file: File::OfHost(diskwright::text::public(path)), ..self }
     }
 
     fn in_image(self, path: &[u8]) -> Self {
@@ -214,7 +215,8 @@ impl Said {
                 let is_directory =
                     *operation == "open" && source.raw_os_error().is_none() && path.is_dir();
                 let number = if is_directory { libc::EISDIR } else { said.number };
-                Self { number, text: format!("cannot {operation}: {}", said.text), ..said }
+                let text = address::safe(&format!("cannot {operation}: {}", said.text));
+                Self { number, text, ..said }
             }
             Error::Output(source) | Error::Mount(source) => Self::of_io(source),
             Error::Image { image, source } => Self::of_vfs(source).of_host(image),

@@ -30,7 +30,7 @@ pub fn escaped(bytes: &[u8]) -> impl fmt::Display + '_ {
 
 /// Characters that change how the text around them looks.
 fn is_deceptive(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+    matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}')
 }
 
@@ -92,7 +92,10 @@ mod tests {
     fn what_could_deceive_a_reader_is_escaped() {
         assert_eq!(escaped("ärger".as_bytes()).to_string(), "ärger");
         assert_eq!(escaped(b"a\n\x1b[2J\\\xff").to_string(), "a\\n\\x1b[2J\\\\\\xff");
-        assert_eq!(escaped("a\u{202e}b\u{85}".as_bytes()).to_string(), "a\\u{202e}b\\u{85}");
+        assert_eq!(
+            escaped("a\u{202e}b\u{85}\u{61c}".as_bytes()).to_string(),
+            "a\\u{202e}b\\u{85}\\u{61c}"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum VolumeError {
     /// A request to the bucket failed.
-    #[error("the bucket cannot be used: {0}")]
+    #[error("the bucket cannot be used: {}", address::safe_line(&.0.to_string()))]
     Store(#[from] object_store::Error),
     /// The database failed.
     #[error("{}", of_database(.0))]
@@ -85,11 +85,12 @@ impl From<slatedb::Error> for VolumeError {
 
 /// What an error of the database means to who has a volume.
 fn of_database(error: &slatedb::Error) -> String {
+    let said = address::safe_line(&error.to_string());
     match error.kind() {
-        ErrorKind::Unavailable => format!("the bucket does not answer: {error}"),
-        ErrorKind::Data => format!("the volume is damaged, or an object of it is gone: {error}"),
-        ErrorKind::Closed(_) => format!("the volume was closed after a failure: {error}"),
-        _ => error.to_string(),
+        ErrorKind::Unavailable => format!("the bucket does not answer: {said}"),
+        ErrorKind::Data => format!("the volume is damaged, or an object of it is gone: {said}"),
+        ErrorKind::Closed(_) => format!("the volume was closed after a failure: {said}"),
+        _ => said,
     }
 }
 

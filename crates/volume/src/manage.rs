@@ -161,7 +161,8 @@ async fn is_settled(at: &Location) -> Result<bool, VolumeError> {
 
 /// The part of an address that names the bucket.
 fn bucket(at: &Location) -> &str {
-    let rest = at.address.find("://").map_or(0, |at| at + 3);
-    let end = at.address[rest..].find('/').map_or(at.address.len(), |slash| rest + slash);
-    &at.address[..end]
+    let address = at.address.with_secrets();
+    let rest = address.find("://").map_or(0, |at| at + 3);
+    let end = address[rest..].find(['/', '?', '#']).map_or(address.len(), |at| rest + at);
+    &address[..end]
 }

@@ -49,7 +49,11 @@ impl Bucket {
     /// A place in the bucket, as this machine reaches it.
     pub(crate) fn at(&self, name: &str) -> Location {
         let store = Arc::new(Self { kept: Arc::clone(&self.kept), conduct: self.conduct.clone() });
-        Location { store, path: Path::from(name), address: format!("memory://bucket/{name}") }
+        Location {
+            store,
+            path: Path::from(name),
+            address: format!("memory://bucket/{name}").as_str().into(),
+        }
     }
 
     pub(crate) fn puts(&self) -> u64 {

@@ -291,8 +291,20 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     let bar = Bar(terminal::spinner("building:"));
     let built = build(&options, &bar);
     bar.0.finish_and_clear();
-    report("built", args.sources.image(), args.making.json, &built?)?;
+    let built = match built.map_err(Error::from) {
+        Ok(built) => built,
+        Err(error) => return Ok(told(&error)),
+    };
+    report("built", args.sources.image(), args.making.json, &built)?;
     Ok(Outcome::Done)
+}
+
+/// Says why nothing was built. A source has no option for its partition, so the hint names another way.
+fn told(error: &Error) -> Outcome {
+    let text = error.with_advice();
+    let hint = "name one: image:FILE:N";
+    terminal::message(&text.replace("choose one with --partition N", hint));
+    error.outcome()
 }
 
 /// Says what was made.
@@ -304,7 +316,7 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
     }
     if json {
         return terminal::with_output(|out| {
-            serde_json::to_writer(&mut *out, report)
+            terminal::write_json(&mut *out, report)
                 .map_err(std::io::Error::from)
                 .and_then(|()| writeln!(out))
                 .map_err(Error::Output)
@@ -312,7 +324,7 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
     }
     terminal::message(&format_args!(
         "{verb} {}: {} files, {} of contents, {} image",
-        diskwright::text::escaped(image.as_os_str().as_encoded_bytes()),
+        diskwright::text::shown(&image),
         report.entries,
         size(report.data_bytes),
         size(report.image_bytes),

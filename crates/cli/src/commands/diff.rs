@@ -172,9 +172,9 @@ fn changes(
         let mut separator = "\n";
         let report = diff(a, b, options, &mut progress, &mut |change| {
             let written = if args.json {
-                write!(out, "{separator}{}", json(change))
+                write!(out, "{separator}{}", address::safe_json(json(change).to_string()))
             } else if args.jsonl {
-                writeln!(out, "{}", json(change))
+                writeln!(out, "{}", address::safe_json(json(change).to_string()))
             } else {
                 writeln!(out, "{}", line(change))
             };
@@ -196,6 +196,6 @@ fn changes(
 }
 
 fn object(out: &mut dyn Write, report: &impl Serialize) -> Result<()> {
-    let written = serde_json::to_writer(&mut *out, report).map_err(io::Error::from);
+    let written = terminal::write_json(&mut *out, report).map_err(io::Error::from);
     written.and_then(|()| writeln!(out)).map_err(Error::Output)
 }

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<Outcome> {
     let dump = dump(&args.image.image, &args.image.options(), &what)?;
     terminal::with_output(|out| {
         let written = if args.json {
-            serde_json::to_writer_pretty(&mut *out, &dump)
+            terminal::write_json_pretty(&mut *out, &dump)
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
         } else {

@@ -162,7 +162,7 @@ fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {
     }
     if args.json {
         terminal::with_output(|out| {
-            serde_json::to_writer(&mut *out, report)
+            terminal::write_json(&mut *out, report)
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
                 .map_err(Error::Output)

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &GcArgs) -> Result<Outcome> {
     terminal::with_output(|out| {
         let written = if args.json {
             let line = serde_json::to_string(&swept).map_err(|e| Error::Output(e.into()))?;
-            writeln!(out, "{line}")
+            writeln!(out, "{}", address::safe_json(line))
         } else {
             write_text(&swept, dry_run, out)
         };

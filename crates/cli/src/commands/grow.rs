@@ -45,7 +45,7 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Outcome> {
 pub(super) fn tell(report: &Report, is_json: bool, done: &str) -> Result<()> {
     if is_json {
         return terminal::with_output(|out| {
-            serde_json::to_writer(&mut *out, report)
+            terminal::write_json(&mut *out, report)
                 .map_err(std::io::Error::from)
                 .and_then(|()| writeln!(out))
                 .map_err(Error::Output)

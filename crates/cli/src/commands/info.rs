@@ -23,7 +23,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<Outcome> {
     let image = args.image.open_rootless()?;
     terminal::with_output(|out| {
         let written = if args.json {
-            serde_json::to_writer_pretty(&mut *out, image.info())
+            terminal::write_json_pretty(&mut *out, image.info())
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
         } else {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::map::{self, CELLS_MAX, Curve, Figures, Mapped, Options};
-use diskwright::{Error, Outcome, Result};
+use diskwright::{Error, Outcome, Result, text};
 
 use crate::commands::arguments::ImageArgs;
 use crate::terminal::{self, RepairProgress};
@@ -135,9 +135,10 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
 }
 
 fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
-    let name = args.image.image.file_name().unwrap_or(args.image.image.as_os_str());
+    let image = text::public(&args.image.image);
+    let name = image.file_name().unwrap_or(image.as_os_str());
     let options = Options {
-        title: name.to_string_lossy().into_owned(),
+        title: address::safe_line(&name.to_string_lossy()),
         format: mapped.format.clone(),
         curve: match args.curve {
             Way::Rows => Curve::Rows,
@@ -151,9 +152,8 @@ fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
         Format::Text => map::text(survey, &options).into_bytes(),
         Format::Json => {
             let figures = Figures::new(survey, &options);
-            let mut bytes = serde_json::to_vec(&figures).map_err(|e| Error::Output(e.into()))?;
-            bytes.push(b'\n');
-            bytes
+            let json = serde_json::to_string(&figures).map_err(|e| Error::Output(e.into()))?;
+            (address::safe_json(json) + "\n").into_bytes()
         }
     })
 }

@@ -91,6 +91,6 @@ fn write_json(inode: u64, found: &vfs::path::PathsOf, out: &mut dyn Write) -> st
         path_bytes: std::str::from_utf8(path).is_err().then(|| text::hex(path)),
     };
     let paths = found.paths.iter().map(record).collect();
-    serde_json::to_writer(&mut *out, &Answer { inode, scanned: found.scanned, paths })?;
+    terminal::write_json(&mut *out, &Answer { inode, scanned: found.scanned, paths })?;
     writeln!(out)
 }

@@ -60,7 +60,11 @@ impl PlacesArgs {
             Some(Some(directory)) => Ok(Some(directory.clone())),
             None => Ok(of_environment),
             Some(None) => {
-                let of_user = || Some(path_of("XDG_CACHE_HOME")?.join("diskwright"));
+                // The specification of base directories has relative paths ignored.
+                let of_user = || {
+                    let home = path_of("XDG_CACHE_HOME").filter(|home| home.is_absolute())?;
+                    Some(home.join("diskwright"))
+                };
                 let of_home = || Some(path_of("HOME")?.join(".cache/diskwright"));
                 let problem = "there is no directory for a cache: name one, --cache=DIR";
                 let found = of_environment.or_else(of_user).or_else(of_home);

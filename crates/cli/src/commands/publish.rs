@@ -85,7 +85,7 @@ pub(crate) fn run(args: &PublishArgs) -> Result<Outcome> {
     terminal::with_output(|out| {
         let written = if args.json {
             let line = serde_json::to_string(&published).map_err(|e| Error::Output(e.into()))?;
-            writeln!(out, "{line}")
+            writeln!(out, "{}", address::safe_json(line))
         } else {
             write_text(&published, out)
         };

@@ -198,7 +198,7 @@ impl Job<'_> {
                 "nothing was changed: --yes carries out what was shown, --plan only shows it";
             return Err(Error::Usage(what.into()));
         }
-        let image = text::escaped(self.args.image.as_os_str().as_encoded_bytes());
+        let image = text::shown(&self.args.image);
         let _ = write!(err, "repair {image} so? [y/N] ");
         let mut answer = String::new();
         stdin.read_line(&mut answer).map_err(Error::Output)?;
@@ -209,8 +209,8 @@ impl Job<'_> {
     fn carry_out(&self, prepared: Prepared<'_>) -> Result<Option<Done>> {
         // Said first: it counts if this is killed.
         if let Some(undo) = &prepared.how().undo {
-            let [undo, image] = [undo, &*self.args.image]
-                .map(|path| text::escaped(path.as_os_str().as_encoded_bytes()).to_string());
+            let [undo, image] =
+                [undo, &*self.args.image].map(|path| text::shown(&path).to_string());
             terminal::message(&format_args!(
                 "what is there now is kept in {undo}; to go back: diskwright repair --restore {undo} {image}"
             ));

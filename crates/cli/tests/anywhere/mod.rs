@@ -8,6 +8,7 @@ mod locks;
 mod overlays;
 mod reading;
 mod rounds;
+mod secrets;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -93,3 +93,22 @@ fn changes_are_kept_in_a_file_and_become_an_image() {
         );
     }
 }
+
+#[test]
+fn a_record_replaces_a_link_and_does_not_follow_it() {
+    require!(Fuse);
+    let dir = scratch();
+    let (_server, _) = served(dir.path());
+    let (victim, record) = (dir.path().join("victim"), dir.path().join("record"));
+    fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, &record).unwrap();
+    let point = Point::new();
+    let place = point.path().display();
+    // In the background the process changes its directory.
+    ok(dir.path(), &format!("mount --record record ext4.img {place}"));
+    assert_eq!(fs::read_to_string(point.path().join("etc/hostname")).unwrap(), "image\n");
+    ok(dir.path(), &format!("unmount {place}"));
+    crate::mount::wait_until("the record", || fs::symlink_metadata(&record).unwrap().is_file());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!fs::read_to_string(&record).unwrap().is_empty());
+}

@@ -139,3 +139,16 @@ fn a_compressed_image_is_read_in_parts() {
     );
     assert!(fails(dir.path(), "ls plain.zst", 3).contains("it has no seek table"));
 }
+
+#[test]
+fn a_relative_cache_home_is_ignored() {
+    let dir = scratch();
+    let (server, _) = served(dir.path());
+    let home = dir.path().join("home");
+    let mut command = crate::mount::diskwright();
+    command.env_remove("DISKWRIGHT_CACHE").env("XDG_CACHE_HOME", "relative").env("HOME", &home);
+    let output =
+        command.current_dir(dir.path()).args(["ls", &server.url("ext4"), "--cache"]).output();
+    assert!(output.unwrap().status.success());
+    assert!(home.join(".cache/diskwright").is_dir() && !dir.path().join("relative").exists());
+}

@@ -73,7 +73,7 @@ fn mounts_by_type(image: &Path) {
     fs::write(point.path().join("new"), "by mount").unwrap();
     unmount(point.path(), image);
     // A type of its own, read only.
-    ok(command("mount").args(["-r", "-t", "diskwright"]).args(at));
+    ok(command("mount").args(["-r", "-n", "-v", "-s", "-t", "diskwright"]).args(at));
     assert!(shown(point.path()).1.starts_with("ro,"));
     assert_eq!(fs::read_to_string(point.path().join("new")).unwrap(), "by mount");
     unmount(point.path(), image);

@@ -60,9 +60,7 @@ fn lasting(word: &Path) -> Result<String> {
         |path: &Path| std::path::absolute(path).map_err(|e| Error::host("find", path, e));
     match (place::Place::parse(word.as_os_str()), kind) {
         // An address may have a signature in its query, which is for this time only.
-        (Some(place), _) if place.file().is_none() => {
-            Ok(text.split('?').next().unwrap_or_default().to_owned())
-        }
+        (Some(place), _) if place.file().is_none() => Ok(address::public(text).into_owned()),
         (Some(_), Some((kind, file))) if super::words::is_place(word) => {
             Ok(format!("{kind}:{}", absolute(file)?.display()))
         }

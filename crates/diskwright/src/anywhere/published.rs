@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use address::Address;
 use nbd::Client;
 use place::lazy::{FetchError, LazyDevice, RangeSource};
 use place::{OpenError, OpenPlace, Place, store};
@@ -32,7 +33,7 @@ pub(super) fn open_place(place: &Place, unlocked: bool) -> Result<OpenPlace> {
     match place.open(file, named(&open), reading::options()) {
         // A volume is many objects, and none of its own name.
         Err(OpenError::Fetch(FetchError::Absent { address: shown })) => {
-            let volume = volume::device(Path::new(address), true)?;
+            let volume = volume::device(Path::new(address.with_secrets()), true)?;
             let device = volume.ok_or(OpenError::Fetch(FetchError::Absent { address: shown }))?;
             Ok(OpenPlace { device, identity: None })
         }
@@ -41,8 +42,9 @@ pub(super) fn open_place(place: &Place, unlocked: bool) -> Result<OpenPlace> {
 }
 
 /// Connects to an NBD server.
-pub(super) fn connect(address: &str) -> Result<Client> {
-    Client::connect(address).map_err(|e| Error::host("connect to", Path::new(address), e))
+pub(super) fn connect(address: &Address) -> Result<Client> {
+    let failed = |e| Error::host("connect to", Path::new(&*address.public()), e);
+    Client::connect(address.with_secrets()).map_err(failed)
 }
 
 fn open_published(image: Published) -> OpenPlace {

@@ -46,8 +46,6 @@ pub(crate) fn missing(word: &Path, error: &io::Error) -> Option<Error> {
         return None;
     }
     let word = crate::text::shown(word);
-    let word = word.to_string();
-    let word = word.split('?').next().unwrap_or_default();
     Some(Error::Usage(if cfg!(feature = "anywhere") {
         format!(
             "{word}: this is done in a local file only; copy it first (diskwright convert, or the store's own program), \

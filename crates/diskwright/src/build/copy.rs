@@ -119,13 +119,16 @@ pub(super) struct Destination {
 }
 
 /// Starts a copying thread.
-type Start<'scope> = dyn Fn(&Arc<Mutex<Receiver<Vec<Job>>>>) -> ScopedJoinHandle<'scope, Result<Found, BuildError>>
-    + 'scope;
+type Start<'scope> =
+    dyn Fn(&Arc<Mutex<Receiver<Vec<Job>>>>) -> std::io::Result<Copying<'scope>> + 'scope;
+
+/// A copying thread.
+type Copying<'scope> = ScopedJoinHandle<'scope, Result<Found, BuildError>>;
 
 /// A pool of copying threads, or none: then files are copied as they are handed in.
 pub(super) struct Copier<'scope> {
     queue: Option<SyncSender<Vec<Job>>>,
-    threads: Vec<ScopedJoinHandle<'scope, Result<Found, BuildError>>>,
+    threads: Vec<Copying<'scope>>,
     threads_count: usize,
     start_one: Box<Start<'scope>>,
     destination: Destination,
@@ -147,7 +150,8 @@ impl<'scope> Copier<'scope> {
         let shared = destination.clone();
         let start_one = move |receiver: &Arc<Mutex<Receiver<Vec<Job>>>>| {
             let (receiver, destination) = (Arc::clone(receiver), shared.clone());
-            scope.spawn(move || copy_batches(&receiver, &destination))
+            let copy = move || copy_batches(&receiver, &destination);
+            std::thread::Builder::new().spawn_scoped(scope, copy)
         };
         let mut copier = Self {
             queue: None,
@@ -170,9 +174,10 @@ impl<'scope> Copier<'scope> {
         }
         let (sender, receiver) = sync_channel(QUEUE_LEN);
         let receiver = Arc::new(Mutex::new(receiver));
-        self.queue = Some(sender);
-        let threads = (0..self.threads_count).map(|_| (self.start_one)(&receiver));
+        // Fewer where the system provides no more; without any, files are copied as they are handed in.
+        let threads = (0..self.threads_count).map_while(|_| (self.start_one)(&receiver).ok());
         self.threads = threads.collect();
+        self.queue = Some(sender).filter(|_| !self.threads.is_empty());
     }
 
     /// Copies `runs` of a file, soon.

@@ -19,6 +19,7 @@ pub(crate) struct ImageName {
 
 impl ImageName {
     pub(crate) fn new(image: &Path) -> Self {
+        let image = crate::text::public(image);
         let bytes = image.as_os_str().as_encoded_bytes();
         Self { image: lossy(bytes), image_bytes: not_utf8(bytes) }
     }
@@ -233,7 +234,7 @@ pub fn error_line(image: &Path, error: &Error) -> String {
 
 pub(crate) fn line(record: &impl Serialize) -> String {
     // Strings and numbers under fixed keys always have a JSON form.
-    let mut line = serde_json::to_string(record).unwrap_or_default();
+    let mut line = address::safe_json(serde_json::to_string(record).unwrap_or_default());
     line.push('\n');
     line
 }

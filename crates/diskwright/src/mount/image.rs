@@ -141,7 +141,7 @@ impl OpenToMount {
         } else {
             (Access::Write(OpenToEdit::on(path, device, options)?), Vec::new())
         };
-        let name = OsString::from(path);
+        let name = name_of(path);
         let served = if read_only { None } else { Served::begin(&name) };
         Ok(Some(Self { access, name, is_place: true, warnings, served, claim: None }))
     }
@@ -224,8 +224,7 @@ fn name_of(path: &Path) -> OsString {
     if let Some(file) = crate::anywhere::words::file_of(path) {
         return std::fs::canonicalize(file).unwrap_or_else(|_| path.to_owned()).into();
     }
-    // A query may be a signature.
-    path.to_str().and_then(|word| word.split('?').next()).unwrap_or_default().into()
+    crate::text::public(path).into()
 }
 
 fn is_place(path: &Path) -> bool {

@@ -1,6 +1,7 @@
 //! Ending a mount when the process is asked to end.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +26,14 @@ pub fn unmount_on_signals(unmounter: Unmounter) -> Result<()> {
     let mut unmounter = Some(unmounter);
     watch(ENDING, move |signal| match unmounter.take() {
         // It takes as long as writing back what the kernel has: the next signal must not wait.
-        Some(unmounter) => drop(thread::spawn(move || unmount(&unmounter))),
+        Some(unmounter) => {
+            let unmounter = Arc::new(unmounter);
+            let of_thread = Arc::clone(&unmounter);
+            let started = thread::Builder::new().spawn(move || unmount(&of_thread));
+            if started.is_err() {
+                unmount(&unmounter);
+            }
+        }
         None => end_now(signal),
     })
 }

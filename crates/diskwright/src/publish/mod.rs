@@ -104,7 +104,8 @@ pub fn publish(options: &PublishOptions, observer: &dyn Observer) -> Result<Publ
         ..Options::default()
     };
     let report = ::publish::publish(device, &location, &name, facts, &how, observer)?;
-    let place = format!("{}/names/{name}", options.url.trim_end_matches('/'));
+    let url = address::public(&options.url);
+    let place = format!("{}/names/{name}", address::safe_line(url.trim_end_matches('/')));
     Ok(PublishReport { place, report })
 }
 
@@ -117,10 +118,11 @@ pub fn gc(url: &str, options: &SweepOptions) -> Result<Swept> {
 }
 
 fn location(url: &str) -> Result<Location> {
-    store::open(url.trim_end_matches('/')).map_err(|e| Error::Usage(e.to_string()))
+    store::open(&url.trim_end_matches('/').into()).map_err(|e| Error::Usage(e.to_string()))
 }
 
 fn name_of(image: &Path) -> Result<String> {
+    let image = crate::text::public(image);
     let stem = image.file_stem().and_then(|stem| stem.to_str());
     stem.map(str::to_owned).ok_or_else(|| {
         Error::Usage("the file's name is none for a published image: give one with --name".into())
@@ -131,7 +133,9 @@ fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
     let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
     record::parse(BufReader::new(file)).map_err(|error| match error {
         record::RecordError::Io(e) => Error::host("read", path, e),
-        error => Error::Usage(format!("{}: no record of a start: {error}", path.display())),
+        error => {
+            Error::Usage(format!("{}: no record of a start: {error}", crate::text::shown(path)))
+        }
     })
 }
 

@@ -38,7 +38,7 @@ pub fn create(address: &str, what: &NewFileSystem) -> Result<()> {
         Plan::Ext4(layout) => ext4_mkfs::format(&new, &layout, ext4_mkfs::Contents::Zeros),
         Plan::Xfs(layout) => xfs_mkfs::format(&new, &layout, xfs_mkfs::Contents::Zeros),
     };
-    made.map_err(|source| Error::Image { image: address.into(), source })?;
+    made.map_err(|source| Error::Image { image: crate::text::public(address.as_ref()), source })?;
     new.finish().map_err(at(address))
 }
 

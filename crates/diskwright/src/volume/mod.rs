@@ -90,18 +90,23 @@ fn parts(address: &str) -> (&str, Option<&str>) {
 /// The place of a volume, where no snapshot can be meant.
 fn whole(address: &str) -> Result<Location> {
     match parts(address) {
-        (volume, Some(_)) => {
-            Err(Error::Usage(format!("{address} is a snapshot: name a volume, as {volume}")))
-        }
+        (volume, Some(_)) => Err(Error::Usage(format!(
+            "{} is a snapshot: name a volume, as {}",
+            address::safe_line(address),
+            address::safe_line(volume)
+        ))),
         (volume, None) => location(volume),
     }
 }
 
 fn location(address: &str) -> Result<Location> {
-    let location = place::store::open(address).map_err(|error| Error::Usage(error.to_string()))?;
+    let location =
+        place::store::open(&address.into()).map_err(|error| Error::Usage(error.to_string()))?;
     if location.path.as_ref().is_empty() {
-        let problem =
-            format!("{address} names no place in a bucket: add a name, as in s3://bucket/name");
+        let problem = format!(
+            "{} names no place in a bucket: add a name, as in s3://bucket/name",
+            address::safe_line(address)
+        );
         return Err(Error::Usage(problem));
     }
     Ok(location)

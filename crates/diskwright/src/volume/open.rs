@@ -17,18 +17,19 @@ use crate::{Error, Result};
 /// If the bucket cannot be asked, or the volume cannot be opened so.
 pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     let Some(Place::Object(address)) = Place::parse(image.as_os_str()) else { return Ok(None) };
-    if address.starts_with("http") {
+    let text = address.with_secrets();
+    if text.starts_with("http") {
         // Nothing can be written there.
         return Ok(None);
     }
-    let (volume, snapshot) = parts(&address);
+    let (volume, snapshot) = parts(text);
     let place = location(volume)?;
-    if !::volume::is_volume(&place).map_err(at(&address))? {
+    if !::volume::is_volume(&place).map_err(at(text))? {
         return Ok(None);
     }
     let options = of_volumes();
     if read_only {
-        let view = View::open(&place, snapshot, options).map_err(at(&address))?;
+        let view = View::open(&place, snapshot, options).map_err(at(text))?;
         return Ok(Some(Arc::new(view)));
     }
     if snapshot.is_some() {
@@ -38,6 +39,6 @@ pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn Blo
         );
         return Err(Error::Usage(problem));
     }
-    let volume = Volume::open(&place, options).map_err(at(&address))?;
+    let volume = Volume::open(&place, options).map_err(at(text))?;
     Ok(Some(Arc::new(volume)))
 }

@@ -107,7 +107,7 @@ fn lines(request: Option<OsString>, file: Option<PathBuf>) -> Result<Lines, Fail
 
 /// Prints a failure. A reader that has gone away does not matter.
 fn report(failure: &Failure) {
-    let _ = writeln!(io::stderr(), "{}", failure.message);
+    let _ = writeln!(io::stderr(), "{}", diskwright::text::safe(&failure.message));
 }
 
 /// What follows a request.

@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 /// Prints remarks on standard error.
 fn remark(name: &str, remarks: &[String]) {
     for remark in remarks {
-        let _ = writeln!(io::stderr(), "{name}: {remark}");
+        let _ = writeln!(io::stderr(), "{name}: {}", diskwright::text::safe(remark));
     }
 }
 
@@ -121,11 +121,13 @@ fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
     let _ = io::stdout().flush();
     let (sender, receiver) = std::sync::mpsc::channel();
     // The thread ends with the program if no answer comes.
-    std::thread::spawn(move || {
+    let read = move || {
         let mut answer = String::new();
         let _ = io::stdin().read_line(&mut answer);
         let _ = sender.send(answer);
-    });
+    };
+    // Without a thread there is no answer, as at the end of the input.
+    let _ = std::thread::Builder::new().spawn(read);
     let answer = match delay {
         Some(delay) => match receiver.recv_timeout(delay) {
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return true,

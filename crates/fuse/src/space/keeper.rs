@@ -30,7 +30,12 @@ impl<'a> SpaceKeeper<'a> {
         adapter: &'env Adapter<'env>,
         cache: WriteBack,
     ) -> Self {
-        scope.spawn(move || Keeping::new(adapter, cache).run());
+        let keep = move || Keeping::new(adapter, cache).run();
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, keep) {
+            tracing::warn!(
+                "the kernel may keep more waiting than there is room for: no thread: {error}"
+            );
+        }
         Self { space: &adapter.space }
     }
 }

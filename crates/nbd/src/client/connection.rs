@@ -1,24 +1,24 @@
 //! The connection that threads share: each waits for its own reply, and one more reads them.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
-use crate::protocol::{Reply, Request, command, errno, violation};
-use crate::stream::{Stream, read_array, read_vec};
-
-/// How long a server may take for a request.
-const STALL: Duration = Duration::from_secs(60);
+use crate::protocol::{REPLY_BYTES, Reply, Request, command, errno, violation};
+use crate::stream::{Pace, Paced, Stream, read_vec};
 
 /// A connection past its handshake.
 pub(super) struct Connection(Arc<Shared>);
 
 struct Shared {
     stream: Stream,
+    pace: Pace,
+    /// Bytes of replies that have come.
+    come: AtomicU64,
     state: Mutex<State>,
     /// Held while a request is sent, which must not be torn.
     sending: Mutex<()>,
@@ -42,11 +42,17 @@ struct Waiting {
 
 impl Connection {
     /// Starts the thread that reads replies.
-    pub(super) fn start(stream: Stream) -> io::Result<Self> {
+    pub(super) fn start(stream: Stream, pace: Pace) -> io::Result<Self> {
         // There may be nothing to reply to for long.
         stream.set_read_timeout(None)?;
-        stream.set_write_timeout(Some(STALL))?;
-        let shared = Arc::new(Shared { stream, state: Mutex::default(), sending: Mutex::new(()) });
+        stream.set_write_timeout(Some(pace.window))?;
+        let shared = Arc::new(Shared {
+            stream,
+            pace,
+            come: AtomicU64::new(0),
+            state: Mutex::default(),
+            sending: Mutex::new(()),
+        });
         let reader = Arc::clone(&shared);
         thread::Builder::new().name("nbd replies".into()).spawn(move || {
             let error = loop {
@@ -74,14 +80,7 @@ impl Connection {
         if let Err(error) = self.0.send(&header, contents) {
             self.0.fail(&error);
         }
-        match answered.recv_timeout(STALL) {
-            Ok(answer) => answer.map_err(error_of),
-            Err(RecvTimeoutError::Timeout) => {
-                self.0.fail(&io::ErrorKind::TimedOut.into());
-                Err(self.0.failure())
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(self.0.failure()),
-        }
+        self.0.wait(&answered)
     }
 }
 
@@ -115,6 +114,23 @@ impl Shared {
         Ok(cookie)
     }
 
+    /// Waits for the answer to one request while replies come at the pace that they must.
+    fn wait(&self, answered: &Receiver<Result<Vec<u8>, u32>>) -> io::Result<Vec<u8>> {
+        loop {
+            let before = self.come.load(Ordering::Relaxed);
+            match answered.recv_timeout(self.pace.window) {
+                Ok(answer) => return answer.map_err(error_of),
+                Err(RecvTimeoutError::Timeout)
+                    if self.come.load(Ordering::Relaxed) - before >= self.pace.window_bytes => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    self.fail(&io::ErrorKind::TimedOut.into());
+                    return Err(self.failure());
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.failure()),
+            }
+        }
+    }
+
     fn send(&self, header: &[u8], contents: &[u8]) -> io::Result<()> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let mut writer = &self.stream;
@@ -124,8 +140,13 @@ impl Shared {
 
     /// Reads one reply and hands it to who waits for it.
     fn read_reply(&self) -> io::Result<()> {
-        let mut reader = &self.stream;
-        let Reply { error, cookie } = Reply::parse(&read_array(&mut reader)?)?;
+        let mut header = [0; REPLY_BYTES];
+        // There may be nothing to reply to for long; a reply that has begun keeps the pace.
+        self.stream.set_read_timeout(None)?;
+        (&self.stream).read_exact(&mut header[..1])?;
+        let mut reader = Counted { reader: Paced::new(&self.stream, self.pace), come: &self.come };
+        reader.read_exact(&mut header[1..])?;
+        let Reply { error, cookie } = Reply::parse(&header)?;
         let waiting = self.hold().waiting.remove(&cookie);
         let Some(Waiting { contents_bytes, answer }) = waiting else {
             return Err(violation(format!("a reply to a request {cookie} that was not made")));
@@ -153,6 +174,20 @@ impl Shared {
             Some((kind, why)) => io::Error::new(kind_of_failure(*kind), why.clone()),
             None => io::ErrorKind::BrokenPipe.into(),
         }
+    }
+}
+
+/// Counts the bytes of replies.
+struct Counted<'a> {
+    reader: Paced<'a>,
+    come: &'a AtomicU64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buf)?;
+        self.come.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
     }
 }
 

@@ -1,52 +1,49 @@
 //! Asking a server for an export, and what it says of it.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use super::Terms;
 use crate::protocol::{
     EXPORT_ZEROES, MAGIC, OLD_STYLE_MAGIC, OPTION_BYTES_MAX, OPTION_MAGIC, OPTION_REPLY_MAGIC,
     PAYLOAD_BYTES_MAX, handshake, info, option, part, reply, violation, wrong,
 };
-use crate::stream::{Stream, read_array, read_vec};
+use crate::stream::{Pace, Stream, Timed, read_array, read_vec};
 
-/// How long a server may take for one answer.
-const TIME: Duration = Duration::from_secs(30);
 /// Answers to one option before it must have ended.
 const ANSWERS_MAX: usize = 64;
 /// The largest block that parts of are read and written here.
 const BLOCK_BYTES_MAX: u32 = 64 << 10;
 
 /// Greets a server and agrees with it on an export.
-pub(super) fn agree(stream: &Stream, name: &str) -> io::Result<Terms> {
-    stream.set_read_timeout(Some(TIME))?;
-    stream.set_write_timeout(Some(TIME))?;
-    let mut reader = stream;
-    let magic = u64::from_be_bytes(read_array(&mut reader)?);
+pub(super) fn agree(stream: &Stream, name: &str, pace: Pace) -> io::Result<Terms> {
+    stream.set_write_timeout(Some(pace.handshake))?;
+    let mut timed = Timed::new(stream, pace.handshake);
+    let reader = &mut timed;
+    let magic = u64::from_be_bytes(read_array(reader)?);
     if magic != MAGIC {
         return Err(wrong("the magic number of a server", MAGIC, magic));
     }
-    let style = u64::from_be_bytes(read_array(&mut reader)?);
+    let style = u64::from_be_bytes(read_array(reader)?);
     if style == OLD_STYLE_MAGIC {
         return Err(violation("the server speaks the handshake of before 2011: use a newer one"));
     }
     if style != OPTION_MAGIC {
         return Err(wrong("the second magic number of a server", OPTION_MAGIC, style));
     }
-    let flags = u16::from_be_bytes(read_array(&mut reader)?);
+    let flags = u16::from_be_bytes(read_array(reader)?);
     let known = flags & (handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
     (&*stream).write_all(&u32::from(known).to_be_bytes())?;
     let zeroes = known & handshake::NO_ZEROES == 0;
     if known & handshake::FIXED_NEWSTYLE != 0
-        && let Some(terms) = go(stream, name)?
+        && let Some(terms) = go(stream, reader, name)?
     {
         return terms.checked();
     }
-    by_name(stream, name, zeroes)?.checked()
+    by_name(stream, reader, name, zeroes)?.checked()
 }
 
 /// Asks with the newer option; `None` if the server does not know it.
-fn go(stream: &Stream, name: &str) -> io::Result<Option<Terms>> {
+fn go(stream: &Stream, reader: &mut Timed<'_>, name: &str) -> io::Result<Option<Terms>> {
     let mut data = (name.len() as u32).to_be_bytes().to_vec();
     data.extend_from_slice(name.as_bytes());
     data.extend_from_slice(&1_u16.to_be_bytes());
@@ -54,7 +51,7 @@ fn go(stream: &Stream, name: &str) -> io::Result<Option<Terms>> {
     send_option(stream, option::GO, &data)?;
     let (mut found, mut sizes) = (None, None);
     for _ in 0..ANSWERS_MAX {
-        let (kind, data) = answer(stream, option::GO)?;
+        let (kind, data) = answer(reader, option::GO)?;
         match kind {
             reply::ACK => {
                 let (len, flags) =
@@ -81,15 +78,14 @@ fn go(stream: &Stream, name: &str) -> io::Result<Option<Terms>> {
 }
 
 /// Asks with the oldest option. A server that has no such export closes the connection.
-fn by_name(stream: &Stream, name: &str, zeroes: bool) -> io::Result<Terms> {
+fn by_name(stream: &Stream, reader: &mut Timed<'_>, name: &str, zeroes: bool) -> io::Result<Terms> {
     send_option(stream, option::EXPORT_NAME, name.as_bytes())?;
-    let mut reader = stream;
-    let bytes: [u8; 10] = read_array(&mut reader).map_err(|error| match error.kind() {
+    let bytes: [u8; 10] = read_array(reader).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => refused(reply::UNKNOWN, name, &[]),
         _ => error,
     })?;
     if zeroes {
-        let _: [u8; EXPORT_ZEROES] = read_array(&mut reader)?;
+        let _: [u8; EXPORT_ZEROES] = read_array(reader)?;
     }
     let (len, flags) = size_and_flags(&bytes);
     Ok(Terms::new(len, flags, None))
@@ -104,9 +100,8 @@ fn send_option(stream: &Stream, number: u32, data: &[u8]) -> io::Result<()> {
 }
 
 /// One answer to an option: its kind and its data.
-fn answer(stream: &Stream, number: u32) -> io::Result<(u32, Vec<u8>)> {
-    let mut reader = stream;
-    let header: [u8; 20] = read_array(&mut reader)?;
+fn answer(reader: &mut Timed<'_>, number: u32) -> io::Result<(u32, Vec<u8>)> {
+    let header: [u8; 20] = read_array(reader)?;
     let magic = u64::from_be_bytes(part(&header, 0));
     if magic != OPTION_REPLY_MAGIC {
         return Err(wrong("the magic number of an answer", OPTION_REPLY_MAGIC, magic));
@@ -119,7 +114,7 @@ fn answer(stream: &Stream, number: u32) -> io::Result<(u32, Vec<u8>)> {
     if len > OPTION_BYTES_MAX {
         return Err(violation(format!("an answer of {len} bytes")));
     }
-    Ok((word(12), read_vec(&mut reader, len)?))
+    Ok((word(12), read_vec(reader, len)?))
 }
 
 fn read_kind(data: &[u8]) -> Option<u16> {
@@ -135,7 +130,7 @@ fn refused(kind: u32, name: &str, data: &[u8]) -> io::Error {
     let (error, what) = match kind {
         reply::UNKNOWN => (
             io::ErrorKind::NotFound,
-            format!("the server has no export \"{}\"", name.escape_debug()),
+            format!("the server has no export \"{}\"", address::shown(name.as_bytes())),
         ),
         reply::TLS_REQUIRED => {
             (io::ErrorKind::Unsupported, "the server wants TLS, which is not supported".to_owned())
@@ -145,7 +140,8 @@ fn refused(kind: u32, name: &str, data: &[u8]) -> io::Error {
     };
     let said = String::from_utf8_lossy(data);
     let said = said.trim();
-    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.escape_debug()) };
+    let said =
+        if said.is_empty() { String::new() } else { format!(" ({})", address::safe_line(said)) };
     io::Error::new(error, format!("{what}{said}"))
 }
 

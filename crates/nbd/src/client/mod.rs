@@ -11,6 +11,7 @@ use blockdev::BlockDevice;
 
 use self::connection::Connection;
 use crate::Export;
+use crate::Pace;
 use crate::protocol::{command, transmission};
 
 /// Zeros asked for at a time, where the server stores them.
@@ -47,13 +48,21 @@ impl Client {
     /// # Errors
     /// If the address cannot be read, there is no server that speaks NBD, or it has no such export.
     pub fn connect(url: &str) -> io::Result<Self> {
+        Self::connect_within(url, Pace::default())
+    }
+
+    /// The same, with another pace that the server must keep.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_within(url: &str, pace: Pace) -> io::Result<Self> {
         let export: Export =
             url.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{export}: {}", plain(&error)));
         let stream = crate::stream::Stream::connect(&export.address).map_err(named)?;
-        let terms = handshake::agree(&stream, &export.name).map_err(named)?;
-        let connection = Connection::start(stream).map_err(named)?;
+        let terms = handshake::agree(&stream, &export.name, pace).map_err(named)?;
+        let connection = Connection::start(stream, pace).map_err(named)?;
         let (parts, failed_flush) = (RwLock::new(()), Mutex::new(None));
         Ok(Self { connection, terms, export, parts, failed_flush })
     }

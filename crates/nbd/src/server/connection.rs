@@ -31,8 +31,8 @@ struct Work<'a> {
 }
 
 /// Serves a client to the end of its connection. How it ended is nobody's concern but the client's.
-pub(super) fn serve(stream: &Stream, exported: &Exported) {
-    if !matches!(handshake::serve(stream, exported), Ok(Wish::Requests)) {
+pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce() -> bool) {
+    if !matches!(handshake::serve(stream, exported), Ok(Wish::Requests)) || !establish() {
         return;
     }
     if stream.set_write_timeout(Some(STALL)).is_err() {

@@ -1,14 +1,14 @@
 //! What is said before requests: which export, and how it is.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Exported;
 use crate::protocol::{
     EXPORT_ZEROES, MAGIC, OPTION_BYTES_MAX, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX,
     handshake, info, option, part, reply, transmission, violation, wrong,
 };
-use crate::stream::{Stream, read_array, read_vec};
+use crate::stream::{Stream, Timed, read_array, read_vec};
 
 /// How long a client may take to say what it wants.
 const TIME: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub(super) enum Wish {
 
 /// Greets a client and answers its options.
 pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<Wish> {
-    let mut timed = Timed { stream, end: Instant::now() + TIME };
+    let mut timed = Timed::new(stream, TIME);
     stream.set_write_timeout(Some(TIME))?;
     let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
     let greeting =
@@ -68,23 +68,6 @@ fn by_name(stream: &Stream, exported: &Exported, name: &[u8], zeroes: bool) -> i
     }
     (&*stream).write_all(&answer)?;
     Ok(Wish::Requests)
-}
-
-/// Reads from a client for so long as it has in all.
-struct Timed<'a> {
-    stream: &'a Stream,
-    end: Instant,
-}
-
-impl io::Read for Timed<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        (&*self.stream).read(buf)
-    }
 }
 
 /// Answers one option.

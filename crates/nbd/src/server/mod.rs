@@ -4,7 +4,7 @@ mod connection;
 mod handshake;
 mod transmission;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,10 @@ use blockdev::BlockDevice;
 use crate::Address;
 use crate::stream::{Listener, Stream};
 
-/// Most connections at a time. More are closed at once.
+/// Limit of clients past the handshake. Further ones are closed.
 const CONNECTIONS_MAX: usize = 32;
+/// Limit of connections in their handshakes. One more ends the oldest of them.
+const HANDSHAKES_MAX: usize = 32;
 /// How often it is looked for connections, and whether to stop.
 const POLL: Duration = Duration::from_millis(20);
 /// How long clients may take their last replies once the server is to stop.
@@ -106,7 +108,7 @@ impl Server {
     ) {
         let Some(entry) = open.enter(&stream) else { return };
         let serve = move || {
-            connection::serve(&stream, &self.exported);
+            connection::serve(&stream, &self.exported, || entry.establish());
             stream.shutdown(Shutdown::Both);
             drop(entry);
         };
@@ -139,7 +141,19 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// The connections that are open, to be ended.
 #[derive(Default)]
-struct Connections(Mutex<HashMap<u64, Stream>>);
+struct Connections(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    /// Connections by number. Numbers rise.
+    streams: BTreeMap<u64, Connected>,
+    next: u64,
+}
+
+struct Connected {
+    stream: Stream,
+    is_established: bool,
+}
 
 /// The place of a connection among those that are open.
 struct Entry<'a> {
@@ -147,20 +161,36 @@ struct Entry<'a> {
     number: u64,
 }
 
+impl Open {
+    fn established(&self) -> usize {
+        self.streams.values().filter(|connected| connected.is_established).count()
+    }
+}
+
 impl Connections {
-    fn hold(&self) -> MutexGuard<'_, HashMap<u64, Stream>> {
+    fn hold(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a connection; `None` if there are too many, or it is gone.
+    /// Notes a connection, and ends the oldest one in its handshake if there are too many of these. `None` if the
+    /// connection is gone, or too many are past the handshake.
     fn enter(&self, stream: &Stream) -> Option<Entry<'_>> {
         let stream = stream.try_clone().ok()?;
         let mut open = self.hold();
-        if open.len() >= CONNECTIONS_MAX {
+        if open.established() >= CONNECTIONS_MAX {
             return None;
         }
-        let number = (0..).find(|number| !open.contains_key(number))?;
-        open.insert(number, stream);
+        let half_open = open.streams.iter().filter(|(_, connected)| !connected.is_established);
+        let (count, oldest) = half_open
+            .fold((0, None), |(count, oldest), (number, _)| (count + 1, oldest.or(Some(*number))));
+        if count >= HANDSHAKES_MAX
+            && let Some(oldest) = oldest.and_then(|number| open.streams.remove(&number))
+        {
+            oldest.stream.shutdown(Shutdown::Both);
+        }
+        let number = open.next;
+        open.next += 1;
+        open.streams.insert(number, Connected { stream, is_established: false });
         drop(open);
         Some(Entry { open: self, number })
     }
@@ -168,17 +198,34 @@ impl Connections {
     /// Lets every connection end after the requests that have come, and ends those whose clients do not take their
     /// replies.
     fn finish(&self) {
-        self.hold().values().for_each(|stream| stream.shutdown(Shutdown::Read));
+        self.shutdown(Shutdown::Read);
         let begun = Instant::now();
-        while begun.elapsed() < GRACE && !self.hold().is_empty() {
+        while begun.elapsed() < GRACE && !self.hold().streams.is_empty() {
             thread::sleep(POLL);
         }
-        self.hold().values().for_each(|stream| stream.shutdown(Shutdown::Both));
+        self.shutdown(Shutdown::Both);
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        self.hold().streams.values().for_each(|connected| connected.stream.shutdown(how));
+    }
+}
+
+impl Entry<'_> {
+    /// Counts the connection among those past the handshake; false if there are too many, or it was ended.
+    fn establish(&self) -> bool {
+        let mut open = self.open.hold();
+        if open.established() >= CONNECTIONS_MAX {
+            return false;
+        }
+        let Some(connected) = open.streams.get_mut(&self.number) else { return false };
+        connected.is_established = true;
+        true
     }
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.open.hold().remove(&self.number);
+        self.open.hold().streams.remove(&self.number);
     }
 }

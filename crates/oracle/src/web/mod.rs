@@ -1,6 +1,7 @@
 //! A small web server on the loopback: it has objects in memory, counts what is asked of it, and fails on purpose.
 
 mod answer;
+mod raw;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read};
@@ -12,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+pub use raw::RawServer;
 
 /// What goes wrong with one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,8 +36,21 @@ pub(super) fn on_all<I: Sync, R: Send>(
     };
     let watch = Stopwatch::start();
     let results: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| one(item))).collect();
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        let start = |item| {
+            thread::Builder::new().spawn_scoped(scope, {
+                let one = &one;
+                move || one(item)
+            })
+        };
+        let threads: Vec<_> = items.iter().map(start).collect();
+        if threads.iter().any(|started| started.is_err()) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let result = |started: std::io::Result<thread::ScopedJoinHandle<'_, _>>| match started {
+            Ok(started) => started.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(error) => Err(Error::host("start a thread", error)),
+        };
+        threads.into_iter().map(result).collect()
     });
     let wall = watch.stop().wall;
     let (mut values, mut costs) = (Vec::with_capacity(items.len()), Vec::new());

@@ -152,7 +152,8 @@ fn list(args: &ListArgs) -> Result<()> {
         Listing::Prefix(names) => names,
     };
     terminal::with_output(|out| {
-        names.iter().try_for_each(|name| writeln!(out, "{name}")).map_err(Error::Output)
+        let mut shown = names.iter().map(|name| address::safe_line(name));
+        shown.try_for_each(|name| writeln!(out, "{name}")).map_err(Error::Output)
     })
 }
 

@@ -71,6 +71,6 @@ impl ImageTree {
     /// An error of a file in the image.
     fn error(&self, file: &[u8], source: vfs::Error) -> SourceError {
         let file = (!file.is_empty()).then(|| host::path_to_show(file));
-        SourceError::Image { image: self.0.path.clone(), file, source }
+        SourceError::Image { image: crate::text::public(&self.0.path), file, source }
     }
 }

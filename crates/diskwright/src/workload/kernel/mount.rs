@@ -53,7 +53,9 @@ impl Mounted {
         let over = fs::canonicalize(over)
             .map_err(|e| Error::host(format!("open {}", over.display()), e))?;
         let root = thread::scope(|scope| {
-            let apart = scope.spawn(|| mount_apart(&image, fs_type, options, &over));
+            let mount = || mount_apart(&image, fs_type, options, &over);
+            let apart = thread::Builder::new().spawn_scoped(scope, mount);
+            let apart = apart.map_err(|e| Error::host("start a thread", e))?;
             apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         let device = fstat(&root).map_err(|e| Error::host("stat", e))?.st_dev;
