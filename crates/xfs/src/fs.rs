@@ -1,4 +1,4 @@
-//! An open file system.
+//! An open file system and its options.
 
 use std::sync::Arc;
 
@@ -21,21 +21,22 @@ use crate::orphan::Unlinked;
 use crate::volume::Volume;
 use crate::waiting::NameKeys;
 
-/// Memory for cached metadata unless told otherwise, in bytes.
+/// Default size of the metadata cache, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 
-/// How to open a file system.
+/// Options for opening a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Memory for cached metadata, in bytes.
+    /// Size of the metadata cache, in bytes.
     pub cache_bytes: usize,
-    /// Read an image whose log was not replayed as it lies: what the log holds is missing.
+    /// Open an image with a dirty log read-only, without replaying the log. Changes that are only in the log are not
+    /// visible.
     pub norecovery: bool,
-    /// When files that are made wait in memory, to be entered into their directory many together: in very large
-    /// directories, unless told otherwise. `None`: never.
+    /// When newly created files wait in memory, to be entered into their directory in batches. By default they wait
+    /// only in very large directories. `None`: never.
     ///
-    /// After a crash, files that waited may be missing in any order, each wholly; `fsync` of any file or directory,
-    /// `sync` and closing bring all of them to the device.
+    /// After a crash any subset of the waiting files may be missing; each file is either complete or absent. `fsync` of
+    /// any file or directory, `sync` and closing make all of them durable.
     pub waiting: Option<WaitingPolicy>,
 }
 
@@ -54,26 +55,26 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
-    /// What is kept of large directories, which the engine knows too.
+    /// In-memory states of large directories, shared with the engine's `Backing`.
     pub(crate) dirs: Arc<DirStates>,
-    /// How room for new entries is found in them.
+    /// Strategy for finding room for new entries in large directories.
     pub(crate) free_index: FreeIndexStrategy,
     pub(crate) unlinked: Unlinked,
     pub(crate) gone: GoneChunks,
     pub(crate) waiting: Waiting<NameKeys>,
     pub(crate) mode: Mode,
-    /// Where data of new files goes.
+    /// Allocation hints for the data of new files.
     pub(crate) hints: Hints,
     pub(crate) listings: ListingProfile,
-    /// Its superblock when it was opened, before recovery.
+    /// The superblock as found when the file system was opened, before recovery.
     pub(crate) found: Superblock,
-    /// Damage that does not keep the image from being read.
+    /// Damage that does not prevent reading the image.
     pub(crate) remarks: Vec<String>,
-    /// What recovery did when it was opened.
+    /// Report of the recovery done at open.
     pub(crate) recovered: log::Report,
-    /// How many inodes without names were freed then.
+    /// Number of unlinked inodes freed at open.
     pub(crate) freed_at_open: u64,
-    /// The log, where changes go through it; the engine has it, too.
+    /// The log, if changes are logged; shared with the engine.
     pub(crate) log: Option<log::XfsLog>,
 }
 
@@ -86,23 +87,22 @@ impl Xfs {
         self.mode.check_writable()
     }
 
-    /// The device that file contents lie on.
+    /// Returns the device that file contents are read from and written to.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.engine.device()
     }
 
-    /// What the superblock says.
+    /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.volume.sb
     }
 
-    /// An inode in use. `NotFound` if it is not.
+    /// Returns an inode in use, or `NotFound`.
     pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
         inode::load(self, ino)
     }
 
-    /// A verified metadata block. Not to be asked for a block that an operation of this thread
-    /// holds.
+    /// Reads a metadata block and verifies it. Must not be called for a block that an operation of this thread holds.
     pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
         Ok(self.engine.read(block.0, tag)?)
     }

@@ -1,9 +1,8 @@
-//! XFS behind the format-blind interface. Each method is one call: of the operation core for what both
-//! formats do alike, which takes the locks there, or of what the format has of its own.
+//! Implements `vfs::FileSystem` for XFS. Each method is one call: of the operation core, for what both formats do alike
+//! (the core takes the locks), or of code of this format.
 //!
-//! The list of methods stays in each format. The core cannot implement the trait of `vfs` for every
-//! format, because neither the trait nor the type would be its own; and a type of the core around a
-//! format would hide what the format alone offers.
+//! Each format has its own list of methods. The orphan rule forbids the core to implement the trait for every format,
+//! and a wrapper type in the core would hide the methods that only one format has.
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
@@ -253,8 +252,7 @@ impl FileSystem for Xfs {
         look_at(self, ino, |inode| xattr::list(&mut &*self, inode, each))
     }
 
-    /// The number may come from anywhere, so that what lies there must not be believed before the tree
-    /// of inodes knows it: data of a file can look like an inode.
+    /// The number may come from anywhere, so it is looked up in the inode tree first: file data can look like an inode.
     fn parents(&self, ino: Ino, each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
         waiting::settle(self, ino)?;
         if !self.inode_in_use(ino)? {

@@ -1,6 +1,6 @@
-//! The kinds of metadata blocks: how each is verified when it is read, and verified and sealed before it is
-//! written. Both use the same verifier of a kind's structure, to which reading adds the checksum; before
-//! writing, what has changed is looked at more closely.
+//! Kinds of metadata blocks. Each block is verified when it is read, and verified and sealed before it is written. Both
+//! use the same structural verifier. Reading also checks the checksum; writing also checks the contents of the changed
+//! pieces.
 
 #[cfg(test)]
 mod tests;
@@ -14,44 +14,44 @@ use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
 use crate::format::{ag, attr, checksum, dir, inode, symlink};
 
-/// A kind of metadata block. Its number is the [`Tag`]'s.
+/// A kind of metadata block. Its discriminant is the [`Tag`]'s `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Superblock, AGF, AGI and AGFL, as far as they lie in the block; the owner is the group.
+    /// Superblock, AGF, AGI and AGFL, or those of them in this block. The owner is the group.
     AgHeader,
-    /// Inodes, checked one by one when they are loaded.
+    /// Inodes, each checked when it is loaded.
     Inodes,
-    /// Tree of free space by block; the owner is the group, as of all trees up to `FinoBtree`.
+    /// Free-space tree by block. The owner is the group, as for all trees up to `FinoBtree`.
     BnoBtree,
-    /// Tree of free space by length.
+    /// Free-space tree by length.
     CntBtree,
-    /// Reverse map.
+    /// Reverse-mapping tree.
     RmapBtree,
-    /// Counts of references to shared blocks.
+    /// Reference-count tree of shared blocks.
     RefcountBtree,
     /// Tree of inode chunks.
     InoBtree,
     /// Tree of inode chunks with free inodes.
     FinoBtree,
-    /// A block of a fork's map; the owner is the inode, as of everything below.
+    /// A block of a fork's extent map tree. The owner is the inode, as for all kinds below.
     Bmbt,
-    /// A directory's data: block or data form, told by its magic number. The seed is the logical
-    /// block, as for all that follow.
+    /// A directory data block, in block or data form according to its magic number. The seed is the logical block, as
+    /// for all following kinds.
     DirData,
-    /// A directory's leaf or node.
+    /// A directory leaf or node.
     DirLeaf,
-    /// A block of a directory's index of free space.
+    /// A block of a directory's free-space index.
     DirFree,
     /// A leaf or node of attributes.
     AttrLeaf,
-    /// A value of an attribute.
+    /// A remote attribute value.
     AttrRemote,
     /// The target of a symbolic link.
     Symlink,
-    /// One of several blocks of a directory block, which is verified and sealed as a whole.
+    /// One file-system block of a larger directory block. The directory block is verified and sealed as a whole.
     Part,
-    /// Whatever it holds: blocks that a repair writes, which another engine verified and sealed.
+    /// Any contents: a block written by a repair, already verified and sealed by another engine.
     Raw,
 }
 
@@ -76,23 +76,23 @@ impl Kind {
         Self::Raw,
     ];
 
-    /// The tag of a block of inodes.
+    /// Returns the tag of a block of inodes.
     pub(crate) const fn plain(self) -> Tag {
         Tag { kind: self as u8, seed: 0, owner: 0 }
     }
 
-    /// The tag of a block that belongs to a group.
+    /// Returns the tag of a block that belongs to a group.
     pub(crate) const fn of_group(self, ag: AgNumber) -> Tag {
         Tag { kind: self as u8, seed: 0, owner: ag.0 as u64 }
     }
 
-    /// The tag of a block that belongs to an inode and lies at logical block `at` of its fork (its
-    /// low 32 bits).
+    /// Returns the tag of a block that belongs to an inode. `at` is the low 32 bits of the block's logical block number
+    /// in its fork.
     pub(crate) const fn of_inode(self, ino: Ino, at: u32) -> Tag {
         Tag { kind: self as u8, seed: at, owner: ino.0 }
     }
 
-    /// What the blocks of a tree are like, for the kinds that are blocks of trees.
+    /// Returns the shape of the tree whose blocks have this kind, if any.
     const fn btree(self) -> Option<Shape> {
         Some(match self {
             Self::BnoBtree => Shape::BNO,
@@ -106,7 +106,7 @@ impl Kind {
         })
     }
 
-    /// Which part of a directory's space it is in.
+    /// Returns the part of a directory's address space that has blocks of this kind, if any.
     const fn dir_part(self) -> Option<dir::Part> {
         Some(match self {
             Self::DirData => dir::Part::Data,
@@ -116,7 +116,7 @@ impl Kind {
         })
     }
 
-    /// The kind that a tag names.
+    /// Returns the kind of a tag.
     pub(crate) fn from_tag(tag: Tag) -> Self {
         Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Part)
     }
@@ -142,7 +142,7 @@ pub(crate) fn verify(
         Kind::Symlink if geometry.features.crc() => {
             symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
         }
-        // Slots of inodes are checked whenever they are loaded, parts of directory blocks as a whole.
+        // Inode slots are checked whenever they are loaded; parts of directory blocks as a whole.
         kind => match kind.btree() {
             Some(shape) => shape.verify(geometry, block, tag.owner, data),
             None => Ok(()),
@@ -150,7 +150,7 @@ pub(crate) fn verify(
     }
 }
 
-/// Checks a block that is about to be written, and brings its checksum up to date.
+/// Checks a block that is about to be written, and updates its checksum.
 pub(crate) fn seal(
     geometry: &Geometry,
     tag: Tag,
@@ -165,7 +165,7 @@ pub(crate) fn seal(
             ag::seal(geometry, ag, at.0, data);
         }
         Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
-        // Each slot is sealed when it is changed, because it is checked whenever it is loaded.
+        // Each slot is sealed when it is changed, because it is verified at every load.
         Kind::Inodes => {}
         Kind::AttrLeaf => attr::seal(geometry, data),
         Kind::AttrRemote => attr::remote::seal(geometry, data),
@@ -181,8 +181,8 @@ pub(crate) fn seal(
     Ok(())
 }
 
-/// Checks a block, but for its checksum. Beside what [`verify`] checks, it looks into what each of the changed
-/// pieces holds: records of trees, inodes, headers of groups.
+/// Checks a block except for its checksum. Unlike [`verify`], it also checks the contents of the changed pieces: tree
+/// records, inodes and group headers.
 fn verify_structure(
     geometry: &Geometry,
     tag: Tag,
@@ -208,7 +208,7 @@ fn verify_structure(
         Kind::Symlink if geometry.features.crc() => {
             symlink::verify_structure(geometry, Ino(tag.owner), block, data).map(drop)
         }
-        // Parts were verified as the whole that was sealed.
+        // Parts were verified when the whole directory block was sealed.
         _ => Ok(()),
     }
 }
@@ -227,7 +227,8 @@ fn verify_inodes(
         let slot = &data[row * size..(row + 1) * size];
         let ino = Ino(first.0 + row as u64);
         let Err(fault) = inode::verify_structure(geometry, ino, slot) else { continue };
-        // In a piece of several slots, perhaps only a neighbour has changed: what was written is sealed.
+        // A piece may span several slots, so perhaps only a neighbour changed. Slots that were written are sealed; an
+        // invalid checksum means that this one was not.
         if changed.piece() > size && inode::verify_slot(geometry, ino, slot).is_err() {
             continue;
         }
@@ -237,7 +238,7 @@ fn verify_inodes(
 }
 
 impl Xfs {
-    /// Ends all changes, because what an operation was about to seal by itself is wrong.
+    /// Stops all changes, because a structure that an operation was about to seal itself is invalid.
     pub(crate) fn refuse(&self, fault: Corruption) -> Error {
         self.engine.refuse_changes(&fault);
         fault.into()

@@ -1,4 +1,4 @@
-//! XFS: the on-disk format, and making, reading and filling file systems of it.
+//! The XFS on-disk format; creating, reading and changing XFS file systems.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

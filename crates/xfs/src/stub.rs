@@ -1,4 +1,4 @@
-//! For tests: a log in memory, and images as a crash leaves them.
+//! Test support: a log in memory, and images as left by a crash.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use operation::Mode;
 
 const CACHE_BYTES: usize = 16 << 20;
 
-/// What is durable in a log, block by block.
+/// The durable contents of a log, block by block.
 #[derive(Clone)]
 struct Durable {
     blocks_max: usize,
@@ -71,12 +71,12 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// A new one.
+    /// Makes a new file system.
     pub(crate) fn new(options: &Options, blocks_max: usize) -> Self {
         Self::open(make(options), blocks_max)
     }
 
-    /// One of an image in a file.
+    /// Opens an image in a file.
     pub(crate) fn of_file(path: &Path, blocks_max: usize) -> Self {
         Self::open(oracle::crash::read_image(path).unwrap(), blocks_max)
     }
@@ -96,18 +96,18 @@ impl Logged {
         Self { fs, device, log }
     }
 
-    /// The image as a crash at this moment leaves it: all data that was written, and metadata as of the
-    /// last checkpoint. What is unlinked is on its lists.
+    /// Returns the image as a crash at this moment leaves it: all data that was written, and metadata as of the last
+    /// checkpoint. Unlinked inodes are on their lists.
     pub(crate) fn crash(&self) -> Self {
         Self::open(self.log.crash(), self.log.blocks_max)
     }
 
-    /// Checkpoints that were written.
+    /// Returns the number of checkpoints written.
     pub(crate) fn checkpoints(&self) -> usize {
         self.log.checkpoints.load(Ordering::Relaxed)
     }
 
-    /// Brings everything home and has it judged.
+    /// Writes everything back and checks the image.
     pub(crate) fn judge(&self) {
         self.fs.engine.checkpoint().unwrap();
         self.fs.flush_superblock().unwrap();
@@ -115,13 +115,13 @@ impl Logged {
         oracle::show_image(&self.device, |path| oracle::xfs_repair(path));
     }
 
-    /// Hands the image as it lies on the device over as a file.
+    /// Calls `judge` with the image on the device, written to a file.
     pub(crate) fn write_to_file(&self, judge: impl FnOnce(&Path)) {
         write_to_file(&self.device, judge);
     }
 }
 
-/// Hands an image over as a file.
+/// Calls `judge` with an image written to a file.
 pub(crate) fn write_to_file(device: &MemoryDevice, judge: impl FnOnce(&Path)) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");
@@ -129,7 +129,7 @@ pub(crate) fn write_to_file(device: &MemoryDevice, judge: impl FnOnce(&Path)) {
     judge(&path);
 }
 
-/// A device with a new file system.
+/// Returns a device with a new file system.
 pub(crate) fn make(options: &Options) -> MemoryDevice {
     let layout = mkfs::plan(options).unwrap();
     let device = MemoryDevice::new(options.size_bytes);

@@ -1,4 +1,4 @@
-//! Changing what identifies a file system that nobody has open.
+//! Changing the UUID of a file system that is not open.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
@@ -11,27 +11,26 @@ use crate::log::{log_end, log_is_clean, write_clean};
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
 
-/// The uuid that a file system is to have.
+/// The new UUID of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewUuid {
-    /// This one. All zeros is none: kernels do not mount that without `nouuid`.
+    /// The given one. All zeros means none: kernels mount such a file system only with `nouuid`.
     Given([u8; 16]),
-    /// The one that it was made with.
+    /// The UUID that the file system was made with.
     First,
 }
 
-/// Gives a clean file system another uuid: in the superblock, its copies, and the log, whose records bear it.
+/// Changes the UUID of a clean file system: in the superblock, its copies, and the log, whose records contain it.
 ///
-/// All other metadata goes on to bear the uuid that the file system was made with, which the superblock keeps (feature
-/// `meta_uuid`, which kernels have known since 4.3); with that one back, the feature is gone.
+/// All other metadata keeps the UUID that the file system was made with. The superblock stores it with the feature
+/// `meta_uuid`, supported by kernels since 4.3. Restoring the original UUID removes the feature.
 ///
-/// A crash in between may leave a log of another uuid than the superblock's, or one that is neither the old nor the new
-/// one. It held nothing before, so that a repair, which starts the log anew, loses nothing.
+/// A crash in between may leave a log whose UUID differs from the superblock's. The log was empty before, so a repair,
+/// which resets the log, loses nothing.
 ///
 /// # Errors
-/// If the log holds changes, or the file system has what this build does not write: `Unsupported` or `Invalid`, and
-/// nothing was written; `Corrupt` for a damaged superblock or copy of it, or a log without an end; `Device` if the
-/// device fails.
+/// `Unsupported` or `Invalid` if the log contains changes, or for features that this build does not write: nothing was
+/// written then. `Corrupt` for a damaged superblock or copy, or a log without an end; `Device` if the device fails.
 pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     let sb = read_superblock(device)?;
     if let Some(reason) = sb.read_only_because() {
@@ -59,7 +58,7 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     for (_, bytes) in &mut sectors {
         let start = &mut bytes[..SUPERBLOCK_SIZE];
         let mut copy = parse(start)?;
-        // Copies may be older than a uuid that was given before.
+        // Copies may be older than the last change of the UUID.
         copy.uuid = raw.uuid;
         copy.meta_uuid = raw.meta_uuid;
         copy.features_incompat = raw.features_incompat;
@@ -68,7 +67,7 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
         checksum::seal(bytes, CRC_OFFSET);
     }
     let changed = Superblock::parse(&sectors[0].1, device.len())?;
-    // Cycles go on, for no block may have been written later than the log's end.
+    // Cycles continue to increase, because no block may have an LSN after the log's end.
     let cycle = end.last.map_or(1, |record| record.lsn.cycle.saturating_add(1));
     write_clean(device, &changed, cycle)?;
     for (offset, bytes) in &sectors {
@@ -77,16 +76,16 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     device.flush().map_err(Error::Device)
 }
 
-/// Whether the log holds changes, so that nothing may be changed but by it.
+/// Returns whether the log contains changes, so that the image must be recovered before it is changed.
 ///
 /// # Errors
-/// `Corrupt` for a superblock that is damaged; `Unsupported` for a log on another device; `Device` if one cannot be
+/// `Corrupt` for a damaged superblock; `Unsupported` for a log on another device; `Device` if the device cannot be
 /// read.
 pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
     Ok(!log_is_clean(device, &read_superblock(device)?)?)
 }
 
-/// The sector of a group's superblock, and where it lies.
+/// Returns the sector of a group's superblock, and its byte offset.
 fn sector(device: &dyn BlockDevice, sb: &Superblock, ag: u32) -> Result<(u64, Vec<u8>)> {
     let raw = &sb.raw;
     let offset = (u64::from(ag) * u64::from(raw.agblocks.get())) << raw.blocklog;

@@ -1,4 +1,4 @@
-//! What every part of an open file system knows: its superblock, geometry and groups.
+//! Facts shared by every part of an open file system: its superblock, geometry and groups.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
 use crate::kind;
 
-/// An open file system's fixed facts and its groups.
+/// Fixed facts of an open file system, and its groups.
 pub(crate) struct Volume {
     pub(crate) sb: Superblock,
     pub(crate) geometry: Geometry,
     pub(crate) ags: Ags,
 }
 
-/// Longest name in bytes (`MAXNAMELEN`, less its end).
+/// Maximum length of a name in bytes (`MAXNAMELEN` without the terminating zero).
 const NAME_LEN_MAX: u32 = 255;
-/// Largest sector, and so the most that is read to see the superblock.
+/// Largest sector size, in bytes, and so the number of bytes read to parse the superblock.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 
 impl Volume {
-    /// Reads and checks superblock and group headers.
+    /// Reads and checks the superblock and the group headers.
     pub(crate) fn read(device: &dyn BlockDevice) -> vfs::Result<Self> {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
@@ -35,7 +35,8 @@ impl Volume {
         Ok(Self { geometry, ags: Ags::new(&geometry, states), sb })
     }
 
-    /// What the superblock counts, of all groups: as of some moment each.
+    /// Returns the superblock's counts, summed over all groups. Groups are read one after another, so the sum is not a
+    /// snapshot.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for ag in self.geometry.ags() {
@@ -48,7 +49,8 @@ impl Volume {
         totals
     }
 
-    /// Most inodes that chunks may be made for (`sb_imax_pct`, of all blocks).
+    /// Returns the maximum number of inodes that chunks may be allocated for (`sb_imax_pct`, a percentage of all
+    /// blocks).
     pub(crate) fn icount_max(&self) -> u64 {
         let per_block = self.geometry.inodes_per_block_log();
         let most = u64::MAX >> per_block;
@@ -61,13 +63,13 @@ impl Volume {
         }
     }
 
-    /// Free blocks that ordinary operations may take.
+    /// Returns the number of free blocks that ordinary operations may take.
     fn blocks_available(&self) -> u64 {
         self.geometry.ags().map(|ag| u64::from(self.ags.summary(ag).available)).sum()
     }
 
-    /// Totals for users. As many inodes are said to be free as there is room for, beside the reserve if
-    /// there `is_reserve`.
+    /// Returns the totals for `statfs`. The count of free inodes is limited by free space, without the reserve if
+    /// `is_reserve`.
     pub(crate) fn statfs(&self, is_reserve: bool) -> StatFs {
         let totals = self.totals();
         let available = if is_reserve { self.blocks_available() } else { totals.freeblks };
@@ -89,7 +91,7 @@ impl Volume {
         }
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     pub(crate) fn block_size(&self) -> usize {
         self.geometry.block_size()
     }
@@ -102,12 +104,12 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superbloc
     Superblock::parse(&sector, device.len())
 }
 
-/// What the engine calls: checks and seals blocks, and brings into them what is kept in memory only.
+/// Hooks of the engine: verifies and seals blocks, and writes deferred changes into them.
 pub(crate) struct Backing {
     pub(crate) volume: Arc<Volume>,
     pub(crate) dirs: Arc<DirStates>,
-    /// Whether the superblock's totals follow at each checkpoint. With a log they need not: after a crash
-    /// everybody sums them up from the groups (`lazysbcount`).
+    /// True if each checkpoint updates the superblock's totals. Not needed with a log: after a crash they are computed
+    /// from the groups (`lazysbcount`).
     pub(crate) keeps_totals: bool,
 }
 
@@ -128,7 +130,7 @@ impl Format for Backing {
         kind::seal(geometry, tag, Block(block), changed, data).map_err(|c| c.at_block(block))
     }
 
-    /// Names go into the hash indexes of their directories, then counts into the headers of groups.
+    /// Merges buffered names into the hash indexes of their directories, then writes counts into the group headers.
     fn flush_deferred(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
         let geometry = &self.volume.geometry;
         self.volume.ags.close_busy();

@@ -1,5 +1,5 @@
-//! Files that wait ([`operation::waiting`]), in XFS: with the runs of inodes of chunks, which are on disk already, so
-//! that all inodes of a chunk are made together.
+//! Waiting files ([`operation::waiting`]) in XFS. A run of reserved inodes is the free part of a chunk that is already
+//! on disk, so that all inodes of a chunk are allocated together.
 
 mod keys;
 
@@ -24,22 +24,22 @@ use crate::op::Op;
 use crate::volume::Volume;
 pub(crate) use keys::NameKeys;
 
-/// Flags of a directory whose files are as plain as can be.
+/// Flags of a directory that do not affect its new files.
 const PLAIN: u64 = flags2::BIGTIME | flags2::NREXT64;
 
-/// Blocks that do not follow from the number of names.
+/// Constant part of [`LetFilesWait::space_for`], in blocks.
 const SPACE_LEAST: u64 = 16;
 
-/// Bytes of a name that certainly fits into its inode as a parent pointer.
+/// Maximum length of a name that always fits into its inode as a parent pointer, in bytes.
 const NAME_INLINE_MAX: usize = 64;
 
-/// Bytes of a hash and its address in a leaf.
+/// Size of a hash and its address in a leaf, in bytes.
 const LEAF_ENTRY: u64 = 8;
 
-/// The largest directory, in bytes, as a shift: of its data blocks.
+/// Maximum size of the data blocks of a directory, log2 of bytes.
 const DATA_SPACE_LOG: u8 = 35;
 
-/// Whether files may ever wait in a file system.
+/// Returns whether files can wait at all in a file system.
 pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
     let geometry = &volume.geometry;
     mode == Mode::Writable
@@ -64,7 +64,7 @@ impl LetFilesWait for Xfs {
         ino.0 / u64::from(INODES_PER_CHUNK)
     }
 
-    /// The free inode has it.
+    /// The free inode already has its generation.
     fn generation_to_be(&self, _: Ino) -> u32 {
         0
     }
@@ -99,10 +99,10 @@ impl LetFilesWait for Xfs {
         Layout::new(geometry).entry_size(len) + attributes
     }
 
-    /// Data blocks that have a quarter of themselves left over, and leaves. There are no more leaves that are full than
-    /// half as many as data blocks, since an entry takes twice what its hash does, at least. Each is split for the first
-    /// name in it. Both halves have room for a quarter of a block at the least, so that much must come before either is
-    /// split again. Other blocks lead to more than 32 of these.
+    /// Counts data blocks, filled to three quarters, and leaves. An entry is at least twice as large as its hash, so
+    /// there are at most half as many full leaves as data blocks. Each may be split for the first name in it. Both
+    /// halves then have room for at least a quarter of a block, so that much must be added before either is split
+    /// again. Each node above has more than 32 children.
     fn space_for(&self, blocks: u64, names: usize, bytes: usize) -> u64 {
         let (names, size) = (names as u64, self.volume.block_size() as u64);
         let first = (blocks / 2 + 1).min(names);
@@ -182,15 +182,15 @@ impl LetFilesWait for Xfs {
 }
 
 impl Xfs {
-    /// Files that were made and wait in memory to be entered into their directories, as
-    /// [`OpenOptions::waiting`](crate::OpenOptions) allows.
+    /// Returns the number of files that wait in memory to be entered into their directories (see
+    /// [`OpenOptions::waiting`](crate::OpenOptions)).
     pub fn files_waiting(&self) -> usize {
         self.waiting.files()
     }
 }
 
 impl Op<'_> {
-    /// Makes a file of an inode that was kept and is taken.
+    /// Creates a file in a reserved inode that this operation allocated.
     fn make_kept(&mut self, dir: &Handle, file: &Record, name: &[u8]) -> Outcome<()> {
         let (ag, ag_ino) = self.fs.volume.geometry.split_ino(file.ino).ok_or(Error::NotFound)?;
         let mut handle = self.new_handle(ag, ag_ino)?;
@@ -200,7 +200,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Promises up to `wanted` blocks of a group: at most half of what is free. How many.
+    /// Promises up to `wanted` blocks of a group, but at most half of its free ones. Returns how many.
     fn promise(&mut self, ag: AgNumber, wanted: u64) -> Outcome<u32> {
         let held = self.ag(ag)?;
         let count = u64::from(held.usable(Claim::Ordinary) / 2).min(wanted) as u32;

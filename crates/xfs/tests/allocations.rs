@@ -1,4 +1,4 @@
-//! Going through directories takes no memory from the heap, whatever form they have.
+//! Walking directories of any form does not allocate memory from the heap.
 
 extern crate diskwright_xfs as xfs;
 
@@ -20,8 +20,8 @@ const NEW: NewInode = NewInode {
     parent_time: None,
 };
 
-/// Names in the directories of a tree, and what their sizes in bytes must be: in the inode (empty and
-/// not), one block, a leaf, a node.
+/// Numbers of names in the directories of a tree, with conditions on their sizes in bytes: shortform (empty and not),
+/// block, leaf, node.
 type Forms = [(u32, fn(size: u64, block: u64) -> bool); 5];
 const FORMS: Forms = [
     (0, |size, _| size < 256),
@@ -69,14 +69,14 @@ fn walking_a_tree_takes_no_heap() {
                 assert_eq!(entries, names + 2);
             }
         };
-        // The first one fills the cache, and makes the memory that the thread keeps.
+        // The first walk fills the cache, and allocates the memory that the thread keeps.
         walk();
         assert_eq!(measure(walk).count_total, 0, "{dir_block:?}");
         assert!(measure(|| drop(std::hint::black_box(vec![0_u8; 9]))).count_total > 0);
     }
 }
 
-/// Writes a number over the last digits, without the heap.
+/// Writes a number over the last digits, without using the heap.
 fn write_number(name: &mut [u8; 14], mut number: u32) {
     for digit in name.iter_mut().rev().take(7) {
         *digit = b'0' + (number % 10) as u8;

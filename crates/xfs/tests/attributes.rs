@@ -1,5 +1,5 @@
-//! Extended attributes: random changes against a model in memory, judged by xfs_repair and the kernel,
-//! and what the kernel made.
+//! Extended attributes: random changes compared with a model in memory, xfs_repair and the kernel; and attributes made
+//! by the kernel.
 
 use crate::support;
 
@@ -20,7 +20,7 @@ use xfs::Xfs;
 
 type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The attributes of a file as the kernel shows them, but for the second names of lists.
+/// Returns the attributes of a file according to the kernel, except for the alternative names of access control lists.
 fn kernel_attributes(path: &Path) -> Attributes {
     let mut names = vec![0; 1 << 16];
     let len = llistxattr(path, &mut names).unwrap();
@@ -35,7 +35,7 @@ fn kernel_attributes(path: &Path) -> Attributes {
     with_value.collect()
 }
 
-/// The attributes of an inode as they are read here.
+/// Returns the attributes of an inode as read here.
 fn attributes(fs: &Xfs, ino: Ino) -> Attributes {
     let mut names = Vec::new();
     fs.list_xattrs(ino, &mut |name| names.push(name.to_vec())).unwrap();
@@ -55,7 +55,7 @@ fn open_in_progress(path: &Path) -> Xfs {
     Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
 }
 
-/// Inode numbers of the entries of a directory, by name.
+/// Returns the inode numbers of the entries of a directory, by name.
 fn inodes(root: &Path) -> BTreeMap<Vec<u8>, Ino> {
     let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let pair = |entry: std::fs::DirEntry| {
@@ -65,7 +65,7 @@ fn inodes(root: &Path) -> BTreeMap<Vec<u8>, Ino> {
     entries.map(pair).collect()
 }
 
-/// One of each type of file that has attributes, in several forms of the data fork.
+/// Makes one file of each type that can have attributes, with several forms of the data fork.
 fn make_files(root: &Path, block: u64) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     std::fs::write(root.join("empty"), b"").unwrap();
@@ -90,7 +90,7 @@ fn make_files(root: &Path, block: u64) {
     }
 }
 
-/// Random names, lengths of values and numbers of attributes.
+/// Parameters of random names, lengths of values and numbers of attributes.
 struct Habits {
     names: usize,
     value_len: fn(&mut Rng) -> usize,
@@ -103,7 +103,7 @@ fn name(rng: &mut Rng, habits: &Habits, is_user: bool) -> Vec<u8> {
         1 => "security",
         _ => "trusted",
     };
-    // One number has one name, of any length; some have one hash.
+    // Each number has one name, of any length; some names share a hash.
     let tail = "x".repeat(number * 37 % if number.is_multiple_of(11) { 200 } else { 20 });
     let twin = if number.is_multiple_of(7) { "ab".repeat(3) } else { format!("{number}") };
     format!("{prefix}.n{number}{twin}{tail}").into_bytes()
@@ -130,7 +130,7 @@ fn change(fs: &Xfs, ino: Ino, model: &mut Attributes, rng: &mut Rng, habits: &Ha
     model.insert(name, value);
 }
 
-/// Lets the kernel change what was made here.
+/// Makes random changes with the kernel to attributes made here.
 fn kernel_changes(path: &Path, model: &mut Attributes, rng: &mut Rng) {
     let names: Vec<Vec<u8>> = model.keys().cloned().collect();
     for name in names {
@@ -154,7 +154,7 @@ fn kernel_changes(path: &Path, model: &mut Attributes, rng: &mut Rng) {
     }
 }
 
-/// Random changes of every file's attributes.
+/// Makes random changes of every file's attributes.
 fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
     let (image, inodes) = kernel_image(options, make_files, inodes);
     let fs = open_in_progress(image.path());
@@ -187,7 +187,7 @@ fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
     }
     mount.unmount();
     xfs_repair(image.path());
-    // All of them go again.
+    // Remove all of them again.
     let fs = open_in_progress(image.path());
     for (name, &ino) in &inodes {
         assert!(attributes(&fs, ino) == models[name], "{}", name.escape_ascii());
@@ -244,7 +244,7 @@ fn long_ones() {
     run("-b size=65536", 11, 200, &LONG);
 }
 
-/// Files with attributes in every form, as the kernel makes them.
+/// Makes files with attributes in every form with the kernel.
 fn make_attributes(root: &Path) {
     let mut value = Rng::with_seed(5);
     let mut bytes = |len: usize| -> Vec<u8> { (0..len).map(|_| value.u8(..)).collect() };
@@ -298,7 +298,7 @@ fn what_the_kernel_made_is_read() {
         for (name, (ino, all)) in &expected {
             assert!(attributes(&fs, *ino) == *all, "{} with {options}", name.escape_ascii());
         }
-        // What the kernel made is changed and taken away.
+        // Change and remove the attributes made by the kernel.
         drop(fs);
         let fs = open_in_progress(image.path());
         for (ino, all) in expected.values() {
@@ -348,14 +348,14 @@ fn access_control_lists_are_the_kernels() {
         let output = oracle::command("getfacl").args(["-nc"]).arg(root.join("f")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
-        // Without a mask bit in the mode the effective rights are shown behind a tab.
+        // Without a mask bit in the mode the effective rights follow after a tab.
         let plain: Vec<&str> = lines.iter().map(|line| line.split('\t').next().unwrap()).collect();
         let expected = ["user::rw-", "user:1000:rwx", "group::r--", "mask::rwx", "other::---"];
         assert_eq!(plain, expected);
     });
 }
 
-/// Attributes of version 4 images, as xfs_db sets them: kernels do not mount those any more.
+/// Attributes of version 4 images, set by xfs_db: current kernels do not mount such images.
 #[test]
 fn old_images_are_read() {
     require!(Tool("mkfs.xfs"), Tool("xfs_db"));

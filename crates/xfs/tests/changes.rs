@@ -1,4 +1,4 @@
-//! Random changes of files against a model in memory, judged by xfs_repair and the kernel's reading.
+//! Random changes of files compared with a model in memory, xfs_repair and the kernel.
 
 use crate::support;
 
@@ -20,7 +20,7 @@ struct File {
     bytes: Vec<u8>,
 }
 
-/// What the random changes may reach, in bytes.
+/// Range of the random changes, in bytes.
 struct Reach {
     block: u64,
     blocks: u64,
@@ -110,8 +110,7 @@ fn open_in_progress(path: &Path) -> Xfs {
     Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
 }
 
-/// Runs `steps` random changes, `blocks` blocks wide, after which a file must have more than
-/// `extents_min` extents.
+/// Makes `steps` random changes within `blocks` blocks. Afterwards a file must have more than `extents_min` extents.
 fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) {
     let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
     let fs = open_in_progress(image.path());
@@ -147,7 +146,7 @@ fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) 
             assert_same(&bytes, &file.bytes);
         }
     });
-    // All of it goes again.
+    // Remove everything again.
     let fs = open_in_progress(image.path());
     for file in &files {
         fs.truncate(file.ino, 0, None).unwrap();
@@ -189,7 +188,7 @@ fn changes_with_the_reverse_map() {
     run("-b size=1024", 6, 4000, 6000, 150);
 }
 
-/// A map of three levels grows and goes in random order.
+/// An extent map grows to three levels and shrinks in random order.
 fn grow_and_shrink(options: &str) {
     let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
     let fs = open_in_progress(image.path());
@@ -248,7 +247,7 @@ fn space_of_a_builder_lies_in_one_piece() {
     }
 }
 
-/// Bytes of all regular files, in one piece each.
+/// Returns the contents of all regular files.
 fn snapshot(fs: &Xfs, inos: &[Ino]) -> Vec<(Vec<u8>, u64)> {
     let read = |&ino: &Ino| {
         let attributes = fs.attributes(ino).unwrap();
@@ -284,7 +283,7 @@ fn a_full_image_refuses_and_keeps_what_it_has() {
         let refused = fs.write(ino, 90_000, &vec![9; 4 << 20], None);
         assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     }
-    // An operation that failed did not even write over what was there.
+    // A failed operation did not even overwrite existing data.
     assert!(snapshot(&fs, &inos) == before);
     for &ino in &inos {
         fs.truncate(ino, 10, None).unwrap();
@@ -314,7 +313,7 @@ fn a_change_of_what_files_share_is_one_files_own() {
     fs.write(ino, 50, &[1], None).unwrap();
     fs.allocate(ino, 5000, 10, AllocateMode::PunchHole).unwrap();
     fs.allocate(ino, 9000, 10, AllocateMode::Zero).unwrap();
-    // The rest of a block is cleared.
+    // The rest of a block is zeroed.
     fs.truncate(ino, 50_001, None).unwrap();
     fs.truncate(ino, 60_000, None).unwrap();
     kept.iter().for_each(|one| support::files::assert_contents(&fs, one));
@@ -325,7 +324,7 @@ fn a_change_of_what_files_share_is_one_files_own() {
     bytes[5000..5010].fill(0);
     bytes[9000..9010].fill(0);
     assert!(found == bytes);
-    // One of two files gives its blocks back, which the other keeps.
+    // One of two files frees its shared blocks; the other keeps them.
     fs.truncate(ino, 0, None).unwrap();
     fs.finish(None).unwrap();
     drop(fs);

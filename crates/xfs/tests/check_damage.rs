@@ -1,5 +1,5 @@
-//! Check, against `xfs_repair -n`: images are damaged field by field, with checksums that are right again, and
-//! whatever that one complains of, we find something for.
+//! Compares the check with `xfs_repair -n`: damages images field by field, with valid checksums. The check must find
+//! something whenever xfs_repair does.
 
 use crate::common;
 
@@ -14,16 +14,16 @@ use common::image::{GOLDEN, device, golden, unpack};
 use common::layout::{Layout, Structure};
 use parking_lot::Mutex;
 
-/// Golden images that are damaged: all of version 5.
+/// Golden images to be damaged: all of version 5.
 pub(crate) const IMAGES: [&str; 5] =
     ["default", "small-blocks", "plain", "large-directory-blocks", "shared"];
-/// Bytes at the start of a structure in which half of the damage is done: headers.
+/// Bytes at the start of a structure that get half of the damage: headers.
 const HEADER: usize = 192;
 
-/// Longest time that a check of a small image may take, on a machine that is busy.
+/// Maximum time for a check of a small image, on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What is done to a field.
+/// A change of a field.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Zero,
@@ -33,7 +33,7 @@ enum Harm {
     Bit,
 }
 
-/// The structures of an image by kind, so that each kind is damaged as often as any other.
+/// The structures of an image by kind, so that each kind is damaged equally often.
 pub(crate) struct Kinds(Vec<Vec<Structure>>);
 
 impl Kinds {
@@ -42,7 +42,7 @@ impl Kinds {
         for structure in &layout.structures {
             let bytes = &image[structure.start..structure.start + structure.len];
             let kind = match bytes {
-                // Inodes by whether they are in use, and how their forks are kept.
+                // Inodes by whether they are in use, and by the formats of their forks.
                 [b'I', b'N', mode, rest @ ..] => {
                     vec![b'I', b'N', mode & 0xf0, rest[2], rest[80], u8::from(rest[79] > 0)]
                 }
@@ -54,7 +54,7 @@ impl Kinds {
         Self(kinds.into_values().collect())
     }
 
-    /// Those of them whose bytes are to be damaged.
+    /// Keeps the kinds whose first structure is accepted by `keep`.
     pub(crate) fn filter(mut self, image: &[u8], keep: impl Fn(&[u8]) -> bool) -> Self {
         self.0.retain(|kind| keep(&image[kind[0].start..kind[0].start + kind[0].len]));
         self
@@ -71,7 +71,7 @@ impl Kinds {
     }
 }
 
-/// A field and what is done to it.
+/// A field and its change.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) structure: Structure,
@@ -91,7 +91,7 @@ impl Case {
         Self { structure, at, width, harm, bit: random.u32(..width as u32 * 8) }
     }
 
-    /// Damages the field; false if that changes nothing, or nothing but the checksum.
+    /// Damages the field. Returns false if that changes nothing, or only the checksum.
     pub(crate) fn apply(&self, device: &MemoryDevice, layout: &Layout) -> bool {
         let start = self.structure.start + self.at;
         let mut bytes = [0; 8];
@@ -118,7 +118,7 @@ impl Case {
     }
 }
 
-/// Where in its image a case is, so that a reader can tell the field.
+/// Describes the location of a case in its image, so that a reader can identify the field.
 pub(crate) fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
     let start = case.structure.start;
     let magic = String::from_utf8_lossy(&image[start..start + 4]).escape_debug().to_string();
@@ -126,9 +126,9 @@ pub(crate) fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
     format!("{magic:?} in block {block} ({start:#x}), byte {}: {case:?}", case.at)
 }
 
-/// Whether all that the judge remarks is known to be no damage, and so to xfs_repair, whose exit status is 0: attributes
-/// that a crash left incomplete, which the kernel takes so, and a bit of keys of the reverse map, which older kernels set
-/// and none reads.
+/// Returns whether all remarks of xfs_repair, which exits with status 0, are known not to be damage. These are
+/// attributes that a crash left incomplete, which the kernel also accepts, and a bit in keys of the reverse map that
+/// older kernels set and no reader uses.
 pub(crate) fn is_explained(complaint: &str) -> bool {
     let remarks =
         complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
@@ -146,7 +146,7 @@ fn whatever_the_judge_finds_is_found() {
     let cases = oracle::effort(60, 500, 50_000);
     let missed = Mutex::new(Vec::new());
     let tried = AtomicU64::new(0);
-    // The first code of what only the check found.
+    // The first code of findings that only the check has.
     let only_ours = Mutex::new(BTreeMap::<&str, u32>::new());
     std::thread::scope(|scope| {
         for (name, image) in IMAGES.map(|name| (name, golden(name))) {
@@ -189,14 +189,14 @@ fn whatever_the_judge_finds_is_found() {
     assert!(missed.is_empty(), "{} of {tried} missed:\n{}", missed.len(), missed.join("\n"));
 }
 
-/// A count of references that is wrong is told of with the blocks that it is about, and what it must be.
+/// A wrong reference count is reported with its blocks and the expected count.
 #[test]
 fn references_are_compared_by_extent() {
     let image = golden("shared");
     let layout = Layout::of(&image);
     let magic = |structure: &&Structure| image[structure.start..].starts_with(b"R3FC");
     let number = |at: usize| u32::from_be_bytes(image[at..at + 4].try_into().unwrap());
-    // Leaves with two records and more: after a header of 56 bytes, each is start, length and count.
+    // Leaves with at least two records: after a header of 56 bytes, each is start, length and count.
     let record = |leaf: &Structure, nth: usize| leaf.start + 56 + nth * 12;
     let leaves: Vec<&Structure> = (layout.structures.iter().filter(magic))
         .filter(|leaf| image[leaf.start + 4..leaf.start + 6] == [0, 0])
@@ -255,7 +255,7 @@ fn links_are_counted_whatever_an_inode_says() {
     }
 }
 
-/// `xfs_scrub` refuses such an AGI, kernels and `xfs_repair` do not.
+/// `xfs_scrub` refuses such an AGI; kernels and `xfs_repair` do not.
 #[test]
 fn an_agi_names_inodes_of_its_group_only() {
     const NEWINO: usize = 32;
@@ -275,7 +275,7 @@ fn an_agi_names_inodes_of_its_group_only() {
     }
 }
 
-/// Damage in many places at once, also where nothing is sealed, ends soon and without a panic.
+/// After damage in many places at once, also without valid checksums, a check ends soon and without a panic.
 #[test]
 fn any_damage_is_survived() {
     std::thread::scope(|scope| {
@@ -293,7 +293,7 @@ fn any_damage_is_survived() {
                             Some(kinds) => {
                                 Case::random(kinds, &mut random).apply(&damaged, &layout);
                             }
-                            // Version 4 has no checksums: any bytes.
+                            // Version 4 has no checksums, so any bytes are damaged.
                             None => {
                                 let at = random.u64(..image.len() as u64 / 8) * 8;
                                 damaged.write_at(at, &random.u64(..).to_be_bytes()).unwrap();

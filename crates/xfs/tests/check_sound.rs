@@ -1,4 +1,4 @@
-//! Check finds nothing in images that are sound, whoever made them and whatever stopped them.
+//! The check finds nothing in valid images, regardless of who made or interrupted them.
 
 use crate::{changing, checking, common};
 
@@ -48,7 +48,7 @@ fn what_mkfs_filled() {
     samples(Filled::FromPrototype);
 }
 
-/// Quotas, shared blocks, and a load like fsstress's.
+/// Quotas, shared blocks, and a load like fsstress.
 #[test]
 fn what_the_kernel_worked_on() {
     require!(Mount("xfs"), Tool("mkfs.xfs"));

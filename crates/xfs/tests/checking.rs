@@ -1,4 +1,4 @@
-//! What check says of an image.
+//! Support to run the check on an image.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::fs::ioctl_ficlone;
 use workload::crash::{Case, Judge};
 
-/// One who keeps what is found.
+/// An observer that keeps findings.
 #[derive(Debug, Default)]
 struct Keeper(Mutex<Vec<Finding>>);
 
@@ -21,17 +21,17 @@ impl Observer for Keeper {
     }
 }
 
-/// All that check finds in an image.
+/// Returns all findings of the check on an image.
 ///
 /// # Errors
-/// If the image cannot be looked at.
+/// If the image cannot be checked.
 pub(crate) fn findings(device: Arc<dyn BlockDevice>) -> vfs::Result<Vec<Finding>> {
     let keeper = Keeper::default();
     xfs::check::check(device, &Options::default(), &keeper)?;
     Ok(keeper.0.into_inner())
 }
 
-/// Asserts that nothing is found in an image.
+/// Asserts that there are no findings for an image.
 #[track_caller]
 pub(crate) fn assert_sound(path: &Path) {
     if let Err(what) = verdict(path) {
@@ -39,7 +39,7 @@ pub(crate) fn assert_sound(path: &Path) {
     }
 }
 
-/// What is found in an image, if anything is.
+/// Returns the findings for an image as an error, if there are any.
 pub(crate) fn verdict(path: &Path) -> Result<(), String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let device = FileDevice::new(file).map_err(|error| error.to_string())?;
@@ -47,7 +47,8 @@ pub(crate) fn verdict(path: &Path) -> Result<(), String> {
     if found.is_empty() { Ok(()) } else { Err(format!("{found:#?}")) }
 }
 
-/// Nothing is found in an image that a crash left, whose log is replayed in memory, and in what was recovered.
+/// A judge: the check finds nothing in an image left by a crash, with its log replayed in memory, or in the recovered
+/// image.
 pub(crate) struct Sound;
 
 impl Judge for Sound {
@@ -71,7 +72,7 @@ impl Judge for Sound {
     }
 }
 
-/// Files that share blocks in part, with holes between, and some that were written to since.
+/// Makes files that share some blocks, with holes between, some of which were written later.
 pub(crate) fn share(dir: &Path) {
     let first = dir.join("first");
     let file = File::create_new(&first).unwrap();

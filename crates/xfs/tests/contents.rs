@@ -1,4 +1,4 @@
-//! Contents of files and links that the kernel made, read here: bytes, and where they lie.
+//! Reads contents and locations of files and links made by the kernel.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use support::image::{kernel_image, open};
 use vfs::{FileSystem, Ino};
 use xfs::Xfs;
 
-/// Bytes that tell which file they are from and where they were.
+/// Returns bytes that identify a file and the position in it.
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| rng.u8(1..)).collect()
@@ -40,12 +40,12 @@ fn fill_unwritten(root: &Path, block: u64) {
     fallocate(&file, FallocateFlags::KEEP_SIZE, 0, block * 64).unwrap();
     let shared = File::create(root.join("shared")).unwrap();
     let source = File::open(root.join("plain-3000000")).unwrap();
-    // An image without shared blocks has none here.
+    // Without shared blocks in the image this fails.
     let _ = ioctl_ficlone(&shared, &source);
     shared.write_all_at(&pattern(4, 10), block * 7).unwrap();
 }
 
-/// Files whose every second block is a hole.
+/// Makes files whose every second block is a hole.
 fn fill_fragmented(root: &Path, block: u64, counts: &[u64]) {
     for &count in counts {
         let mut file = File::create(root.join(format!("fragments-{count}"))).unwrap();
@@ -104,7 +104,7 @@ fn files_of_the_kernel_without_recent_features() {
     check("-m rmapbt=0,reflink=0 -i nrext64=0 -n parent=0 -b size=2048", &[30, 2000]);
 }
 
-/// Kernels of today may not mount version 4, but mkfs.xfs fills such images.
+/// Current kernels may not mount version 4, but mkfs.xfs can fill such images.
 #[test]
 fn files_of_mkfs_in_version_4() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_db"));

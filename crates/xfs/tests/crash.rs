@@ -1,8 +1,8 @@
-//! Crashes at many moments of random runs that change XFS in place: what recovery finds is what the
-//! model allows, xfs_repair has nothing to say about it, and the kernel recovers the same. The rules are
-//! in `workload::crash`. The logs of most images start over during a run.
+//! Crashes at many moments of random runs that change XFS in place. The recovered state must be one that the model
+//! allows, xfs_repair must report nothing, and the kernel must recover the same. The rules are in `workload::crash`.
+//! The logs of most images wrap around during a run.
 //!
-//! A failure prints what reproduces it with the explorer's example.
+//! A failure prints the command of the explorer's example that reproduces it.
 
 use crate::changing;
 
@@ -19,20 +19,20 @@ fn options(mixes: Vec<Mix>) -> Options {
     Options { mixes, ..Options::default() }
 }
 
-/// With xfs_repair as a judge of what we recovered, and now and then the kernel, which recovers itself.
+/// Explores with xfs_repair as a judge of the recovered images, and sometimes the kernel, which recovers itself.
 fn assert_survives(target: &dyn Target, options: Options, states: u64) {
     let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
     oracle::assert_survives(target, &judges, options, states);
 }
 
-/// Explores a kind of image whose log may start over.
+/// Explores images whose log may wrap around.
 fn assert_worn_survives(layout: Layout, states: u64) {
     let options = options(vec![Mix::METADATA, Mix::ALL, SYNCING]);
     assert_survives(&XfsTarget::worn(layout), options, states);
 }
 
-/// Asserts that what is wrong with a target is found.
+/// Asserts that an error of a target is detected.
 fn assert_found_out(target: &dyn Target, mixes: Vec<Mix>) {
     let report = oracle::explore(target, &[], options(mixes), 400);
     assert!(report.failures.len() >= 5, "{} failures", report.failures.len());
@@ -59,7 +59,7 @@ fn small_blocks_survive_a_crash_anywhere() {
     assert_worn_survives(Layout::SMALL_BLOCKS, 250);
 }
 
-/// Asserts that a run that was once found to end badly survives a crash in some states.
+/// Asserts that a run that once failed survives crashes in some states.
 fn assert_run_survives(target: &dyn Target, options: Options, seed: u64, states: u64) {
     let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
@@ -69,8 +69,8 @@ fn assert_run_survives(target: &dyn Target, options: Options, seed: u64, states:
     assert!(what.is_empty(), "{what:?}");
 }
 
-/// In this run a block of attributes is freed and becomes part of a directory block of several blocks within
-/// one checkpoint. A replay must not bring the attributes back into it.
+/// In this run, within one checkpoint, a block of attributes is freed and becomes part of a directory block of several
+/// blocks. A replay must not restore the attributes in it.
 #[test]
 fn a_block_that_becomes_part_of_a_larger_one_survives_a_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
@@ -79,8 +79,8 @@ fn a_block_that_becomes_part_of_a_larger_one_survives_a_crash() {
     assert_run_survives(&target, options, 1005, 100);
 }
 
-/// In this run a directory block of several blocks is freed and most of it becomes part of another one that
-/// begins before it, within one checkpoint. A replay must not bring the first one back.
+/// In this run, within one checkpoint, a directory block of several blocks is freed. Most of it becomes part of another
+/// one that starts before it. A replay must not restore the first one.
 #[test]
 fn a_larger_block_that_becomes_part_of_another_survives_a_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
@@ -111,7 +111,7 @@ fn images_of_mkfs_survive_a_crash_anywhere() {
     }
 }
 
-/// Blocks are written back because the log gets full, and not before.
+/// Blocks are written back only when the log is full.
 #[test]
 fn a_log_that_gets_full_survives_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
@@ -119,7 +119,7 @@ fn a_log_that_gets_full_survives_a_crash_anywhere() {
     assert_survives(&XfsTarget::unhurried(Layout::SMALL_LOG), options, 150);
 }
 
-/// Only we open images with such logs.
+/// Other implementations do not open images with such logs.
 #[test]
 fn logs_that_start_over_again_and_again_survive_a_crash_anywhere() {
     let target = XfsTarget::in_place(Layout::TINY_LOG);

@@ -1,6 +1,6 @@
-//! Directories in all their forms against a model in memory, judged by xfs_repair and the kernel.
+//! Directories in all their forms compared with a model in memory, xfs_repair and the kernel.
 //!
-//! All entries are links to one file, so that directories of any size are made of names alone.
+//! All entries are links to one file, so that directories of any size consist only of names.
 
 use crate::changing;
 
@@ -16,7 +16,7 @@ use oracle::require;
 use vfs::{Cookie, Error, FileSystem, Ino, NewInode};
 use xfs::{FreeIndexStrategy, Xfs};
 
-/// A directory that is changed, and what must be in it.
+/// A directory being changed, and its expected contents.
 struct Trial {
     fs: Xfs,
     device: Arc<MemoryDevice>,
@@ -25,11 +25,11 @@ struct Trial {
     names: BTreeMap<Vec<u8>, Ino>,
     rng: Rng,
     longest: usize,
-    /// Stages whose judgement was optional.
+    /// Number of stages whose check by other programs was optional.
     stages: u32,
 }
 
-/// Parent pointers are left out: a file with as many parents would be about attributes.
+/// Without parent pointers: a file with that many parents would test attributes.
 const NO_PARENTS: Layout = Layout { features: "-parent", size: 256 << 20, ..Layout::DEFAULT };
 
 impl Trial {
@@ -83,7 +83,7 @@ impl Trial {
         }
     }
 
-    /// All names are found and listed, and nothing else is.
+    /// Checks that all names are found and listed, and no others.
     #[track_caller]
     fn check(&self) {
         for (name, ino) in &self.names {
@@ -98,7 +98,7 @@ impl Trial {
         assert!(names == self.names, "{} listed, {} expected", names.len(), self.names.len());
     }
 
-    /// The listing without the dots, taken up anew after each `piece` entries.
+    /// Returns the listing without `.` and `..`, resumed after every `piece` entries.
     fn list(&self, piece: usize) -> Vec<(Vec<u8>, Ino)> {
         let (mut all, mut from, mut dots) = (Vec::new(), Cookie(0), 0);
         loop {
@@ -124,7 +124,7 @@ impl Trial {
         }
     }
 
-    /// Checks a stage on the way, which is judged, too, as often as the effort allows.
+    /// Checks an intermediate stage, as often as the effort allows also with other programs.
     #[track_caller]
     fn check_stage(&mut self) {
         self.check();
@@ -134,7 +134,7 @@ impl Trial {
         }
     }
 
-    /// xfs_repair has nothing to say, and the kernel sees the same names.
+    /// Checks with xfs_repair, and that the kernel lists the same names.
     #[track_caller]
     fn judge(&self) {
         self.fs.finish(None).unwrap();
@@ -233,10 +233,10 @@ fn listings_go_on_where_they_were() {
     }
 }
 
-/// Two names with one hash: the same differences at both ends of a 4-byte step cancel out.
+/// Returns one of many names with one hash: differences in two adjacent bytes cancel out.
 fn collide(prefix: &[u8], bits: u16) -> Vec<u8> {
-    // A byte's bit 0 is shifted by 7 and meets bit 7 of the next, so that (a ^ 1, b ^ 0x80) hash
-    // as (a, b) do.
+    // Bit 0 of a byte is shifted by 7 and meets bit 7 of the next byte, so (a ^ 1, b ^ 0x80) has the same hash as (a,
+    // b).
     let mut name = prefix.to_vec();
     for i in 0..12 {
         let flip = bits >> i & 1 != 0;
@@ -248,7 +248,7 @@ fn collide(prefix: &[u8], bits: u16) -> Vec<u8> {
 #[test]
 fn names_with_one_hash_spread_over_leaves() {
     require!(Tool("xfs_repair"));
-    // The leaves of small blocks hold so few that one hash has several.
+    // Leaves of small blocks have few entries, so names with one hash fill several.
     for shape in [SHAPES[1], SHAPES[0]].into_iter().take(oracle::effort(1, 2, 2)) {
         let mut trial = Trial::new(shape, FreeIndexStrategy::Tree, 7, 30);
         trial.add_some(400);
@@ -288,7 +288,7 @@ fn an_index_of_several_levels_grows_and_shrinks() {
     }
 }
 
-/// Data blocks that first fit takes for the same changes: what kernels up to 5.3 did.
+/// Compares the number of data blocks with first fit by scanning, as in kernels up to 5.3.
 #[test]
 fn the_tree_wastes_no_space() {
     for seed in 0..oracle::effort(1, 3, 50) {
@@ -308,7 +308,7 @@ fn the_tree_wastes_no_space() {
     }
 }
 
-/// Directories that mkfs.xfs makes: of all forms, and with names that differ by case.
+/// Directories made by mkfs.xfs: in all forms, and with names that differ only in case.
 #[test]
 fn foreign_directories_are_found_with_and_without_case() {
     require!(Tool("mkfs.xfs"));
@@ -348,7 +348,7 @@ fn foreign_directories_are_found_with_and_without_case() {
     }
 }
 
-/// An entry for which there is no space leaves nothing behind, in the image or in memory.
+/// An entry that fails for lack of space leaves no trace in the image or in memory.
 #[test]
 fn entries_without_space_leave_no_trace() {
     require!(Tool("xfs_repair"));

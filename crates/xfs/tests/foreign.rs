@@ -1,5 +1,5 @@
-//! Images that mkfs.xfs made and filled show what was put into them. Those that the kernel filled are read
-//! before they are changed, in `foreign_changed`.
+//! Images made and filled by mkfs.xfs contain what was put into them. Images filled by the kernel are read before they
+//! are changed, in `foreign_changed`.
 
 use crate::changing;
 

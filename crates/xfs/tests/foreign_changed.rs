@@ -1,5 +1,5 @@
-//! Images that mkfs.xfs made and the kernel filled, with every form of directories, attributes and maps
-//! and with shared blocks, changed in place as the model is, and judged by xfs_repair and the kernel.
+//! Changes images in place that mkfs.xfs made and the kernel filled, with every form of directories, attributes and
+//! maps and with shared blocks. Compares with the model, xfs_repair and the kernel.
 
 use crate::changing;
 
@@ -11,14 +11,14 @@ use oracle::{Filled, XfsSample, require};
 use workload::operation::Mix;
 use workload::trial::on_image;
 
-/// What is there is changed rather than what is made.
+/// Mixes that mostly change existing files.
 const MIXES: [Mix; 3] = [
     Mix { names: 40, data: 30, attributes: 20, ..Mix::ALL },
     Mix { data: 60, offset_max: 1_200_000, write_len_max: 60_000, ..Mix::ALL },
     Mix { attributes: 40, ..SYNCING },
 ];
 
-/// Changes the samples of a kind. Those that the kernel filled must show what it did, too.
+/// Changes the samples of a kind. Those filled by the kernel must also show the changes when the kernel reads them.
 fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
     require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
     require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"), Tool("xfsprogs-5.10/bin/mkfs.xfs"));
@@ -34,7 +34,7 @@ fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
         }
         let made = read_image(&image).unwrap();
         std::fs::remove_file(&image).unwrap();
-        // The model's unit is that of trees; where blocks are smaller, only holes would tell.
+        // The model's block size is 4096; with smaller blocks, only holes would differ.
         let target = XfsTarget::with_images(Layout::DEFAULT, Way::InPlace, vec![made]);
         let mix = MIXES[seed as usize % MIXES.len()];
         let device = on_image(&target.trial(), mix, seed, oracle::effort(100, 250, 250));
@@ -56,6 +56,6 @@ fn what_older_releases_made_and_the_kernel_filled() {
 
 #[test]
 fn what_mkfs_filled() {
-    // The kernel mounts no blocks larger than its pages, nor names in any case.
+    // The kernel does not mount blocks larger than its pages, or case-insensitive names.
     change_samples(Filled::FromDirectory, |name| !name.contains("ci"));
 }

@@ -1,4 +1,4 @@
-//! Damaged group headers are refused when an image is opened, with words that say where and what.
+//! Damaged group headers are refused when an image is opened, with errors that name location and field.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn open(image: &Path) -> vfs::Result<Xfs> {
     Xfs::open(Arc::new(FileDevice::new(file).unwrap()), &OpenOptions::default())
 }
 
-/// What is said of an image whose `field` of a header of group 2 was given a value.
+/// Returns the error for an image with a changed `field` in a header of group 2.
 fn complaint(header: &str, field: &str, value: &str) -> String {
     let home = oracle::scratch();
     let image = home.path().join("image");
@@ -71,7 +71,7 @@ fn a_wrong_checksum_is_told() {
     let image = home.path().join("image");
     MkfsXfs::default().options("-d agsize=80m").create(&image, SIZE);
     let file = std::fs::OpenOptions::new().write(true).open(&image).unwrap();
-    // Somewhere in the spare bytes of the AGF in sector 1 of group 2.
+    // In the spare bytes of the AGF, in sector 1 of group 2.
     file.write_all_at(&[1], 2 * (80 << 20) + 512 + 150).unwrap();
     let Err(Error::Corrupt(damage)) = open(&image) else { panic!("it is not refused") };
     let said = damage.to_string();

@@ -1,5 +1,5 @@
-//! Space and inodes of allocation groups as files come and go, on images that mkfs.xfs made: judged by
-//! `xfs_repair` and by the kernel, which must find as much in use as we say and go on from there.
+//! Space and inodes of allocation groups as files are created and removed, in images made by mkfs.xfs. Checked by
+//! `xfs_repair` and by the kernel, which must see the same usage and continue from there.
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
@@ -30,13 +30,13 @@ impl Image {
         Self { fs, path, _home: home }
     }
 
-    /// Finishes the image, has it judged, and lets the kernel fill and empty it a little.
+    /// Finishes the image and checks it, and makes and removes some files with the kernel.
     fn judge(&self) {
         self.fs.finish(None).unwrap();
         xfs_repair(&self.path);
         let mount = KernelMount::new(&self.path, &MountOptions::read_write("xfs"));
         let work = mount.path().join("by the kernel");
-        // A full image has no room for that, which is all right.
+        // A full image may have no room for that.
         if std::fs::create_dir(&work).is_ok() {
             for at in 0..200 {
                 let _ = std::fs::write(work.join(format!("{at}")), vec![1; at * 50]);
@@ -129,7 +129,7 @@ fn a_full_image_is_sound_and_can_be_emptied() {
         };
         assert!(matches!(full, Error::NoSpace | Error::NoInodes), "{full}");
         image.judge();
-        // The kernel's changes are none of this file system's: it is opened anew.
+        // The kernel's changes invalidate this file system, so it is opened again.
         let Image { path, _home: home, .. } = image;
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let fs =
@@ -157,7 +157,7 @@ fn threads_with_directories_of_their_own() {
             };
             inos.push(ino);
             if at > 10 && rng.bool() {
-                // Whatever it is, one of the two removes it, or it is gone.
+                // One of the two removes it, whatever its type, unless it is gone.
                 let name = format!("{}", rng.u32(..at)).into_bytes();
                 let gone = fs.rmdir(dir, &name, None).or_else(|_| fs.unlink(dir, &name, None));
                 assert!(matches!(gone, Ok(()) | Err(Error::NotFound)));

@@ -1,4 +1,4 @@
-//! Damaged images: whatever an image holds, reading it ends soon and without a panic.
+//! Reading damaged images ends soon and without a panic, whatever they contain.
 
 use crate::common;
 
@@ -9,10 +9,9 @@ use common::image::{GOLDEN, device, unpack};
 use common::layout::Layout;
 use common::walk::{self, Outcome};
 
-/// Most device reads of a walk over a golden image, whatever was done to it: a few times what a sound
-/// one takes.
+/// Maximum number of device reads for a walk over a damaged golden image: a few times the number for a valid one.
 const READS_MAX: u64 = 200_000;
-/// Most entries and bytes likewise.
+/// Maximum number of entries, and of bytes below.
 const ENTRIES_MAX: usize = 200_000;
 const BYTES_MAX: u64 = 400 << 20;
 /// Reads everything and checks that the work was bounded.
@@ -39,7 +38,7 @@ fn golden_images_are_sound() {
         sealed.read_at(0, &mut bytes).unwrap();
         assert!(bytes == image, "{name}: sealing changes nothing where all is right");
         let outcome = survive(Arc::new(sealed), &layout, name);
-        // Fifos have no contents to read.
+        // FIFOs have no contents to read.
         let real: Vec<_> =
             outcome.errors.iter().filter(|e| !matches!(e, vfs::Error::Invalid(_))).collect();
         assert!(real.is_empty(), "{name}: {real:?}");
@@ -48,7 +47,7 @@ fn golden_images_are_sound() {
     }
 }
 
-/// Damages metadata at random, with checksums that are right again, and reads what is left.
+/// Damages metadata at random, with valid checksums, and reads the rest.
 #[test]
 fn sealed_damage_is_survived() {
     std::thread::scope(|scope| {
@@ -70,7 +69,7 @@ fn sealed_damage_is_survived() {
     });
 }
 
-/// Changes up to eight bytes of a structure, mostly near its start, where its header is.
+/// Changes up to eight bytes of a structure, mostly near its start, in its header.
 fn damage(device: &dyn BlockDevice, image: &[u8], layout: &Layout, random: &mut fastrand::Rng) {
     let (start, len) = if layout.structures.is_empty() {
         // Version 4: any piece that is not empty.

@@ -1,4 +1,4 @@
-//! Attributes damaged on purpose, with right checksums: errors are fine, harm is not.
+//! Deliberately damaged attributes with valid checksums: errors are fine, panics are not.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use xfs::format::checksum;
 
 const BLOCK: usize = 1024;
 
-/// A file with a tree of attributes and of parent pointers.
+/// Makes a file with a tree of attributes and of parent pointers.
 fn make(root: &Path) {
     std::fs::write(root.join("file"), b"").unwrap();
     for number in 0..400 {
@@ -30,7 +30,7 @@ fn make(root: &Path) {
         .unwrap();
 }
 
-/// Blocks of attributes near the start of the image, and where their checksums are.
+/// Returns blocks of attributes near the start of the image, and their offsets.
 fn attribute_blocks(image: &std::fs::File) -> Vec<(u64, Vec<u8>)> {
     let (mut found, mut block) = (Vec::new(), vec![0; BLOCK]);
     for at in (0..image.metadata().unwrap().size()).step_by(BLOCK).take(20_000) {
@@ -43,7 +43,7 @@ fn attribute_blocks(image: &std::fs::File) -> Vec<(u64, Vec<u8>)> {
     found
 }
 
-/// Everything there is to do with attributes; what comes of it does not matter.
+/// Uses all operations on attributes, ignoring their results.
 fn use_all(path: &Path, ino: Ino, rng: &mut Rng) {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let fs = Xfs::open_in_progress(
@@ -66,7 +66,7 @@ fn use_all(path: &Path, ino: Ino, rng: &mut Rng) {
         };
     }
     let _ = fs.get_xattr(ino, b"user.large");
-    // Dropped without being finished: nothing of it is written.
+    // Dropped without being finished, so nothing is written.
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn damage_does_no_harm() {
                 new[place] = if rng.bool() { rng.u8(..) } else { new[place] ^ 1 << rng.u8(..8) };
             }
             if !new.starts_with(&[0x58]) && rng.bool() {
-                // A sibling or a child that leads back.
+                // A sibling or child pointer that forms a cycle.
                 let (_, other) = &blocks[rng.usize(..blocks.len())];
                 new[..8].copy_from_slice(&other[..8]);
             }

@@ -1,5 +1,4 @@
-//! Maps that somebody damaged on purpose, checksums and all: reading them ends, with contents or an
-//! error.
+//! Deliberately damaged extent maps with valid checksums: reading them ends, with contents or an error.
 
 use crate::support;
 
@@ -36,7 +35,7 @@ fn fill(root: &Path, block: u64) {
     symlink("x".repeat(1000), root.join("link")).unwrap();
 }
 
-/// The place of a structure on the device, and how it is sealed.
+/// The location of a structure on the device, and the way to seal it.
 #[derive(Clone, Copy)]
 struct Target {
     at: u64,
@@ -57,7 +56,7 @@ fn inode_target(geometry: &Geometry, ino: Ino) -> Target {
     Target { at, len: geometry.inode_size(), is_inode: true }
 }
 
-/// The blocks of the tree that a sound inode's data fork is the root of, where it is one.
+/// Returns the blocks of the tree whose root is in a valid inode's data fork, if there is one.
 fn tree_targets(geometry: &Geometry, device: &dyn BlockDevice, inode: &Target) -> Vec<Target> {
     let slot = read(device, inode.at, inode.len);
     if slot[5] != 3 {
@@ -84,7 +83,7 @@ fn tree_targets(geometry: &Geometry, device: &dyn BlockDevice, inode: &Target) -
     blocks
 }
 
-/// Changes some of a structure: bytes, bits, or what one part says to what another part says.
+/// Changes parts of a structure: bytes, bits, or copies one part over another.
 fn damage(bytes: &mut [u8], from: usize, rng: &mut Rng) {
     for _ in 0..rng.usize(1..4) {
         let at = rng.usize(from..bytes.len());
@@ -103,7 +102,7 @@ fn damage(bytes: &mut [u8], from: usize, rng: &mut Rng) {
     }
 }
 
-/// Reads all that there is, and says how many runs that were at most.
+/// Reads everything, and returns the number of runs.
 fn read_all(fs: &Xfs, ino: Ino) -> usize {
     let mut runs = 0;
     let _ = fs.extent_map(ino, 0, u64::MAX, &mut |run| {
@@ -128,7 +127,7 @@ fn attack(file: &Path, expected: &[Expected], seed: u64) {
         let mut targets = tree_targets(&geometry, &*below, &inode);
         assert_eq!(targets.is_empty(), one.name != "fragments-1500");
         targets.push(inode);
-        // Both forms of structures get their share.
+        // Inodes and tree blocks are each damaged in a share of the trials.
         for trial in 0..oracle::effort(100, 300, 20_000) {
             let target = if trial % 2 == 0 { inode } else { targets[rng.usize(..targets.len())] };
             let mut bytes = read(&*below, target.at, target.len);

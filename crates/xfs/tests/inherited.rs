@@ -1,5 +1,4 @@
-//! Flags and hints that new files get from their directory, in an image that the kernel made and that is
-//! changed in place.
+//! Flags and hints that new files inherit from their directory, in an image made by the kernel and changed in place.
 
 use std::fs::File;
 use std::path::Path;

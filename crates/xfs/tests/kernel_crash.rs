@@ -1,9 +1,9 @@
-//! The log of a kernel that was stopped in the middle of its work: what we make of it is what the kernel
-//! makes of it.
+//! Logs of a kernel interrupted in the middle of its work: this implementation must recover the same state as the
+//! kernel.
 //!
-//! The kernel works on an image that is itself a file of XFS, where a shared copy is made in a moment:
-//! all writes that had come to an end are in it, and no others. Each copy is recovered by the kernel,
-//! by us, and by us in memory alone.
+//! The kernel works on an image that is a file of another XFS, where a reflink copy is atomic: it contains all
+//! completed writes and no others. Each copy is recovered by the kernel, by this implementation, and by this
+//! implementation in memory only.
 
 use crate::changing;
 use crate::log_recovery::support::superblock;
@@ -31,13 +31,13 @@ use xfs::{OpenOptions, RecoverReport, Xfs};
 
 use changing::MIB;
 
-/// Size of the file system that the images lie on, of which little is used.
+/// Size of the file system that contains the images, of which little is used.
 const OUTER_BYTES: u64 = 16 << 30;
 const INNER_BYTES: u64 = 400 * MIB;
 const THREADS: u64 = 4;
-/// Longest time between two copies.
+/// Maximum time between two copies.
 const PAUSE_MS_MAX: u64 = 400;
-/// How far the clock that kernels take times from may be behind.
+/// Maximum lag of the clock for kernel timestamps.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 const NOATIME: MountOptions<'static> = MountOptions {
@@ -48,7 +48,7 @@ const NOATIME: MountOptions<'static> = MountOptions {
     extra: "noatime,nodev",
 };
 
-/// A crashed image, and what it must have.
+/// A crashed image, and its expected durable contents.
 struct Crashed {
     path: PathBuf,
     promises: Vec<Promise>,
@@ -58,7 +58,7 @@ fn clone(from: &Path, to: &Path) {
     ioctl_ficlone(File::create(to).unwrap(), File::open(from).unwrap()).unwrap();
 }
 
-/// Lets the kernel work on a new image, and takes copies meanwhile.
+/// Lets the kernel work on a new image, and takes copies in the meantime.
 fn crash(home: &Path, options: &str, copies: u64, seed: u64) -> Vec<Crashed> {
     let image = home.join("live");
     MkfsXfs::default().options(options).create(&image, INNER_BYTES);
@@ -86,7 +86,7 @@ impl Crashed {
         path
     }
 
-    /// Sizes in bytes that files are to get, by inode, as exchanges say that the log leaves unfinished.
+    /// Returns the final sizes in bytes, by inode, of files in exchanges that are unfinished in the log.
     fn exchanged(&self) -> BTreeMap<u64, u64> {
         let file = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
         let device = OverlayDevice::new(file);
@@ -101,7 +101,7 @@ impl Crashed {
         exchanges.flatten().map(|file| (file.ino.0, file.size)).collect()
     }
 
-    /// What the kernel makes of it.
+    /// Returns the tree after recovery by the kernel.
     fn by_kernel(&self) -> Result<Tree, String> {
         let path = self.copy("kernel");
         let tree = mounted_tree(&path, &self.promises)?;
@@ -110,7 +110,7 @@ impl Crashed {
         Ok(tree)
     }
 
-    /// What we make of it.
+    /// Returns the state after recovery by this implementation.
     fn by_us(&self) -> Result<Ours, String> {
         let exchanged = self.exchanged();
         let path = self.copy("ours");
@@ -130,7 +130,7 @@ impl Crashed {
         Ok(Ours { tree, report, exchanged })
     }
 
-    /// What we make of it in memory; the file cannot be written to.
+    /// Returns the tree after recovery in memory; the file is opened read-only.
     fn in_memory(&self) -> Result<workload::tree::Tree, String> {
         let device = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
         let fs = Xfs::open(device, &OpenOptions::default());
@@ -154,15 +154,15 @@ impl Crashed {
     }
 }
 
-/// What we make of an image.
+/// The state after recovery by this implementation.
 struct Ours {
     tree: Tree,
     report: RecoverReport,
-    /// Sizes that exchanges give to files, by path.
+    /// Final sizes from exchanges, by path.
     exchanged: BTreeMap<Vec<u8>, u64>,
 }
 
-/// The paths of the inodes that get sizes.
+/// Returns the sizes by path.
 fn sizes_by_path(
     image: &Path,
     tree: &Tree,
@@ -178,8 +178,9 @@ fn sizes_by_path(
     Ok(found)
 }
 
-/// Linux 6.18 that finishes an exchange of whole files does not take the sizes that the log says, but exchanges
-/// those that the files have by then, and gives back what lies past the end meanwhile. We take the log's.
+/// Works around Linux 6.18, which finishes an exchange of whole files differently: it exchanges the current sizes
+/// instead of using those in the log, and frees blocks past the end in between. This implementation uses the sizes in
+/// the log.
 fn forget_exchanges(
     theirs: &mut Tree,
     ours: &Tree,
@@ -198,7 +199,8 @@ fn forget_exchanges(
     Ok(())
 }
 
-/// A kernel that finishes intents about attributes says that the inode changed just now; we do not.
+/// Ignores the change times of inodes in the kernel's recovery of attribute intents, which are the current time there
+/// but not here.
 fn forget_recovery(theirs: &mut Tree, ours: &Tree, begun: SystemTime) {
     let begun = begun.duration_since(UNIX_EPOCH).unwrap();
     let begun = (begun.as_secs().cast_signed(), i64::from(begun.subsec_nanos()));
@@ -209,9 +211,9 @@ fn forget_recovery(theirs: &mut Tree, ours: &Tree, begun: SystemTime) {
     }
 }
 
-/// What xfs_repair finds wrong. A kernel that replaces an attribute marks the entry until a later transaction;
-/// stopped in between it leaves the mark, which recovery keeps, and xfs_repair remarks without calling it
-/// damage.
+/// Returns the damage found by xfs_repair. A kernel that replaces an attribute marks the entry incomplete until a later
+/// transaction. A crash in between leaves the mark, which recovery keeps, and xfs_repair remarks on it without calling
+/// it damage.
 fn verdict(path: &Path) -> Result<(), String> {
     let Err(output) = xfs_repair_verdict(path) else { return Ok(()) };
     let remarks = output.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
@@ -224,7 +226,7 @@ fn verdict(path: &Path) -> Result<(), String> {
     if is_sound { Ok(()) } else { Err(output) }
 }
 
-/// The tree of an image that the kernel mounts, which must have what was promised.
+/// Returns the tree of an image mounted by the kernel, which must contain everything that is expected to be durable.
 fn mounted_tree(path: &Path, promises: &[Promise]) -> Result<Tree, String> {
     let mount = KernelMount::attempt(path, &NOATIME)?;
     let broken: Vec<_> = promises.iter().filter_map(|p| p.check(mount.path()).err()).collect();
@@ -235,7 +237,7 @@ fn mounted_tree(path: &Path, promises: &[Promise]) -> Result<Tree, String> {
 
 fn run(options: &str, seed: u64) {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    // Of each kind of image.
+    // For each kind of image.
     let copies = oracle::effort(2, 4, 50);
     let home = oracle::scratch();
     let outer = home.path().join("outer");

@@ -1,6 +1,5 @@
-//! Logs of a kernel with intents that it had not finished: it gives back files of many extents, changes
-//! shared blocks and moves names about, and is made to write its log all the time. What we finish is what
-//! the kernel finishes.
+//! Logs of a kernel with unfinished intents. The kernel frees files of many extents, changes shared blocks and renames
+//! files, with frequent log writes. This implementation must finish the intents with the same result as the kernel.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,20 +13,20 @@ use oracle::{Ignore, KernelMount, MkfsXfs, MountOptions, Tree, assert_same, requ
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
 use xfs::{OpenOptions, Xfs};
 
-/// Size of the file system that the images lie on, of which little is used.
+/// Size of the file system that contains the images, of which little is used.
 const OUTER_BYTES: u64 = 16 << 30;
 const INNER_BYTES: u64 = 320 << 20;
 const BLOCK: u64 = 4096;
-/// Extents of a file that is given back.
+/// Number of extents of a file that is freed.
 const EXTENTS: u64 = 300;
-/// Copies that are taken at most until enough of them have intents.
+/// Maximum number of copies taken until enough of them have intents.
 const COPIES_MAX: u64 = 300;
 
 fn clone(from: &Path, to: &Path) {
     ioctl_ficlone(File::create(to).unwrap(), File::open(from).unwrap()).unwrap();
 }
 
-/// Makes a file of many extents, lets others share them, and gives all back.
+/// Makes a file of many extents, shares them with others, and frees all.
 fn work(root: &Path, number: u64) {
     let path = |name: &str| root.join(format!("{name}-{number}"));
     let file = File::create(path("file")).unwrap();
@@ -51,7 +50,7 @@ fn work(root: &Path, number: u64) {
     std::fs::remove_file(path("file")).unwrap();
 }
 
-/// What the kernel shows of an image.
+/// Returns the tree of an image according to the kernel.
 fn tree(path: &Path) -> Tree {
     let mount = KernelMount::new(path, &MountOptions::read_write("xfs"));
     let tree = Tree::of(mount.path());
@@ -60,7 +59,7 @@ fn tree(path: &Path) -> Tree {
     tree
 }
 
-/// Has a copy recovered by the kernel and by us. How many intents it had.
+/// Recovers a copy with the kernel and with this implementation, and compares. Returns the number of intents.
 fn judge(copy: &Path) -> u64 {
     let theirs = copy.with_extension("theirs");
     clone(copy, &theirs);

@@ -1,7 +1,7 @@
-//! The kernel mounts, reads and changes every image that our check calls clean: fields are set to values at their limits,
-//! with right checksums.
+//! The kernel mounts, reads and changes every image in which the check finds nothing: fields are set to limit values,
+//! with valid checksums.
 //!
-//! `DISKWRIGHT_PROBE_IMAGES=DIR` writes these images into a directory, for another kernel and `xfs_scrub -n`.
+//! `DISKWRIGHT_PROBE_IMAGES=DIR` writes these images to a directory, for another kernel and `xfs_scrub -n`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use crate::common::layout::{Layout, Structure};
 const HEADER: usize = 192;
 const WIDTHS: [usize; 4] = [1, 2, 4, 8];
 
-/// A field, and what it is set to.
+/// A field and its new value.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     structure: Structure,
@@ -65,10 +65,10 @@ impl Probe {
     }
 }
 
-/// Mounts an image, reads all that it has, and makes and removes some files.
+/// Mounts an image, reads all its contents, and makes and removes some files.
 ///
 /// # Errors
-/// The first thing that the kernel refuses.
+/// The first operation that the kernel refuses.
 fn try_all(device: &MemoryDevice) -> Result<(), String> {
     let home = oracle::scratch();
     let path = home.path().join("image");

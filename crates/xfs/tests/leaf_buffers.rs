@@ -1,5 +1,4 @@
-//! Names that wait for their hash leaves: whatever happens, they are found, and each checkpoint has all of
-//! them in the index.
+//! Names in insert buffers are always found, and each checkpoint has all of them in the index.
 
 use crate::changing;
 
@@ -18,7 +17,7 @@ const TIME: Timestamp = Timestamp { sec: 1, nsec: 0 };
 const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: None };
 
-/// All names lead to one file, so parent pointers are left out.
+/// All names lead to one file, so without parent pointers.
 const PLAIN: Layout = Layout { features: "-parent", size: 256 << 20, ..Layout::DEFAULT };
 const TINY: Layout = Layout { buffering: Some(TINY_BUFFERS), ..PLAIN };
 /// Few leaves have buffers.
@@ -58,14 +57,14 @@ impl Trial {
         Ok(())
     }
 
-    /// A number that has a name, or one near it that has.
+    /// Returns a number with a name, near a random one.
     fn any(&mut self, below: u64) -> Option<u64> {
         let from = self.rng.u64(..below);
         let after = self.names.range(from..).next();
         after.or_else(|| self.names.iter().next()).map(|(number, _)| *number)
     }
 
-    /// Names come, go, move and change what they lead to, mostly those that came last.
+    /// Adds, removes, renames and replaces names, mostly the latest ones.
     fn mix(&mut self, steps: usize, below: u64) {
         let mut last = 0;
         for _ in 0..steps {
@@ -88,7 +87,7 @@ impl Trial {
                 7 => {
                     let (from, to) = ((self.dir, &text(old)[..]), (self.dir, &text(new)[..]));
                     self.fs.rename(from, to, RenameMode::Replace, None).unwrap();
-                    // Two names of one file are left alone.
+                    // Two names of one file are not changed by a rename.
                     if self.names.get(&new) != self.names.get(&old)
                         || !self.names.contains_key(&new)
                     {
@@ -128,7 +127,7 @@ impl Trial {
         assert_eq!(listed, self.names.len() + 2);
     }
 
-    /// What the device has after a checkpoint is the directory as it is.
+    /// Checks that the device has the whole directory after a checkpoint.
     fn check_checkpoint(&self, device: &MemoryDevice) {
         self.fs.sync().unwrap();
         let copy = device.fork();
@@ -154,7 +153,7 @@ fn every_checkpoint_has_all_names() {
             trial.check_checkpoint(&device);
             trial.mix(500, round * 110_000);
         }
-        // Down again, so that leaves are joined while names wait, and to other forms.
+        // Shrink it again, so that leaves with buffered names are joined, and the directory changes to other forms.
         while trial.names.len() > 3 {
             for number in trial.names.keys().copied().step_by(2).collect::<Vec<_>>() {
                 trial.fs.unlink(trial.dir, &text(number), None).unwrap();
@@ -169,7 +168,7 @@ fn every_checkpoint_has_all_names() {
     }
 }
 
-/// A directory of so many names that the cache has room for few of its leaves.
+/// A directory with so many names that the cache has room for few of its leaves.
 #[test]
 fn large_directories_keep_all_names() {
     require!(Tool("xfs_repair"));
@@ -190,7 +189,7 @@ fn large_directories_keep_all_names() {
     trial.check_checkpoint(&device);
 }
 
-/// Running out of space shows where a name is added, never when what waits goes into the index.
+/// A lack of space shows when a name is added, never when buffered names are merged into the index.
 #[test]
 fn nothing_that_waits_needs_space() {
     require!(Tool("xfs_repair"));
@@ -221,7 +220,7 @@ fn nothing_that_waits_needs_space() {
     }
 }
 
-/// A directory that does not fit into the cache, with names waiting, on a device that can fail.
+/// Returns a directory that does not fit into the cache, with buffered names, on a device that can fail.
 fn faulty(seed: u64) -> (Trial, Arc<FaultyDevice>) {
     let memory: Arc<dyn BlockDevice> = Arc::new(USUAL.make());
     let device = Arc::new(FaultyDevice::new(memory));
@@ -230,7 +229,7 @@ fn faulty(seed: u64) -> (Trial, Arc<FaultyDevice>) {
     (trial, device)
 }
 
-/// An operation that fails leaves nothing that waits, and takes nothing away.
+/// A failed operation leaves no buffered name, and removes none.
 #[test]
 fn a_failed_read_leaves_no_name_waiting() {
     let (mut trial, device) = faulty(31);
@@ -249,7 +248,7 @@ fn a_failed_read_leaves_no_name_waiting() {
     trial.check(&trial.fs);
 }
 
-/// A device that fails while a checkpoint is closed stops the engine; what waits is still found.
+/// A device failure while a checkpoint is closed stops the engine; buffered names are still found.
 #[test]
 fn nothing_is_lost_from_memory_when_the_device_fails() {
     for (access, nth) in
@@ -258,7 +257,7 @@ fn nothing_is_lost_from_memory_when_the_device_fails() {
         let (mut trial, device) = faulty(nth);
         trial.fs.sync().unwrap();
         (30_000..30_008).for_each(|number| trial.add(number).unwrap());
-        // Data blocks come into the cache in the place of the leaves that names wait for.
+        // Data blocks replace the leaves with buffered names in the cache.
         (0..3).for_each(|_| trial.check_list(&trial.fs));
         device.set(access, Fault::Nth(nth));
         let outcome = trial.fs.sync();
@@ -266,14 +265,14 @@ fn nothing_is_lost_from_memory_when_the_device_fails() {
         assert!(outcome.is_err(), "{access:?} {nth} never failed");
         device.set(access, Fault::Never);
         assert_eq!(trial.fs.create(trial.fs.root(), b"x", &NEW).is_ok(), outcome.is_ok());
-        // What could not be written is not to be read again.
+        // Blocks that could not be written cannot be read again.
         if access == Access::Read {
             trial.check(&trial.fs);
         }
     }
 }
 
-/// Who reads finds every name while checkpoints are closed.
+/// Readers find every name while checkpoints are closed.
 #[test]
 fn readers_find_names_on_their_way() {
     require!(Tool("xfs_repair"));

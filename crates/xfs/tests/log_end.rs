@@ -1,4 +1,4 @@
-//! Where logs end: those that kernels left, clean and not, and garbage.
+//! Finding the end of logs: of logs left by kernels, clean and dirty, and of garbage.
 
 use std::fs;
 use std::path::Path;
@@ -29,13 +29,13 @@ fn end_of(image: &Path) -> LogEnd {
     log_end(&*device, &superblock(&*device)).unwrap().expect("a log")
 }
 
-/// The image as it would be found if the machine stopped now: all that was flushed is in it.
+/// Copies the image as after a crash at this moment: with everything flushed.
 fn crashed(mount: &KernelMount, image: &Path, copy: &Path) {
     rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
     oracle::copy_image(image, copy);
 }
 
-/// Churns until the log has gone round more than once.
+/// Makes and removes files, to advance the log.
 fn churn(directory: &Path, round: u32) {
     for at in 0..400 {
         let path = directory.join(format!("{round}-{at}"));
@@ -54,9 +54,9 @@ fn kernels_logs_are_clean_after_unmount_only() {
     require!(Tool("mkfs.xfs"), Mount("xfs"));
     let home = scratch();
     let (image, copy) = (home.path().join("image"), home.path().join("copy"));
-    // Rounds before the first that is enough once the log has gone round.
+    // Minimum number of rounds, even if the log has wrapped around before.
     let rounds_min = oracle::effort(2, 12, 12);
-    // Logs of records as short as can be, and of records in units.
+    // Logs with records of minimum length, and with stripe units.
     for options in ["-l size=2001b", "-s size=4096", "-l su=64k"] {
         MkfsXfs::default().options(options).create(&image, 64 * MIB);
         assert!(end_of(&image).is_clean, "{options}: fresh");
@@ -116,7 +116,7 @@ fn a_log_elsewhere_is_refused_with_advice() {
     Xfs::open(device(&image), &norecovery).unwrap();
 }
 
-/// A fresh image of 32 MiB, and where its log is in bytes.
+/// Returns a new image of 32 MiB, and the byte range of its log.
 fn fresh() -> (MemoryDevice, Superblock, std::ops::Range<u64>) {
     let device = MemoryDevice::new(32 * MIB);
     let options = Options { allow_small: true, ..Options::new(32 * MIB) };
@@ -136,7 +136,7 @@ fn garbage_is_not_clean() {
         let (device, sb, log) = fresh();
         let mut bytes = vec![0; 4 << 10];
         random.fill(&mut bytes);
-        // The start of the record that says the log is clean, and more.
+        // The start of the unmount record, and more.
         let (at, len) = (log.start + random.u64(0..8), random.usize(16..bytes.len()));
         device.write_at(at, &bytes[..len]).unwrap();
         assert!(!log_is_clean(&device, &sb).unwrap(), "{len} bytes at {at}");
@@ -151,7 +151,7 @@ fn a_log_of_garbage_ends_nowhere_but_ends() {
         let mut bytes = vec![0; (log.end - log.start) as usize];
         random.fill(&mut bytes);
         for block in bytes.chunks_exact_mut(BLOCK_SIZE) {
-            // Cycles that agree, and here and there something like a header.
+            // Consistent cycles, and sometimes something like a header.
             block[..4].copy_from_slice(&[0, 0, 0, 1]);
             if random.u32(0..9) < round % 10 {
                 block[..4].copy_from_slice(&0xfeed_babe_u32.to_be_bytes());

@@ -1,6 +1,6 @@
-//! The log after a crash at any of its writes, as programs of others find its end.
+//! The end of the log after a crash at any of its writes, as found by other programs.
 //!
-//! The load has large checkpoints, so that many records are written between two flushes, and the log goes round.
+//! The load has large checkpoints, so that many records are written between two flushes, and the log wraps around.
 
 use crate::changing::{self, Layout, MIB};
 use crate::common::image::unpack_device;
@@ -16,27 +16,27 @@ use xfs::format::log::build::RECORD_BLOCKS_MAX;
 use xfs::format::superblock::Superblock;
 use xfs::{OpenOptions, Xfs, log_end, recover_log};
 
-/// The kernel mounts one state in this number, before and after our recovery.
+/// The kernel mounts one state in this number, before and after recovery by this implementation.
 const MOUNT_ONE_IN: u32 = 9;
 const FAILURES_SHOWN: usize = 5;
 /// Room for all metadata, so that only checkpoints write.
 const CACHE_BYTES: usize = 128 << 20;
 
-/// A kind of log, and the load that takes it round.
+/// A kind of log, and a load that makes it wrap around.
 struct Shape {
     layout: Layout,
     bulk: Bulk,
     laps_min: u64,
 }
 
-/// A log of 16 MiB, in which records have their full length.
+/// A log of 16 MiB with records of full length.
 const LARGE_RECORDS: Shape = Shape {
     layout: Layout { size: 320 * MIB, mkfs: Some("-l size=16m"), ..Layout::DEFAULT },
     bulk: Bulk { files: 24_000, changes: 30_000, sync_one_in: 10_000 },
     laps_min: 2,
 };
 
-/// The smallest log of today's defaults, which goes round many times.
+/// The smallest log of the current defaults, which wraps around many times.
 const SMALL_LOG: Shape = Shape {
     layout: Layout::DEFAULT,
     bulk: Bulk { files: 8_000, changes: 30_000, sync_one_in: 3_000 },
@@ -69,7 +69,7 @@ fn superblock(device: &MemoryDevice) -> Superblock {
     Superblock::parse(&sector, device.len()).unwrap()
 }
 
-/// The block of the log at which it ends, as xfs_logprint says.
+/// Returns the head of the log according to xfs_logprint.
 fn printed_head(image: &Path) -> Result<u32, String> {
     let output = oracle::command("xfs_logprint").arg("-t").arg(image).output();
     let output = output.map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ fn printed_head(image: &Path) -> Result<u32, String> {
     }
 }
 
-/// The kernel mounts an image, and leaves nothing to repair.
+/// Checks that the kernel mounts an image, and leaves nothing to repair.
 fn kernel_mounts(image: &Path) -> Result<(), String> {
     let options = MountOptions::read_write("xfs");
     KernelMount::attempt(image, &options)
@@ -97,7 +97,7 @@ fn kernel_mounts(image: &Path) -> Result<(), String> {
     xfs_repair_verdict(image)
 }
 
-/// Number of states, and the refused ones.
+/// Counts of states, and errors.
 #[derive(Default)]
 struct Judge {
     desk: Desk,
@@ -120,7 +120,7 @@ impl Judge {
         let sb = superblock(&state.device);
         let ours = log_end(&state.device, &sb).map_err(|error| error.to_string())?;
         let ours = ours.ok_or("we do not find the end of the log")?.head;
-        // xfs_logprint does not verify checksums, so that only we see records that are torn.
+        // xfs_logprint does not verify checksums, so it does not detect torn records.
         if theirs != ours && state.loss != Loss::Any {
             return Err(format!("the log ends at block {theirs} for xfs_logprint, {ours} for us"));
         }
@@ -129,7 +129,7 @@ impl Judge {
         }
         self.mounted += 1;
         kernel_mounts(&self.desk.put(&state.device)?.0)?;
-        // A crash right after our recovery leaves a log that others read, too.
+        // After a crash right after recovery here, others must be able to read the log.
         let recovered = state.device.fork();
         recover_log(&recovered, &sb).map_err(|error| format!("our recovery: {error}"))?;
         show_image(&recovered, printed_head)
@@ -139,7 +139,7 @@ impl Judge {
     }
 }
 
-/// The log-writing rules in `docs/xfs.md` ("Ends") are what this test holds.
+/// Tests the rules for log writes in `docs/xfs.md` ("Ends").
 #[test]
 fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
     require!(Tool("mkfs.xfs"), Tool("xfs_logprint"), Tool("xfs_repair"), Mount("xfs"));
@@ -151,7 +151,7 @@ fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
         change_in_bulk(&fs, bulk, seed).unwrap();
         let events = recording.take();
         drop(fs);
-        // The device has the sectors that the file system was made for.
+        // The device has the sector size that the file system was made for.
         let sector = usize::from(superblock(&start).raw.sectsize.get());
         let states = LogStates::new(&start, &events, &[Layout::log_of(&start)])
             .with_tearing(Tearing { sector, ..Tearing::default() });
@@ -167,8 +167,8 @@ fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
     }
 }
 
-/// Earlier versions wrote records of 256 KiB with headers in addition. Kernels refuse such a log where the last
-/// whole record is that long.
+/// Earlier versions wrote records of 256 KiB plus headers. Kernels refuse a log whose last complete record is that
+/// long.
 #[test]
 fn a_log_of_records_longer_than_kernels_search_is_recovered() {
     require!(Tool("xfs_logprint"), Tool("xfs_repair"), Mount("xfs"));
@@ -178,7 +178,7 @@ fn a_log_of_records_longer_than_kernels_search_is_recovered() {
     assert!(last.blocks() > RECORD_BLOCKS_MAX);
     show_image(&device, printed_head).expect_err("it has what others do not find");
     let desk = Desk::default();
-    // A crash right after recovery, and a recovery that was completed.
+    // A crash right after recovery, and a completed recovery.
     let crashed = device.fork();
     let report = recover_log(&crashed, &sb).unwrap().report;
     assert_eq!((report.transactions, report.items_replayed), (1, 131));

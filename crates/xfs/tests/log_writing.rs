@@ -1,5 +1,4 @@
-//! What is written to the log, as the kernel takes it: an image that was closed needs no recovery, and one
-//! that was left is replayed.
+//! The written log as read by the kernel: a closed image needs no recovery, and the log of a crashed image is replayed.
 
 use crate::changing;
 
@@ -19,7 +18,7 @@ use xfs::format::log::buffer::BufferType;
 use xfs::format::superblock::Superblock;
 use xfs::{LogItem, OpenOptions, Xfs, log_end, log_is_clean};
 
-/// Many changes of few names, so that the log comes round.
+/// Many changes of few names, so that the log wraps around.
 const BUSY: Mix = Mix { data: 20, ..Mix::ALL };
 
 fn open<D: BlockDevice + 'static>(device: &Arc<D>, cache_bytes: usize) -> Xfs {
@@ -27,7 +26,7 @@ fn open<D: BlockDevice + 'static>(device: &Arc<D>, cache_bytes: usize) -> Xfs {
     Xfs::open_writable(device.clone(), &options).unwrap()
 }
 
-/// Random operations, with a sync now and then.
+/// Random operations, with occasional syncs.
 struct Load {
     model: Model,
     model_session: Session,
@@ -57,7 +56,7 @@ impl Load {
     }
 }
 
-/// Lets the kernel replay the log of an image; its tree.
+/// Lets the kernel replay the log of an image, and returns its tree.
 fn kernel_replays(path: &Path) -> oracle::Tree {
     let options = MountOptions { extra: "noatime", ..MountOptions::read_write("xfs") };
     let mount = KernelMount::new(path, &options);
@@ -75,7 +74,7 @@ fn is_clean(path: &Path) -> bool {
     log_is_clean(&device, &sb.unwrap()).unwrap()
 }
 
-/// Asserts that the kernel replays an image to what the model has, and that nothing is wrong with it.
+/// Asserts that the kernel recovers an image to the state of the model, without damage.
 fn assert_replayed_to(left: &MemoryDevice, model: &Model, what: &str) {
     let folder = oracle::scratch();
     let path = folder.path().join("left");
@@ -96,8 +95,8 @@ fn cycle_of(device: &MemoryDevice) -> u32 {
     log_end(device, &sb).unwrap().and_then(|end| end.last).map_or(0, |last| last.lsn.cycle)
 }
 
-/// The log comes round several times, with checkpoints of one operation and of hundreds, and copies are
-/// taken at all sorts of places.
+/// The log wraps around several times, with checkpoints of one operation and of hundreds, and copies are taken at
+/// various positions.
 #[test]
 fn the_kernel_replays_a_log_that_came_round() {
     require!(Mount("xfs"), Tool("xfs_repair"));
@@ -114,7 +113,7 @@ fn the_kernel_replays_a_log_that_came_round() {
             fs.sync().unwrap();
             if round >= next_copy {
                 next_copy = round + 10 + random.u32(..10);
-                // What is open goes with the crash.
+                // Open unlinked files do not survive the crash.
                 load.session.close_all(&fs).unwrap();
                 load.model_session.close_all(&load.model).unwrap();
                 fs.sync().unwrap();
@@ -190,7 +189,7 @@ fn the_kernel_replays_what_was_left() {
     }
 }
 
-/// Logs whose records are padded, or whose sectors are larger: from mkfs.xfs, because ours makes none.
+/// Logs with padded records or larger sectors: made by mkfs.xfs, because this implementation does not make them.
 #[test]
 fn logs_of_other_shapes_are_written_as_the_kernel_reads_them() {
     require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
@@ -224,7 +223,7 @@ fn logs_of_other_shapes_are_written_as_the_kernel_reads_them() {
     }
 }
 
-/// Bytes of a device that the log's first blocks take.
+/// Returns the byte range of the log's first blocks on the device.
 fn log_start(device: &MemoryDevice, blocks: u64) -> (u64, u64) {
     let mut sector = [0; 512];
     device.read_at(0, &mut sector).unwrap();
@@ -234,7 +233,7 @@ fn log_start(device: &MemoryDevice, blocks: u64) -> (u64, u64) {
     (geometry.byte_of(geometry.device_block(start)), blocks * 512)
 }
 
-/// Makes a directory, closes the image, and opens it again, until the log ends shortly before its ring does.
+/// Makes a directory, closes the image and opens it again, until the log ends shortly before the end of its ring.
 fn wear_until_the_ring_ends(device: &Arc<MemoryDevice>) {
     for number in 0..2000 {
         let fs = open(device, SMALL_CACHE_BYTES);
@@ -266,7 +265,7 @@ fn what_a_torn_record_left_behind_a_clean_end_is_cleared() {
         fs.mkdir(fs.root(), name.as_bytes(), &Default::default()).unwrap();
     }
     fs.sync().unwrap();
-    // Of the record, only what lies around the ring's end came to the device.
+    // Only the part of the record around the ring's end reached the device.
     let (start, len) = log_start(&device, 16);
     let mut bytes = vec![0; len as usize];
     device.read_at(start, &mut bytes).unwrap();
@@ -280,7 +279,8 @@ fn what_a_torn_record_left_behind_a_clean_end_is_cleared() {
     assert_clean(&torn);
 }
 
-/// Items of the log of an image that name new inodes, and those that hold inodes in clusters of several blocks.
+/// Returns the number of items in the log that create inodes, and of those that contain inodes in clusters of several
+/// blocks.
 fn inode_items(device: &MemoryDevice) -> (usize, usize) {
     let mut sector = [0; 512];
     device.read_at(0, &mut sector).unwrap();
@@ -300,12 +300,12 @@ fn inode_items(device: &MemoryDevice) -> (usize, usize) {
     (created, clusters)
 }
 
-/// Chunks of inodes come and go, and their blocks are directories' in between: what the log says of
-/// new inodes must not be replayed over what is there now, nor the other way round.
+/// Inode chunks are added and freed, and directories use their blocks in between: the replay of new inodes must not
+/// overwrite later contents, and vice versa.
 #[test]
 fn the_kernel_makes_the_inodes_that_the_log_names() {
     require!(Mount("xfs"), Tool("xfs_repair"));
-    // Without sparse chunks, and where a block is a cluster, all is logged.
+    // Without sparse chunks, and if a block is a cluster, everything is logged.
     let with_names = [Layout::DEFAULT, Layout::SMALL_BLOCKS].map(|layout| (layout, true));
     let without = [Layout::PLAIN, Layout::LARGE_BLOCKS].map(|layout| (layout, false));
     for (layout, has_names) in with_names.into_iter().chain(without) {
@@ -342,7 +342,7 @@ fn the_kernel_makes_the_inodes_that_the_log_names() {
             assert!(clusters > 0, "{layout:?}");
             assert_eq!(created > 0, has_names, "{layout:?}: {created}");
             assert_replayed_to(&left, &model, &format!("{layout:?}, round {round}"));
-            // And so do we.
+            // Recover with this implementation, too.
             let again = Arc::new(device.fork());
             open(&again, SMALL_CACHE_BYTES).close().unwrap();
             assert_clean(&again);
@@ -362,7 +362,7 @@ fn the_kernel_makes_the_inodes_that_the_log_names() {
     }
 }
 
-/// What a new file takes in the log: of its inode three chunks of 128 bytes, because its attributes lie in one.
+/// Size of the log for a new file: three chunks of 128 bytes of its inode, because its attributes are in one.
 #[test]
 fn a_new_file_takes_little_of_the_log() {
     require!(Tool("xfs_repair"));

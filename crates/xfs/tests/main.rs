@@ -1,6 +1,6 @@
-//! What this crate promises, judged by xfs_repair, the kernel and models.
+//! Integration tests of this crate, checked by xfs_repair, the kernel and models.
 //!
-//! Programs of their own are only those that choose an allocator, which counts for a whole program.
+//! Only tests that choose an allocator, which affects a whole program, are separate programs.
 
 extern crate diskwright_xfs as xfs;
 #[macro_use]

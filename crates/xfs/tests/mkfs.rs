@@ -1,4 +1,4 @@
-//! New file systems, judged by xfs_repair and the kernel and compared with mkfs.xfs's own.
+//! New file systems, checked by xfs_repair and the kernel and compared with those of mkfs.xfs.
 
 use crate::making;
 
@@ -11,7 +11,7 @@ use vfs::{Error, Ino};
 use xfs::mkfs::{self, Contents, Options};
 use xfs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 
-/// Sizes, block sizes and features that shape the layout.
+/// Sizes, block sizes and features that determine the layout.
 const CASES: &[Case] = &[
     case(300 * MIB),
     case(GIB),
@@ -149,7 +149,7 @@ fn old_contents_do_not_show() {
     KernelMount::new(&image, &MountOptions::read_write("xfs")).unmount();
 }
 
-/// A fresh file system of 64 MiB in memory.
+/// Returns a new file system of 64 MiB in memory.
 fn fresh() -> Arc<MemoryDevice> {
     let device = MemoryDevice::new(64 * MIB);
     let options = Options { allow_small: true, uuid: [0x5a; 16], ..Options::new(64 * MIB) };

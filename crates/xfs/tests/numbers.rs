@@ -1,4 +1,4 @@
-//! Numbers of inodes that nobody has.
+//! Unused inode numbers.
 
 use crate::changing;
 
@@ -8,7 +8,7 @@ use changing::{Layout, SMALL_CACHE_BYTES};
 use vfs::{Error, FileSystem, Ino, NewInode};
 use xfs::Xfs;
 
-/// Every number that there could be is that of an inode in use, or of none, whatever lies there.
+/// Every possible number is that of an inode in use or not found, whatever its slot contains.
 #[test]
 fn numbers_of_no_inode_are_not_found() {
     for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS] {
@@ -20,7 +20,7 @@ fn numbers_of_no_inode_are_not_found() {
             fs.write(ino, 0, &[b'I'; 9_000], None).unwrap();
             made.push(ino);
         }
-        // Whole chunks go.
+        // Free whole chunks.
         for (number, ino) in made.drain(60..).enumerate() {
             fs.unlink(fs.root(), format!("file {}", number + 59).as_bytes(), None).unwrap();
             assert!(matches!(fs.attributes(ino), Err(Error::NotFound)));
@@ -33,7 +33,7 @@ fn numbers_of_no_inode_are_not_found() {
                 Err(error) => panic!("{ino}: {error}"),
             }
         }
-        // Beside the root, mkfs makes the inodes of the realtime device.
+        // In addition to the root, mkfs makes the inodes of the realtime device.
         made.extend([Ino(fs.root().0 + 1), Ino(fs.root().0 + 2)]);
         made.sort_unstable();
         assert_eq!(found, made);

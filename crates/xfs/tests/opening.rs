@@ -1,4 +1,4 @@
-//! What images must be to be opened.
+//! Requirements for opening images.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn images_marked_as_damaged_are_refused() {
     let home = scratch();
     let image = home.path().join("image");
     MkfsXfs::default().create(&image, 64 * MIB);
-    // 0xeb is what is on by default.
+    // 0xeb is the default.
     xfs_db_write(&image, &["sb 0", "write features_incompat 0xfb"]);
     let refused = open(&image).err().unwrap();
     assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
@@ -73,7 +73,7 @@ fn unknown_features_are_refused_or_only_read() {
     assert!(refused.to_string().contains("0x80000000"), "{refused}");
 }
 
-/// Changes the first superblock, which xfs_db does not do where it would not know the result.
+/// Changes the first superblock. xfs_db refuses to write superblocks that it considers invalid.
 fn edit_superblock(image: &Path, change: impl FnOnce(&mut RawSuperblock)) {
     let device = device(image);
     let mut sector = [0; 512];

@@ -1,4 +1,4 @@
-//! Parent pointers lead to every path of an inode: those that the kernel made, and those made here.
+//! Parent pointers lead to every path of an inode, for pointers made by the kernel and made here.
 
 use crate::changing::{Layout, XfsTarget, assert_clean};
 use crate::support;
@@ -18,7 +18,7 @@ use vfs::{Error, FileSystem, Ino, NewInode, RenameMode, Timestamp};
 use workload::crash::Target as _;
 use xfs::{OpenOptions, Xfs};
 
-/// Every path of every inode, sorted, by a walk of the mounted tree.
+/// Returns every path of every inode, sorted, from a walk of the mounted tree.
 fn all_paths(root: &Path) -> BTreeMap<u64, Vec<Vec<u8>>> {
     let mut all: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
     let mut pending = vec![root.to_path_buf()];
@@ -37,7 +37,7 @@ fn all_paths(root: &Path) -> BTreeMap<u64, Vec<Vec<u8>>> {
     all
 }
 
-/// A tree with files of one link, of a few, and of `links` in several directories.
+/// Makes a tree with files of one link, of a few, and of `links` in several directories.
 fn make_links(root: &Path, links: usize) {
     let deep = root.join("a/b/c/d");
     std::fs::create_dir_all(&deep).unwrap();
@@ -56,7 +56,7 @@ fn make_links(root: &Path, links: usize) {
         let name = format!("{number}-{}", "long".repeat(number % 40));
         std::fs::hard_link(root.join("many"), dir.join(name)).unwrap();
     }
-    // Some go again, and some move.
+    // Some are removed, and some are renamed.
     for number in (0..links).filter(|number| number % 5 == 0) {
         let dir = root.join(["a/b/c/d", "a", "a/second"][number % 3]);
         let name = format!("{number}-{}", "long".repeat(number % 40));
@@ -108,7 +108,7 @@ fn open_in_progress(path: &Path) -> Xfs {
     Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
 }
 
-/// Random links, removals and moves of a few files and directories, with attributes beside them.
+/// Makes random links, removals and renames of a few files and directories, with attributes.
 fn change_links(fs: &Xfs, seed: u64, steps: usize) {
     let mut rng = Rng::with_seed(seed);
     let mut dirs = vec![fs.root()];
@@ -185,7 +185,7 @@ fn without_parents_the_tree_is_scanned() {
     }
 }
 
-/// Directories, links and files whose data fork leaves an attribute fork no room.
+/// Directories, links and files whose data fork leaves no room for an attribute fork.
 #[test]
 fn a_full_data_fork_makes_way() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
@@ -205,7 +205,7 @@ fn a_full_data_fork_makes_way() {
         let before = fs.attributes(ino).unwrap().blocks_512;
         assert_eq!(before, if ino == file { 160 } else { 0 });
         fs.set_xattr(ino, b"trusted.a", b"value").unwrap();
-        // What was in the inode is in one block now.
+        // The contents of the inode are in one block now.
         assert_eq!(fs.attributes(ino).unwrap().blocks_512, before + 8);
     }
     fs.finish(None).unwrap();
@@ -222,7 +222,7 @@ fn a_full_data_fork_makes_way() {
     });
 }
 
-/// With ascii-ci, a parent pointer has the name as the entry stores it: xfs_repair compares the two by their bytes.
+/// With ascii-ci, a parent pointer contains the name as stored in the entry: xfs_repair compares their bytes.
 #[test]
 fn parent_pointers_have_the_stored_spelling() {
     require!(Tool("xfs_repair"));
@@ -238,7 +238,7 @@ fn parent_pointers_have_the_stored_spelling() {
         for name in [&b"a"[..], b"b", b"c", b"d", b"e", b"f"] {
             fs.create(root, name, &new).unwrap();
         }
-        // A name that is replaced keeps its spelling, and one that is moved or removed is found by another.
+        // A replaced name keeps its spelling, and a renamed or removed one is found by another spelling.
         let file = fs.create_unlinked(root, &new).unwrap();
         fs.link_over(file, root, b"A", None).unwrap();
         FileSystem::close(&fs, file).unwrap();

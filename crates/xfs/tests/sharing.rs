@@ -1,5 +1,5 @@
-//! Files that are told to share blocks, in images that are being made and in others, compared with bytes in memory and
-//! judged by xfs_repair.
+//! Files that share blocks on request, in images in progress and in others, compared with bytes in memory and checked
+//! by xfs_repair.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::resize::options;
 const STEPS: usize = 60;
 const BLOCKS_MAX: usize = 60;
 
-/// Files and what they hold.
+/// Files and their contents.
 struct Model {
     fs: Xfs,
     block: usize,
@@ -37,7 +37,7 @@ impl Model {
         self.fs.create(self.fs.root(), name.as_bytes(), &new).unwrap()
     }
 
-    /// A file with contents of its own.
+    /// Makes a file with its own contents.
     fn make(&mut self) {
         let ino = self.create();
         let len = self.random.usize(1..BLOCKS_MAX * self.block);
@@ -46,7 +46,7 @@ impl Model {
         self.files.push((ino, bytes));
     }
 
-    /// A part of some file: which, from where on, and how long; up to its end, or whole blocks.
+    /// Returns a part of a random file: the file, the start, and the length; up to its end, or whole blocks.
     fn part(&mut self) -> (usize, usize, usize) {
         let file = self.random.usize(..self.files.len());
         let len = self.files[file].1.len();
@@ -55,7 +55,7 @@ impl Model {
         (file, start, (blocks * self.block).min(len - start))
     }
 
-    /// A file that has a part of another one, and perhaps more behind it.
+    /// Makes a file that shares a part of another one.
     fn share(&mut self) {
         let (file, start, len) = self.part();
         let (from, bytes) = (self.files[file].0, self.files[file].1[start..start + len].to_vec());
@@ -64,7 +64,7 @@ impl Model {
         self.files.push((ino, bytes));
     }
 
-    /// More of a file: what it or another one has.
+    /// Appends shared blocks of the same or another file.
     fn append(&mut self) {
         let target = self.random.usize(..self.files.len());
         let (file, start, len) = self.part();
@@ -77,7 +77,7 @@ impl Model {
         contents.extend(bytes);
     }
 
-    /// Another part of a file changes, for which it gets blocks of its own.
+    /// Overwrites a part of a file, which gets its own blocks.
     fn write(&mut self) {
         let (file, start, len) = self.part();
         let skip = self.random.usize(..len);

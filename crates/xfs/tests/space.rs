@@ -1,5 +1,5 @@
-//! Space that is given back and shared, in images changed in place, judged by the kernel: it replays what
-//! a crash left, and sees in every file what it should.
+//! Freed and shared space in images changed in place, checked by the kernel: it replays the log after a crash, and must
+//! see the right contents of every file.
 
 use crate::changing;
 
@@ -23,7 +23,7 @@ fn open(device: &Arc<MemoryDevice>) -> Xfs {
     Xfs::open_writable(device.clone(), &options).unwrap()
 }
 
-/// Has the kernel replay what a crash left and look at it, and xfs_repair after it.
+/// Lets the kernel replay the log of a crashed image and look at it, followed by xfs_repair.
 fn judge_crash(left: &MemoryDevice, look: impl FnOnce(&Path)) {
     let folder = oracle::scratch();
     let path = folder.path().join("left");
@@ -34,7 +34,7 @@ fn judge_crash(left: &MemoryDevice, look: impl FnOnce(&Path)) {
     oracle::xfs_repair(&path);
 }
 
-/// Files that share blocks with each other.
+/// Makes files that share blocks with each other.
 fn share(root: &Path) {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
@@ -61,8 +61,8 @@ fn contents(fs: &Xfs, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Files change, blocks that all of them had among them, and the kernel replays what crashes leave:
-/// what was durable, with all that nobody changed in place since.
+/// Files with shared blocks change, and the kernel replays the log after crashes. Files must have their durable
+/// contents, except for those overwritten in place since.
 #[test]
 fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
@@ -79,7 +79,7 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
         for _ in 0..5 {
             fs.sync().unwrap();
             let durable = NAMES.map(|name| contents(&fs, name));
-            // Each change is of blocks that are shared, or moves to others anyway.
+            // Each change is of shared blocks, or allocates new ones anyway.
             let mut touched = [false; 4];
             for _ in 0..rng.usize(1..12) {
                 let which = rng.usize(..4);
@@ -89,7 +89,7 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
                     0 => fs.allocate(file, at, len, AllocateMode::PunchHole).unwrap(),
                     1 => fs.truncate(file, at, None).unwrap(),
                     _ => {
-                        // What it has alone is written over in place.
+                        // Blocks of this file alone are overwritten in place.
                         touched[which] = true;
                         fs.write(file, at, &vec![rng.u8(..); len as usize], None).unwrap();
                     }
@@ -114,7 +114,7 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
     }
 }
 
-/// Takes all space that ordinary writes can have.
+/// Uses all space available to ordinary writes.
 fn fill(fs: &Xfs, filler: Ino) {
     let mut at = fs.attributes(filler).unwrap().size;
     for len in [1 << 20, 64 << 10, BLOCK] {
@@ -125,7 +125,7 @@ fn fill(fs: &Xfs, filler: Ino) {
     }
 }
 
-/// Holes in files that share their blocks give nothing back, and make all trees of their groups grow.
+/// Holes in files that share blocks free nothing, and make all trees of their groups grow.
 #[test]
 fn blocks_of_several_files_are_given_up_when_full() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
@@ -146,7 +146,7 @@ fn blocks_of_several_files_are_given_up_when_full() {
     let filler = fs.create(fs.root(), b"filler", &NewInode::default()).unwrap();
     fill(&fs, filler);
     for at in (1..MANY).step_by(2) {
-        // Now and then with edges, which are copied.
+        // Sometimes with edges, which are copied.
         let edge = if at % 50 == 1 { 100 } else { 0 };
         let (start, len) = (at * BLOCK - edge, BLOCK + 2 * edge);
         let outcome = fs.allocate(b, start, len, AllocateMode::PunchHole);
@@ -160,7 +160,7 @@ fn blocks_of_several_files_are_given_up_when_full() {
     judge_crash(&device, |_| {});
 }
 
-/// Where nothing but what was freed is left, writing to files waits for a checkpoint and goes on.
+/// If the only free space was just freed, writing to files waits for a checkpoint and continues.
 #[test]
 fn a_full_image_uses_what_was_freed() {
     require!(Tool("xfs_repair"), Mount("xfs"));

@@ -1,5 +1,5 @@
-//! What every format must do, judged by the reference model, xfs_repair and the kernel: on images that are
-//! changed in place with their log, and on new ones that are filled without one, as builds do.
+//! Requirements of all formats, checked with the reference model, xfs_repair and the kernel: on images changed in place
+//! with their log, and on new ones filled without a log, as builds do.
 
 use crate::changing;
 
@@ -17,20 +17,20 @@ use workload::trial::{
     taken, unnamed,
 };
 
-/// How images of a layout are opened to change them.
+/// How images of a layout are opened for changes.
 type Way = fn(Layout) -> XfsTarget;
 const UNLOGGED: Way = XfsTarget::unlogged;
 const IN_PLACE: Way = XfsTarget::in_place;
 const BOTH: [Way; 2] = [UNLOGGED, IN_PLACE];
 
-/// Many names in few directories, so that these get long.
+/// Many names in few directories, so that these become large.
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-/// Only names.
+/// Only operations on names.
 const NAMES: Mix = Mix { data: 0, attributes: 0, ..Mix::ALL };
 
-/// All that mkfs here can do otherwise than by default.
+/// All variants of the layout that mkfs supports here.
 const SHAPES: [Layout; 7] = [
     Layout::SMALL_BLOCKS,
     Layout::PLAIN,
@@ -101,7 +101,7 @@ fn large_directories_do_as_the_model_does() {
         run(way, folding, LARGE_DIRECTORIES, 206, 2_000);
     }
     run_threads(IN_PLACE, Layout { size: 128 * MIB, ..folding }, 3, 207);
-    // Long enough that the hash index has several leaves, and names wait for them.
+    // Long enough that the hash index has several leaves with buffered names.
     let longer = Mix { names_per_directory: 2_000, ..LARGE_DIRECTORIES };
     for seed in 203..effort(204, 205, 250) {
         run(UNLOGGED, Layout::BUFFERED, longer, seed, 5_000);
@@ -223,7 +223,7 @@ fn space_that_was_given_back_is_there_again() {
     }
 }
 
-/// However full it is, and whatever its map and the trees of its groups need meanwhile.
+/// Freeing works on a full image, whatever the extent map and the trees of its groups need.
 #[test]
 fn freeing_works_when_full() {
     require!(Tool("xfs_repair"));
@@ -236,7 +236,7 @@ fn freeing_works_when_full() {
     ] {
         freeing_when_full(&IN_PLACE(layout).trial(), true);
     }
-    // Only we open images with such logs.
+    // Other implementations do not open images with such logs.
     let target = IN_PLACE(Layout::TINY_LOG);
     freeing_when_full(&Trial { check: &|_| {}, ..target.trial() }, true);
 }
@@ -251,7 +251,7 @@ fn random_changes_of_a_full_image_free_what_they_should() {
     }
 }
 
-/// The smallest logs that kernels take, whose records are rounded to sectors and to stripe units.
+/// The smallest logs that kernels accept, with records rounded to sectors and to stripe units.
 #[test]
 fn small_durable_changes_go_round_the_log_and_round_again() {
     require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
@@ -269,7 +269,7 @@ fn small_durable_changes_go_round_the_log_and_round_again() {
     }
 }
 
-/// Logs smaller than others open, down to where one operation may take most of it.
+/// Logs smaller than others open, down to sizes of which one operation may take most.
 #[test]
 fn small_durable_changes_go_round_tiny_logs_and_round_again() {
     let tiny = |layout, kib: u32| Layout { log_bytes: Some(kib << 10), ..layout };
@@ -282,7 +282,7 @@ fn small_durable_changes_go_round_tiny_logs_and_round_again() {
     ] {
         let target = IN_PLACE(layout);
         let log = Layout::log_of(&target.make(0).unwrap());
-        // xfs_repair takes no such log.
+        // xfs_repair does not accept such a log.
         rounds(&Trial { check: &|_| (), ..target.trial() }, &[log], effort(4, 10, 10));
     }
 }

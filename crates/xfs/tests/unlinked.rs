@@ -1,4 +1,4 @@
-//! Inodes that are open and have no name: the lists they are on, as they lie on disk.
+//! Open unlinked inodes: their lists on disk.
 
 use crate::changing;
 
@@ -15,15 +15,14 @@ use xfs::format::bytes::{be32, put32};
 use xfs::format::geometry::Geometry;
 use xfs::format::inode::{NEXT_UNLINKED_OFFSET, seal_slot};
 
-/// Enough that lists have several members.
+/// Enough files for lists with several members.
 const FILES: usize = 700;
 
 fn open(device: &Arc<MemoryDevice>) -> Result<Xfs, Error> {
     Xfs::open_in_progress(device.clone(), SMALL_CACHE_BYTES)
 }
 
-/// An image that was left with open files without names, and these: those that are still open, and
-/// those that were closed.
+/// Returns an image left with open unlinked files, those that are still open, and those that were closed.
 fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
     let device = Arc::new(layout.make());
     let fs = open(&device).unwrap();
@@ -95,7 +94,7 @@ fn what_gets_a_name_leaves_its_list() {
     assert_clean(&device);
 }
 
-/// The first list of group 0 with two members or more: the bucket, and its first inode.
+/// Returns the first list of group 0 with at least two members: the bucket, and its first inode.
 fn longest(device: &MemoryDevice, geometry: &Geometry) -> (usize, AgIno) {
     let (block, start) = ag::sector_place(geometry, ag::AGI_SECTOR);
     let mut header = vec![0; geometry.block_size()];
@@ -108,7 +107,7 @@ fn longest(device: &MemoryDevice, geometry: &Geometry) -> (usize, AgIno) {
     (bucket, AgIno(ino))
 }
 
-/// The inode after another one; `change` makes it another.
+/// Returns the next inode after another one; `change` replaces it.
 fn next(device: &MemoryDevice, geometry: &Geometry, ino: AgIno, change: Option<u32>) -> u32 {
     let (block, offset) = geometry.inode_place(ino);
     let at = geometry.byte_of(geometry.block_of(AgNumber(0), block)) + offset as u64;

@@ -1,9 +1,9 @@
-//! The AGFL: blocks kept ready for the trees of free space and the reverse map, so that a change of free
-//! space never has to allocate for itself.
+//! The AGFL: blocks reserved for the free-space trees and the reverse map, so that a change of free space never has to
+//! allocate recursively.
 //!
-//! It is a ring of block numbers in a sector of its own; the AGF says which entries count. In the
-//! reverse map its blocks belong to the group, as those of the trees that it feeds do. A block that moves
-//! between the list and a tree therefore changes nothing in the reverse map.
+//! It is a ring of block numbers in its own sector; the AGF stores which entries are valid. In the reverse map its
+//! blocks have the same owner as those of the trees that it supplies. So moving a block between the list and a tree
+//! does not change the reverse map.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -16,7 +16,7 @@ use crate::format::ag;
 use crate::format::bytes::{be32, put32};
 
 impl HeldAg<'_, '_> {
-    /// Takes a block off the AGFL.
+    /// Removes a block from the AGFL and returns it.
     pub(super) fn pop_agfl(&mut self) -> Outcome<AgBlock> {
         let geometry = self.volume.geometry;
         let state = **self.guard;
@@ -39,14 +39,14 @@ impl HeldAg<'_, '_> {
         Ok(AgBlock(block))
     }
 
-    /// Puts a block onto the AGFL.
+    /// Adds a block to the AGFL.
     pub(crate) fn push_agfl(&mut self, block: AgBlock) -> Outcome<()> {
         let geometry = self.volume.geometry;
         let capacity = ag::agfl_capacity(&geometry);
         let state = **self.guard;
         let ag = self.number();
         if state.flcount >= capacity {
-            // Each change first cuts the list to size, and no tree gives back that many blocks.
+            // Each change first trims the list, and no tree frees that many blocks at once.
             let damage = Corruption::new("AGFL", "more blocks than it can have");
             return Err(damage.in_group(ag.0.into()).into());
         }
@@ -59,12 +59,12 @@ impl HeldAg<'_, '_> {
         Ok(())
     }
 
-    /// Makes the AGFL long enough for a change of free space, as far as there are free blocks, and frees
-    /// blocks of a list that is far too long.
+    /// Fills the AGFL for one change of free space, as far as there are free blocks. Frees blocks of a list that is
+    /// much too long.
     pub(crate) fn adjust_agfl(&mut self) -> Outcome<()> {
         let needed_now = self.guard.agfl_needed();
-        // The list may be longer than needed for a while, so that a tree that shrinks and grows by turns
-        // does not move blocks to and fro.
+        // The list may be somewhat longer than needed, so that a tree that alternately shrinks and grows does not move
+        // blocks back and forth.
         if self.guard.flcount > 2 * needed_now {
             while self.guard.flcount > needed_now {
                 let block = self.pop_agfl()?;
@@ -72,7 +72,7 @@ impl HeldAg<'_, '_> {
                 self.give_space(block, 1)?;
             }
         }
-        // Taking a run may itself use entries of the list, but far fewer than the run brings.
+        // Allocating a run may itself use entries of the list, but far fewer than the run provides.
         while self.guard.flcount < self.guard.agfl_needed() {
             let wanted = self.guard.agfl_needed() - self.guard.flcount;
             let Some(run) = self.smallest_run(wanted)? else { return Ok(()) };

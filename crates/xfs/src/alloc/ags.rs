@@ -1,5 +1,5 @@
-//! What is known of each allocation group in memory: what its headers say, as of the last committed
-//! operation. The headers on disk follow when a checkpoint is closed.
+//! In-memory state of each allocation group: its headers as of the last committed operation. The headers on disk are
+//! updated when a checkpoint is closed.
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,12 @@ use crate::format::btree::Shape;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::inode::{KnownChunks, ReservedInodes};
 
-/// How much is kept for operations that free: as much as kernels keep, of each group (5 %, at most 8192
-/// blocks; the default of `XFS_IOC_SET_RESBLKS`).
+/// Size of the reserve for operations that free: as in kernels, a share of each group (5 %, at most 8192 blocks in all;
+/// the default of `XFS_IOC_SET_RESBLKS`).
 const RESERVE: ReserveSize = ReserveSize { one_in: 20, total_max: 8192 };
 
-/// Blocks that are left free in a group, beside what the AGFL and the tree of free inodes may need: for
-/// trees that others than ordinary allocations make grow.
+/// Minimum number of blocks kept free in a group, in addition to the needs of the AGFL and the tree of free inodes: for
+/// trees that grow other than by ordinary allocations.
 const HELD_BACK_MIN: u32 = 8;
 
 /// The trees of a group.
@@ -32,7 +32,7 @@ pub(crate) enum AgTree {
     Cnt,
     /// Reverse map.
     Rmap,
-    /// Counts of references.
+    /// Reference counts.
     Refcount,
     /// Inode chunks.
     Ino,
@@ -40,10 +40,10 @@ pub(crate) enum AgTree {
     Fino,
 }
 
-/// Trees of a group.
+/// Number of trees of a group.
 pub(crate) const AG_TREES: usize = 6;
 
-/// Where a tree starts.
+/// The root of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Root {
     /// The root block.
@@ -52,53 +52,53 @@ pub(crate) struct Root {
     pub(crate) levels: u8,
 }
 
-/// What the headers of a group say. Its fields are checked when they are read.
+/// State of a group's headers. Its fields are checked when they are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AgState {
     /// Blocks of the group (`agf_length`).
     pub(crate) length: u32,
-    /// Roots by [`AgTree`]; `levels` is 0 for a tree the file system does not have.
+    /// Roots, indexed by [`AgTree`]; `levels` is 0 for a tree that the file system does not have.
     pub(crate) roots: [Root; AG_TREES],
-    /// Blocks of the trees, as far as headers count them: reverse map, references (roots included),
-    /// inode trees (`agi_iblocks`, `agi_fblocks`, roots included).
+    /// Blocks of the trees, as counted in headers: reverse map, references (including roots), inode trees
+    /// (`agi_iblocks`, `agi_fblocks`, including roots).
     pub(crate) rmap_blocks: u32,
-    /// As `rmap_blocks`.
+    /// See `rmap_blocks`.
     pub(crate) refcount_blocks: u32,
-    /// As `rmap_blocks`.
+    /// See `rmap_blocks`.
     pub(crate) ino_blocks: u32,
-    /// As `rmap_blocks`.
+    /// See `rmap_blocks`.
     pub(crate) fino_blocks: u32,
-    /// First entry in use of the AGFL, the last one, and how many.
+    /// First and last valid entry of the AGFL, and number of entries.
     pub(crate) flfirst: u32,
-    /// As `flfirst`.
+    /// See `flfirst`.
     pub(crate) fllast: u32,
-    /// As `flfirst`.
+    /// See `flfirst`.
     pub(crate) flcount: u32,
-    /// Free blocks that the trees of free space list.
+    /// Free blocks in the free-space trees.
     pub(crate) freeblks: u32,
     /// Length of the longest free extent.
     pub(crate) longest: u32,
-    /// Blocks of the trees of free space and the reverse map, without roots.
+    /// Blocks of the free-space trees and the reverse map, without roots.
     pub(crate) btreeblks: u32,
     /// Inodes allocated in chunks, in use or not.
     pub(crate) icount: u32,
-    /// Those of them that are free.
+    /// Free inodes among `icount`.
     pub(crate) ifree: u32,
     /// The chunk allocated last (`agi_newino`).
     pub(crate) newino: u32,
-    /// `agi_dirino`; kept as it is.
+    /// `agi_dirino`; not changed.
     pub(crate) dirino: u32,
-    /// Where records of the trees of inodes are. No header says that.
+    /// Positions of records in the inode trees. In memory only.
     pub(crate) known_chunks: KnownChunks,
 }
 
 impl AgState {
-    /// Where a tree starts.
+    /// Returns the root of a tree.
     pub(crate) fn root(&self, tree: AgTree) -> Root {
         self.roots[tree as usize]
     }
 
-    /// Entries of the AGFL that one change of free space may take: the trees of free space and the reverse
+    /// Returns the number of AGFL entries that one change of free space may need: the free-space trees and the reverse
     /// map may each split on every level twice (the kernel's rule, `xfs_alloc_min_freelist`).
     pub(crate) fn agfl_needed(&self) -> u32 {
         let levels = |tree| u32::from(self.root(tree).levels);
@@ -106,12 +106,12 @@ impl AgState {
     }
 }
 
-/// What of a group's free blocks is not for everybody: numbers that follow from the geometry.
+/// Parameters of the blocks withheld from allocations of a group; derived from the geometry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     /// The group's share of the reserve.
     share: u32,
-    /// Fewest records of a leaf, and entries of a node, of the tree of free inodes.
+    /// Minimum number of records of a leaf, and of entries of a node, of the tree of free inodes.
     fino_leaf: u32,
     fino_node: u32,
 }
@@ -125,10 +125,9 @@ impl Holding {
         }
     }
 
-    /// Blocks of a group that allocations for files and inodes leave alone, of images in progress too: what the
-    /// next change of free space may put into the AGFL, what the tree of free inodes may grow by when inodes
-    /// are freed, and as much again as the tree of references has, where it has more than its root. So
-    /// giving back never fails for want of blocks.
+    /// Returns the number of blocks of a group that allocations for files and inodes must leave free, also in images in
+    /// progress. They ensure that freeing never fails for lack of blocks. Their purposes are AGFL blocks for the next
+    /// change of free space, growth of the tree of free inodes, and growth of the reference-count tree.
     fn held_back(&self, state: &AgState) -> u32 {
         let has_fino = state.root(AgTree::Fino).levels > 0;
         let fino = if has_fino { self.fino_growth(state.icount, state.fino_blocks) } else { 0 };
@@ -136,7 +135,7 @@ impl Holding {
         state.agfl_needed() + HELD_BACK_MIN + fino + shared
     }
 
-    /// How many blocks the tree of free inodes needs if every chunk has some, beside those it has.
+    /// Returns the number of additional blocks of the tree of free inodes if every chunk has free inodes.
     fn fino_growth(&self, icount: u32, blocks: u32) -> u32 {
         let chunks = icount.div_ceil(INODES_PER_CHUNK);
         let leaves = chunks.div_ceil(self.fino_leaf.max(1));
@@ -144,32 +143,32 @@ impl Holding {
         (leaves + 2 * nodes).saturating_sub(blocks)
     }
 
-    /// Blocks that must stay free when an operation with a claim has taken what it wants.
+    /// Returns the number of blocks that must remain free after an operation with this claim.
     fn withheld(&self, held_back: u32, claim: Claim) -> u32 {
         match claim {
-            // What the group's own trees may need stays for them.
+            // Blocks for the group's own trees remain.
             Claim::Freeing => held_back.saturating_sub(HELD_BACK_MIN),
             _ => held_back + claim.withheld(self.share),
         }
     }
 }
 
-/// What can be seen of a group without its lock.
+/// Fields of a group that can be read without its lock.
 #[derive(Default)]
 pub(crate) struct Ag {
     holding: Holding,
-    /// Copies of fields of the state as of the last committed operation, to choose a group by.
+    /// Copies of fields of the state as of the last committed operation, for choosing a group.
     freeblks: AtomicU32,
     longest: AtomicU32,
     ifree: AtomicU32,
     icount: AtomicU32,
-    /// Blocks beside `freeblks` that the superblock counts as free: of the AGFL and of trees.
+    /// Blocks that the superblock counts as free in addition to `freeblks`: those of the AGFL and of trees.
     reserve: AtomicU32,
-    /// What of `freeblks` allocations leave alone, without the share of the reserve.
+    /// Part of `freeblks` that allocations must leave free, without the share of the reserve.
     held_back: AtomicU32,
-    /// Free blocks that are promised to files that wait. It grows only with the group's lock.
+    /// Free blocks promised to waiting files. Grows only under the group's lock.
     promised: AtomicU32,
-    /// Free inodes that are kept for such files.
+    /// Free inodes reserved for waiting files.
     pub(crate) reserved: ReservedInodes,
 }
 
@@ -192,7 +191,7 @@ impl Group for Ag {
     }
 
     fn is_changed(before: &AgState, after: &AgState) -> bool {
-        // What is known beside the headers does not go into them.
+        // State that exists only in memory does not require writing the headers.
         let known_chunks = after.known_chunks;
         AgState { known_chunks, ..*before } != *after
     }
@@ -201,14 +200,14 @@ impl Group for Ag {
 /// All groups.
 pub(crate) struct Ags(Groups<Ag>);
 
-/// What a group says without its lock: of some moment.
+/// Summary of a group, read without its lock, so possibly outdated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AgSummary {
     pub(crate) freeblks: u32,
     pub(crate) longest: u32,
     pub(crate) ifree: u32,
     pub(crate) icount: u32,
-    /// Blocks of the AGFL and of the trees of free space.
+    /// Blocks of the AGFL and of the free-space trees.
     pub(crate) reserve: u32,
     /// Free blocks that ordinary operations may take.
     pub(crate) available: u32,
@@ -223,7 +222,7 @@ impl Ags {
         Self(Groups::new(groups))
     }
 
-    /// What a group says without its lock.
+    /// Returns the summary of a group without locking it.
     pub(crate) fn summary(&self, ag: AgNumber) -> AgSummary {
         let ag = self.group(ag);
         AgSummary {
@@ -236,7 +235,7 @@ impl Ags {
         }
     }
 
-    /// Free blocks of a group that a claim allows to take, without its lock: of some moment.
+    /// Returns the number of free blocks of a group that a claim may take, without locking it. Possibly outdated.
     pub(crate) fn usable(&self, ag: AgNumber, claim: Claim) -> u32 {
         self.group(ag).usable(claim)
     }
@@ -257,22 +256,23 @@ impl Ag {
         free.saturating_sub(self.withheld(held_back, claim))
     }
 
-    /// Blocks that must stay free when an operation with a claim has taken what it wants.
+    /// Returns the number of blocks that must remain free after an operation with this claim.
     fn withheld(&self, held_back: u32, claim: Claim) -> u32 {
         let withheld = self.holding.withheld(held_back, claim);
         match claim {
-            // What was promised may be taken by who keeps the promise, and is little to who frees.
+            // Promised blocks are available to the batch that applies waiting files. Operations that free take few
+            // blocks.
             Claim::Freeing | Claim::Unbounded => withheld,
             Claim::Ordinary | Claim::Promised => withheld + self.promised.load(Ordering::Relaxed),
         }
     }
 
-    /// Promises blocks to files that wait. The group must be held, and have as many that may be taken.
+    /// Promises blocks to waiting files. The group must be held and have as many usable blocks.
     pub(crate) fn promise(&self, blocks: u32) {
         self.promised.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    /// Lets others have blocks that were promised.
+    /// Releases promised blocks.
     pub(crate) fn release(&self, blocks: u32) {
         self.promised.fetch_sub(blocks, Ordering::Relaxed);
     }
@@ -281,11 +281,11 @@ impl Ag {
 /// A group held by an operation.
 pub(crate) type GroupGuard<'a> = groups::GroupGuard<'a, Ag>;
 
-/// The groups that an operation holds.
+/// The groups held by an operation.
 pub(crate) type HeldGroups<'a> = groups::HeldGroups<'a, Ag>;
 
-/// Free blocks of a held group that a claim allows to take. Of images in progress, too, allocations for files and
-/// inodes leave alone what the group's own trees may need.
+/// Returns the number of free blocks of a held group that a claim may take. Allocations for files and inodes leave free
+/// what the group's own trees may need, also in images in progress.
 pub(super) fn usable(guard: &GroupGuard<'_>, claim: Claim) -> u32 {
     let ag = guard.group();
     guard.freeblks.saturating_sub(ag.withheld(ag.holding.held_back(guard), claim))

@@ -1,28 +1,27 @@
-//! Blocks that were freed, but must hold no file data yet.
+//! Blocks that were freed, but must not be used for file data yet.
 //!
-//! Data goes straight to the device. Until the checkpoint that freed a block is durable, a crash gives the
-//! block back to the file that had it, so no data may be written to it before. Metadata may have such a block
-//! at once: it is written back only after its own checkpoint is durable, which comes no earlier. Without a log
-//! nothing is busy.
+//! Data goes straight to the device. Until the checkpoint that freed a block is durable, a crash returns the block to
+//! its previous file, so no data may be written to it before. Metadata may reuse such a block at once: it is written
+//! back only after its own checkpoint is durable, which is the same or a later one. Without a log no block is busy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use operation::groups::Busy;
 
-/// Busy runs that are passed over in one free run, at most, in search of a place between them.
+/// Maximum number of busy runs skipped in one free run, in search of a place between them.
 const RUNS_PASSED_MAX: usize = 64;
 
-/// Busy blocks of a group. They may be free, or metadata's by now.
+/// Busy blocks of a group. Each is free, or already reused for metadata.
 #[derive(Default)]
 pub(crate) struct BusyBlocks {
     /// Freed in the running checkpoint.
     running: Runs,
-    /// Freed in the one being written.
+    /// Freed in the checkpoint being written.
     closed: Runs,
 }
 
-/// Runs of blocks that neither overlap nor adjoin: ends by starts.
+/// Runs of blocks that neither overlap nor adjoin: a map from start to end.
 #[derive(Default)]
 struct Runs(BTreeMap<u32, u32>);
 
@@ -32,8 +31,8 @@ impl BusyBlocks {
     }
 }
 
-/// What an operation frees joins the set when it commits: runs that have become one cannot be told apart
-/// again. Until then [`BusyView`] has both.
+/// An operation's freed blocks join the set only when it commits, because merged runs could not be separated again on
+/// failure. Until then [`BusyView`] combines both.
 impl Busy for BusyBlocks {
     fn add(&mut self, _: &Range<u32>) {}
 
@@ -62,7 +61,7 @@ impl Runs {
         if run.is_empty() {
             return;
         }
-        // All that overlap or adjoin become one.
+        // All runs that overlap or adjoin become one.
         while let Some((&start, &end)) = self.0.range(..=run.end).next_back() {
             if end < run.start {
                 break;
@@ -73,7 +72,7 @@ impl Runs {
         self.0.insert(run.start, run.end);
     }
 
-    /// The run that has a block, or the first one behind it.
+    /// Returns the run that contains a block, or else the first run after it.
     fn at_or_after(&self, at: u32) -> Option<Range<u32>> {
         let before = self.0.range(..=at).next_back().filter(|&(_, &end)| end > at);
         let found = before.or_else(|| self.0.range(at..).next());
@@ -81,10 +80,10 @@ impl Runs {
     }
 }
 
-/// All blocks of a group that are busy to the operation that holds it, with those that it has freed.
+/// All busy blocks of a group as seen by the operation that holds it, including those it has freed.
 pub(crate) struct BusyView<'b> {
     pub(super) busy: &'b BusyBlocks,
-    /// What the operation itself has freed.
+    /// Blocks freed by the operation itself.
     pub(super) freed: &'b [Range<u32>],
 }
 
@@ -93,7 +92,7 @@ impl BusyView<'_> {
         self.freed.is_empty() && self.busy.is_empty()
     }
 
-    /// The busy run that has a block, or the first one behind it. It may continue in others.
+    /// Returns the busy run that contains a block, or else the first run after it. Another run may continue it.
     fn at_or_after(&self, at: u32) -> Option<Range<u32>> {
         let freed = self.freed.iter().filter(|run| run.end > at).cloned();
         let noted = [&self.busy.running, &self.busy.closed];
@@ -101,7 +100,7 @@ impl BusyView<'_> {
         freed.chain(noted).min_by_key(|run| run.start)
     }
 
-    /// Runs within `free`, from its start on, that are not busy: the first few of them.
+    /// Returns the first few runs within `free` that are not busy.
     pub(super) fn clean_parts(&self, free: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let mut at = free.start;
         let next = move |_| {

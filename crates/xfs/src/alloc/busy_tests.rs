@@ -1,4 +1,4 @@
-//! Freed space and crashes, over a log in memory.
+//! Freed space and crashes, with a log in memory.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn contents(image: &Logged, ino: Ino) -> Vec<u8> {
     bytes
 }
 
-/// Writes to a file until nothing is free; how many bytes that took.
+/// Writes to a file until no space is left. Returns the number of bytes written.
 fn fill(image: &Logged, ino: Ino, byte: u8) -> u64 {
     let mut at = 0;
     let mut len = 1 << 20;
@@ -55,7 +55,7 @@ fn freed_space_is_not_written_to_before_a_crash_can_bring_its_file_back() {
     assert_eq!(image.checkpoints(), before, "there is room elsewhere");
     let crashed = image.crash();
     assert_eq!(contents(&crashed, old), [7; 2 << 20]);
-    // Once durable, the space is used again.
+    // Once the checkpoint is durable, the space is reused.
     image.fs.sync().unwrap();
     assert!(!image.fs.volume.ags.has_busy());
     image.judge();
@@ -82,8 +82,7 @@ fn a_full_file_system_writes_a_checkpoint_to_use_what_was_freed() {
     image.judge();
 }
 
-/// Files by name: what they held at the last sync, if that is known and nothing was written over it
-/// since.
+/// Files by name. `synced` has the contents at the last sync, if known and not overwritten since.
 #[derive(Default)]
 struct Model {
     files: BTreeMap<Ino, File>,
@@ -131,7 +130,7 @@ impl Model {
                         file.now.extend(bytes);
                     }
                     Err(Error::NoSpace) => {
-                        // What was written of it is kept.
+                        // The part that was written is kept.
                         fs.truncate(ino, file.now.len() as u64, None).unwrap();
                     }
                     Err(error) => panic!("{error}"),
@@ -140,13 +139,13 @@ impl Model {
         }
     }
 
-    /// All is durable.
+    /// Syncs; everything is durable afterwards.
     fn sync(&mut self, image: &Logged) {
         image.fs.sync().unwrap();
         self.files.values_mut().for_each(|file| file.synced = Some(file.now.clone()));
     }
 
-    /// Whatever a file did not lose space for good of is as it was at the last sync.
+    /// Checks after a crash that files have their contents of the last sync.
     fn check_crash(&self, image: &Logged) {
         let crashed = image.crash();
         for (ino, file) in &self.files {
@@ -164,7 +163,7 @@ fn a_crash_finds_what_was_durable_whatever_was_freed_and_written_since() {
     for seed in 0..3 {
         let mut rng = Rng::with_seed(seed);
         let image = small();
-        // Little room, so that what was freed is wanted soon.
+        // Little free space, so that freed space is reused soon.
         let ballast = create(&image, "ballast");
         let filled = fill(&image, ballast, 3);
         image.fs.truncate(ballast, filled - (4 << 20), None).unwrap();

@@ -1,7 +1,7 @@
-//! Places for file data among free runs that are partly busy.
+//! Finding places for file data in free runs that are partly busy.
 //!
-//! A search looks at only so many runs, and at so many places in each. Places that it misses are found
-//! when a checkpoint has made the busy blocks usable; an operation that runs out of space waits for it.
+//! A search examines a limited number of runs, and of places in each. Missed places become available when a checkpoint
+//! makes the busy blocks usable; an operation that runs out of space waits for that.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::btree::{Seek, Tree};
 use crate::format::address::AgBlock;
 
 impl Wish {
-    /// The clean place in `run` that is nearest behind the best one, or else the first clean place of
-    /// `run` with room for all.
+    /// Returns the nearest clean place in `run` at or after the best place, or else the first clean place of `run` with
+    /// room for all blocks.
     fn clean_candidate_in(&self, busy: &BusyView<'_>, run: FreeRun) -> Option<Candidate> {
         let whole = run.start.0..u32::try_from(run.end()).ok()?;
         let behind = whole.start.max(self.near.0)..whole.end;
@@ -30,8 +30,8 @@ impl Wish {
 }
 
 impl HeldAg<'_, '_> {
-    /// A place without busy blocks: for `len` blocks near `near`, or if there is none, for as many as can
-    /// be had, at least `enough`.
+    /// Finds a place without busy blocks: for `len` blocks near `near`, or else for as many as possible, at least
+    /// `enough`.
     pub(super) fn find_clean(
         &mut self,
         near: AgBlock,
@@ -95,7 +95,7 @@ impl HeldAg<'_, '_> {
         Ok(best)
     }
 
-    /// The longest place in the longest free runs, of at least `enough` blocks; `len` of it at most.
+    /// Returns the longest clean place in the longest free runs, of at least `enough` and at most `len` blocks.
     fn longest_clean(&mut self, len: u32, enough: u32) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<CntTree>();
         let mut run = cursor.seek(CntTree::key_of(&LONGEST), Seek::AtMost)?;
@@ -117,5 +117,5 @@ impl HeldAg<'_, '_> {
     }
 }
 
-/// No run comes after it in the tree by length.
+/// Sorts after all runs in the tree by length.
 const LONGEST: FreeRun = FreeRun { start: AgBlock::NULL, len: u32::MAX };

@@ -1,4 +1,4 @@
-//! A group that becomes longer.
+//! Extending a group.
 
 use operation::Outcome;
 
@@ -6,8 +6,7 @@ use super::held::HeldAg;
 use crate::format::address::AgBlock;
 
 impl HeldAg<'_, '_> {
-    /// Makes the group `length` blocks long, which is more than it has. What it gets is free, and nothing in the
-    /// reverse map has ever had it.
+    /// Extends the group to `length` blocks. The new blocks become free; they have no owner in the reverse map.
     pub(crate) fn extend(&mut self, length: u32) -> Outcome<()> {
         let start = self.guard.length;
         self.guard.length = length;

@@ -1,5 +1,4 @@
-//! The headers of groups between disk and memory: read and checked when a file system is opened,
-//! brought up to date when a checkpoint is closed.
+//! Group headers: reads and checks them at open, and updates them when a checkpoint is closed.
 
 use std::ops::Range;
 
@@ -19,10 +18,10 @@ use crate::kind::Kind;
 
 /// Sectors of a group before its AGF.
 const SECTORS_BEFORE: u64 = ag::AGF_SECTOR as u64;
-/// Sectors of AGF, AGI and AGFL.
+/// Number of sectors of AGF, AGI and AGFL.
 const HEADER_SECTORS: usize = 3;
 
-/// Groups whose headers are asked for before the first is read.
+/// Number of groups whose headers are prefetched.
 const AHEAD_MAX: usize = 64;
 
 /// Reads and checks the headers of groups: three sectors of each.
@@ -50,7 +49,7 @@ pub(crate) fn read(
     Ok(states)
 }
 
-/// What AGF, AGI and AGFL of a group say, one after another in `sectors`.
+/// Parses AGF, AGI and AGFL of a group, which are consecutive in `sectors`.
 fn parse(geometry: &Geometry, ag: AgNumber, sectors: &[u8]) -> Result<AgState, Corruption> {
     let mut headers = sectors.chunks_exact(geometry.sector_size());
     let mut header = |sector| {
@@ -116,25 +115,25 @@ fn parse_agi(geometry: &Geometry, agi: &RawAgi, state: &mut AgState) -> Result<(
     Ok(())
 }
 
-/// A root that was checked.
+/// Returns a root whose fields were checked.
 fn root(block: U32, levels: U32) -> Root {
     Root { block: AgBlock(block.get()), levels: levels.get() as u8 }
 }
 
-/// Totals that the superblock keeps.
+/// Totals stored in the superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Inodes in chunks.
     pub(crate) icount: u64,
-    /// Those of them that are free.
+    /// Free inodes among `icount`.
     pub(crate) ifree: u64,
-    /// Free blocks that the trees of free space list.
+    /// Free blocks in the free-space trees.
     pub(crate) freeblks: u64,
-    /// Free blocks, those of the AGFLs and of the trees of free space (and reverse map) included.
+    /// Free blocks, including those of the AGFLs and of the free-space trees (and reverse map).
     pub(crate) fdblocks: u64,
 }
 
-/// Brings what changed of groups into their headers.
+/// Writes a group's state into its headers.
 pub(crate) fn write(
     geometry: &Geometry,
     txn: &mut Txn<'_>,
@@ -176,7 +175,7 @@ pub(crate) fn write(
     })
 }
 
-/// Brings totals into the superblock.
+/// Writes totals into the superblock.
 pub(crate) fn write_totals(
     geometry: &Geometry,
     txn: &mut Txn<'_>,
@@ -189,7 +188,7 @@ pub(crate) fn write_totals(
     })
 }
 
-/// Changes the header in a sector of a group; its checksum follows when it is written.
+/// Changes a header of a group. The checksum is computed when the block is written.
 fn edit<T: FromBytes + IntoBytes + KnownLayout + Immutable>(
     geometry: &Geometry,
     txn: &mut Txn<'_>,
@@ -209,7 +208,7 @@ fn edit<T: FromBytes + IntoBytes + KnownLayout + Immutable>(
     Ok(())
 }
 
-/// Holds the block that a header's sector lies in; the first byte of the sector there.
+/// Holds the block that contains a header's sector. Returns the sector's byte offset in the block, too.
 pub(crate) fn buffer(
     geometry: &Geometry,
     txn: &mut Txn<'_>,

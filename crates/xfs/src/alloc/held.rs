@@ -1,4 +1,4 @@
-//! An allocation group that an operation holds.
+//! An allocation group held by an operation.
 
 use operation::Outcome;
 use operation::reserve::Claim;
@@ -11,20 +11,20 @@ use crate::inode::ChunkChanges;
 use crate::op::Op;
 use crate::volume::Volume;
 
-/// An allocation group that an operation holds, with all that a change of the group needs of the
-/// operation: its free space and AGFL, its reverse map and counts of references, its inode chunks.
+/// An allocation group held by an operation, with access to the operation's transaction for changes of the group: its
+/// free space and AGFL, its reverse map and reference counts, its inode chunks.
 ///
-/// The group stays held when this is dropped: its guard belongs to the operation.
+/// The group stays held when this is dropped, because the operation owns the guard.
 pub(crate) struct HeldAg<'o, 'a> {
     pub(crate) volume: &'a Volume,
-    /// What the group's headers say.
+    /// The state of the group's headers.
     pub(crate) guard: &'o mut GroupGuard<'a>,
     pub(crate) txn: &'o mut Txn<'a>,
-    /// Blocks of inodes that the operation has made or given back.
+    /// Blocks of inodes that the operation has added or freed.
     pub(crate) inode_blocks: &'o mut ChunkChanges<'a>,
-    /// How much of the reserve the operation may take.
+    /// The part of the reserve that the operation may take.
     pub(crate) claim: Claim,
-    /// Whether changes go through a log. Without one nothing is ever busy.
+    /// True if changes are logged. Without a log no block is busy.
     has_log: bool,
 }
 
@@ -33,34 +33,33 @@ impl HeldAg<'_, '_> {
         self.guard.number()
     }
 
-    /// Free blocks that a claim allows to take.
+    /// Returns the number of free blocks that a claim may take.
     pub(crate) fn usable(&self, claim: Claim) -> u32 {
         ags::usable(self.guard, claim)
     }
 
-    /// Keeps blocks that become free from file data until a checkpoint is durable, if the operation
-    /// commits and there is a log.
+    /// Marks freed blocks busy until the checkpoint is durable, if the operation commits and there is a log.
     pub(super) fn make_busy(&mut self, start: AgBlock, len: u32) {
         if self.has_log {
             self.guard.add_busy(start.0..start.0 + len);
         }
     }
 
-    /// The blocks that file data must not have even if they are free.
+    /// Returns the blocks that must not be used for file data even if they are free.
     pub(super) fn busy(&self) -> BusyView<'_> {
         BusyView { busy: self.guard.busy_set(), freed: self.guard.own_busy() }
     }
 }
 
 impl<'a> Op<'a> {
-    /// Holds a group to the end of the operation. If the group comes out of order and another operation
-    /// has it, this operation starts again.
+    /// Holds a group until the end of the operation. If the group is out of order and held by another operation, this
+    /// operation restarts.
     pub(crate) fn ag(&mut self, ag: AgNumber) -> Outcome<HeldAg<'_, 'a>> {
         let at = self.group_guards.hold(ag)?;
         Ok(self.held_ag(at))
     }
 
-    /// Holds a group if the operation holds it already or no other operation has it.
+    /// Holds a group if this operation holds it already or no other operation holds it.
     pub(super) fn try_ag(&mut self, ag: AgNumber) -> Option<HeldAg<'_, 'a>> {
         let at = self.group_guards.try_hold(ag)?;
         Some(self.held_ag(at))

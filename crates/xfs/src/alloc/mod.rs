@@ -1,4 +1,4 @@
-//! Free space: finding it, taking it, giving it back.
+//! Free space: finding, allocating and freeing it.
 
 mod agfl;
 pub(crate) mod ags;
@@ -31,8 +31,8 @@ use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Allocates a run of `min_len..=max_len` blocks, as long as can be had near the best place, and
-    /// enters its owner into the reverse map. `NoSpace` if no group has one.
+    /// Allocates a run of `min_len..=max_len` blocks, as long as possible near the best place, and adds its owner to
+    /// the reverse map. Fails with `NoSpace` if no group has one.
     pub(crate) fn allocate_extent(&mut self, request: &ExtentRequest) -> Outcome<(FsBlock, u32)> {
         let geometry = self.fs.volume.geometry;
         let (home, near) = geometry.split(request.near);
@@ -43,9 +43,9 @@ impl Op<'_> {
         if request.min_len > max_len {
             return Err(Error::NoSpace.into());
         }
-        // The home group comes first. A run as long as wanted in another group is better than a shorter
-        // one at home, and best in a group that no other operation holds. If no group has one, a run not
-        // much shorter than the longest will do.
+        // The home group comes first. A full-length run in another group is better than a shorter one at home,
+        // preferably in a group that no other operation holds. If no group has one, a run not much shorter than the
+        // longest is accepted.
         for round in 0..4 {
             let enough = match round {
                 0 | 1 => max_len,
@@ -71,15 +71,15 @@ impl Op<'_> {
         Err(Error::NoSpace.into())
     }
 
-    /// The length of the longest free run of a group: the present one if the operation holds the group,
-    /// or else that of some moment.
+    /// Returns the length of a group's longest free run: the current length if the operation holds the group, otherwise
+    /// a possibly outdated one.
     pub(crate) fn longest_known(&self, ag: AgNumber) -> u32 {
         let held = self.group_guards.find(ag);
         held.map_or_else(|| self.fs.volume.ags.summary(ag).longest, |guard| guard.longest)
     }
 
-    /// Free blocks of a group that this operation may take: the present number if it holds the group, or
-    /// else that of some moment.
+    /// Returns the number of free blocks of a group that this operation may take: the current number if it holds the
+    /// group, otherwise a possibly outdated one.
     fn usable_known(&self, ag: AgNumber, claim: Claim) -> u32 {
         let held = self.group_guards.find(ag);
         match held {
@@ -88,8 +88,8 @@ impl Op<'_> {
         }
     }
 
-    /// How much of the reserve an allocation may take. To punch a hole whose edges lie in shared blocks,
-    /// an operation copies these, which frees nothing. So it must leave enough for operations that free.
+    /// Returns how much of the reserve an allocation may take. Punching a hole whose edges are in shared blocks copies
+    /// these, which frees nothing. So it must leave enough for operations that free.
     fn claim_for(&self, request: &ExtentRequest) -> Claim {
         match self.claim {
             Claim::Freeing if request.for_data => Claim::Promised,
@@ -104,7 +104,7 @@ impl Op<'_> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Takes at least `enough` blocks for a request, and enters their owner into the reverse map.
+    /// Allocates at least `enough` blocks for a request, and adds their owner to the reverse map.
     fn allocate(
         &mut self,
         near: AgBlock,

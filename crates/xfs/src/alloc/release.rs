@@ -1,5 +1,4 @@
-//! Freeing: an operation only notes what it frees, and does it when it commits, in the order of the
-//! groups.
+//! Freeing. An operation notes what it frees, and frees it at its commit, in ascending order of groups.
 
 use operation::Outcome;
 use smallvec::SmallVec;
@@ -12,8 +11,7 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Frees the extents and inodes that the operation has noted. It holds all groups first, in
-    /// ascending order.
+    /// Frees the extents and inodes noted by the operation. Holds all their groups first, in ascending order.
     pub(crate) fn finish_frees(&mut self) -> Outcome<()> {
         if self.freed.is_empty() && self.freed_inodes.is_empty() {
             return Ok(());
@@ -55,6 +53,7 @@ impl Op<'_> {
         }
         let (ag, start) = self.fs.volume.geometry.split(freed.start);
         let mut ag = self.ag(ag)?;
+        // Filled first, because the reverse map and the free-space trees take their blocks from the AGFL.
         ag.adjust_agfl()?;
         ag.rmap_remove(start, freed.len, freed.owner)?;
         ag.drop_references(start, freed.len)
@@ -62,14 +61,14 @@ impl Op<'_> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Frees blocks that belong to `owner` alone.
+    /// Frees blocks of a single owner.
     pub(crate) fn free_in(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
         self.adjust_agfl()?;
         self.rmap_remove(start, len, owner)?;
         self.give_space(start, len)
     }
 
-    /// Frees blocks whatever owner they have. The reverse map may have let go of them already.
+    /// Frees blocks of any owner. The reverse map may have no owner for them any more.
     pub(crate) fn free_disowned(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         self.adjust_agfl()?;
         self.rmap_disown(start, len)?;

@@ -1,42 +1,42 @@
-//! What is asked of the allocator, and what is given back to it.
+//! Requests to the allocator, and runs to be freed.
 
 use crate::format::address::FsBlock;
 
-/// The owner of blocks, as the reverse map says it (`rm_owner` and `rm_offset`).
+/// The owner of blocks, as stored in the reverse map (`rm_owner` and `rm_offset`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A block of a fork, from logical block `offset` on.
     Fork { ino: vfs::Ino, fork: crate::format::inode::Fork, offset: u64, unwritten: bool },
-    /// A block of the tree that maps a fork.
+    /// A block of the extent map tree of a fork.
     Bmbt { ino: vfs::Ino, fork: crate::format::inode::Fork },
-    /// Trees of inodes (`XFS_RMAP_OWN_INOBT`).
+    /// Inode trees (`XFS_RMAP_OWN_INOBT`).
     InodeTrees,
     /// Inode chunks (`XFS_RMAP_OWN_INODES`).
     Inodes,
-    /// The tree of references (`XFS_RMAP_OWN_REFC`).
+    /// The reference-count tree (`XFS_RMAP_OWN_REFC`).
     RefcountTree,
-    /// Trees of free space, reverse map and the AGFL (`XFS_RMAP_OWN_AG`).
+    /// Free-space trees, reverse map and AGFL (`XFS_RMAP_OWN_AG`).
     Ag,
-    /// Blocks kept for copying on write (`XFS_RMAP_OWN_COW`).
+    /// Blocks staged for copy on write (`XFS_RMAP_OWN_COW`).
     Staged,
 }
 
 /// A request for an extent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentRequest {
-    /// The best place. A place near it will do.
+    /// The best place. A nearby place is acceptable.
     pub(crate) near: FsBlock,
-    /// Fewest blocks that are of use, at least 1.
+    /// Minimum number of blocks, at least 1.
     pub(crate) min_len: u32,
-    /// Most blocks wanted.
+    /// Maximum number of blocks.
     pub(crate) max_len: u32,
     /// The owner of the blocks.
     pub(crate) owner: Owner,
-    /// Whether the blocks are for file data, which goes straight to the device.
+    /// True if the blocks are for file data, which is written straight to the device.
     pub(crate) for_data: bool,
 }
 
-/// A run of blocks to be given back.
+/// A run of blocks to be freed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
     pub(crate) start: FsBlock,

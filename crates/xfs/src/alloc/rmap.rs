@@ -1,8 +1,8 @@
-//! The reverse map: the owner of each block in use. Without that tree all changes of it do nothing.
+//! The reverse map: the owner of each block in use. All changes are no-ops in file systems without it.
 //!
-//! Runs of one owner that continue each other in blocks, logical blocks and flags are one record.
-//! Records overlap only where files share blocks. There, a record that is sought may lie behind records
-//! of other owners that start later: these hide it.
+//! Runs of one owner that are contiguous in blocks, logical blocks and flags are one record. Records overlap only in
+//! blocks shared by files. There, records of other owners that start later may come between the record searched for and
+//! its blocks: they hide it.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -21,7 +21,7 @@ use crate::format::inode::Fork;
 type RmapCursor<'c, 'o, 'a> = AgCursor<'c, 'o, 'a, RmapTree>;
 
 impl Owner {
-    /// Owner and offset as a record has them.
+    /// Returns owner and offset as stored in a record.
     const fn in_record(self) -> (u64, u64) {
         const fn flag_of(fork: Fork) -> u64 {
             match fork {
@@ -54,19 +54,19 @@ impl RmapRecord {
         Self { start, len, owner, offset }
     }
 
-    /// The offset that its block `skip` has.
+    /// Returns the offset of the block at index `skip`.
     fn offset_at(&self, skip: u32) -> u64 {
         // A damaged record may overflow here. The result then fits no other record.
         if self.has_offsets() { self.offset.wrapping_add(skip.into()) } else { self.offset }
     }
 
-    /// The rest of it behind its first `skip` blocks. It must have more than these.
+    /// Returns the rest of the record after its first `skip` blocks, which must not be all of it.
     fn tail(self, skip: u32) -> Self {
         let start = AgBlock(self.start.0 + skip);
         Self { start, len: self.len - skip, offset: self.offset_at(skip), ..self }
     }
 
-    /// Both as one, if `next` continues this one.
+    /// Returns both records joined, if `next` continues this one.
     fn joined(self, next: Self) -> Option<Self> {
         let continues = self.owner == next.owner
             && self.end() == u64::from(next.start.0)
@@ -75,7 +75,7 @@ impl RmapRecord {
         continues.then_some(Self { len, ..self })
     }
 
-    /// Whether it has all blocks of `part`, for the same owner.
+    /// Returns whether the record covers all blocks of `part`, for the same owner.
     fn has(&self, part: &Self) -> bool {
         let Some(skip) = part.start.0.checked_sub(self.start.0) else { return false };
         self.owner == part.owner && part.end() <= self.end() && part.offset == self.offset_at(skip)
@@ -83,7 +83,7 @@ impl RmapRecord {
 }
 
 impl HeldAg<'_, '_> {
-    /// Enters `owner` as the owner of `len` blocks from `start` on.
+    /// Adds `owner` as the owner of `len` blocks from `start` on.
     pub(crate) fn rmap_add(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
         if !self.has_reverse_map() || len == 0 {
             return Ok(());
@@ -92,9 +92,8 @@ impl HeldAg<'_, '_> {
         self.rmap_enter(RmapRecord::new(start, len, owner), may_hide)
     }
 
-    /// Enters a record that is not there yet, joined with those that it continues or that continue it.
-    /// `may_hide` says that records of other owners may cover the same blocks. There must be a reverse
-    /// map.
+    /// Adds a record, joined with its neighbours where possible. `may_hide`: records of other owners may cover the same
+    /// blocks. There must be a reverse map.
     pub(crate) fn rmap_enter(&mut self, new: RmapRecord, may_hide: bool) -> Outcome<()> {
         let start = new.start;
         let mut cursor = self.cursor::<RmapTree>();
@@ -128,7 +127,7 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// Removes `owner` as the owner of `len` blocks from `start` on. It must be entered as such.
+    /// Removes `owner` as the owner of `len` blocks from `start` on. The reverse map must have it.
     pub(crate) fn rmap_remove(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
         if !self.has_reverse_map() || len == 0 {
             return Ok(());
@@ -136,8 +135,8 @@ impl HeldAg<'_, '_> {
         self.rmap_take_out(RmapRecord::new(start, len, owner), owner.can_share())
     }
 
-    /// Removes a record or a part of one, which must be there. `may_hide` says that records of other
-    /// owners may cover the same blocks. There must be a reverse map.
+    /// Removes a record or a part of one, which must exist. `may_hide`: records of other owners may cover the same
+    /// blocks. There must be a reverse map.
     pub(crate) fn rmap_take_out(&mut self, part: RmapRecord, may_hide: bool) -> Outcome<()> {
         let mut cursor = self.cursor::<RmapTree>();
         let before = cursor.seek(part.key(), Seek::AtMost)?;
@@ -152,8 +151,8 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// Removes the owner of some blocks, if they have one. A single owner must have all of them, and no
-    /// other owner any.
+    /// Removes the owner of some blocks, if they have one. A single owner must have all of them, and no other owner
+    /// any.
     pub(crate) fn rmap_disown(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         if !self.has_reverse_map() || len == 0 {
             return Ok(());
@@ -179,7 +178,7 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// Turns blocks of a fork from written to unwritten or back. `owner` says what they are before.
+    /// Converts blocks of a fork from written to unwritten or back. `owner` is their previous owner record.
     pub(crate) fn rmap_convert(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
         let Owner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
         self.rmap_remove(start, len, owner)?;
@@ -187,12 +186,12 @@ impl HeldAg<'_, '_> {
         self.rmap_add(start, len, now)
     }
 
-    /// Whether a group has a reverse map.
+    /// Returns whether a group has a reverse map.
     pub(crate) fn has_reverse_map(&self) -> bool {
         self.has_tree(AgTree::Rmap)
     }
 
-    /// Whether files may share blocks of the group.
+    /// Returns whether files may share blocks of the group.
     fn shares_blocks(&mut self) -> Outcome<bool> {
         if !self.has_tree(AgTree::Refcount) {
             return Ok(false);
@@ -203,7 +202,7 @@ impl HeldAg<'_, '_> {
     }
 }
 
-/// Goes to the first record that has any of the blocks of `wanted`.
+/// Moves to the first record that covers any block of `wanted`.
 fn find_any(
     cursor: &mut RmapCursor<'_, '_, '_>,
     wanted: RmapRecord,
@@ -214,7 +213,7 @@ fn find_any(
     })
 }
 
-/// Cuts blocks out of the record that the cursor is at. The record must have all of them.
+/// Cuts blocks out of the cursor's record, which must cover all of them.
 fn cut_out(
     cursor: &mut RmapCursor<'_, '_, '_>,
     whole: RmapRecord,
@@ -234,17 +233,17 @@ fn cut_out(
     }
 }
 
-/// The lowest key of a record that starts at a block.
+/// Returns the lowest key of a record that starts at a block.
 const fn first_key(start: AgBlock) -> RmapKey {
     RmapKey { start, owner: 0, offset: 0 }
 }
 
-/// The highest key of a record that starts at a block.
+/// Returns the highest key of a record that starts at a block.
 const fn last_key(start: AgBlock) -> RmapKey {
     RmapKey { start, owner: u64::MAX, offset: u64::MAX }
 }
 
-/// Goes to the record that `new` continues, wherever that starts. Returns both joined.
+/// Moves to the record that `new` continues, regardless of its start. Returns both joined.
 fn seek_left_of(
     cursor: &mut RmapCursor<'_, '_, '_>,
     new: RmapRecord,
@@ -254,7 +253,7 @@ fn seek_left_of(
     Ok(found.and_then(|left| left.joined(new)))
 }
 
-/// Goes to the record that continues `new`.
+/// Moves to the record that continues `new`.
 fn seek_right_of(
     cursor: &mut RmapCursor<'_, '_, '_>,
     new: RmapRecord,
@@ -266,8 +265,8 @@ fn seek_right_of(
     cursor.seek(key, Seek::Exactly)
 }
 
-/// Replaces the record that the cursor is at by `joined`, which is that record and `new` in one. A
-/// record that continues `joined` becomes a part of it.
+/// Replaces the cursor's record by `joined`, which is that record joined with `new`. A record that continues `joined`
+/// is joined as well.
 fn join_left(
     cursor: &mut RmapCursor<'_, '_, '_>,
     joined: RmapRecord,
@@ -290,7 +289,7 @@ fn join_left(
     }
 }
 
-/// Damage: the reverse map contradicts what is known otherwise.
+/// Returns the error for a reverse map that contradicts other metadata.
 fn conflict(
     cursor: &RmapCursor<'_, '_, '_>,
     expected: RmapRecord,

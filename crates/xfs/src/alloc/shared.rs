@@ -1,6 +1,5 @@
-//! Blocks that several files share: the tree of references counts the files of each block that has
-//! more than one. A file that gives such a block back takes one reference away, and the last reference
-//! frees the block.
+//! Blocks shared by several files. The reference-count tree counts the files of each shared block. Freeing such a block
+//! in a file removes one reference, and the last one frees the block.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -14,36 +13,35 @@ use crate::btree::records::{RefcountRecord, RefcountTree};
 use crate::format::address::{AgBlock, FsBlock};
 use crate::op::Op;
 
-/// A count that never changes any more, because it may once have been higher
-/// (`XFS_REFC_REFCOUNT_MAX`).
+/// A saturated count, which never changes again because the real count may be higher (`XFS_REFC_REFCOUNT_MAX`).
 const COUNT_PINNED: u32 = u32::MAX;
 
 impl RefcountRecord {
-    /// One past its last block.
+    /// Returns one past its last block.
     pub(super) fn end(&self) -> u64 {
         u64::from(self.start.0) + u64::from(self.len)
     }
 
-    /// The part of it from `start` to `end`.
+    /// Returns the part of it from `start` to `end`.
     pub(super) fn part(&self, start: u64, end: u64) -> Self {
         Self { start: AgBlock(start as u32), len: (end - start) as u32, ..*self }
     }
 }
 
 impl Op<'_> {
-    /// Whether the block at `start` is the file's own and may be written over, or must stay as it is;
-    /// and for how many of the `len` blocks from there on, all in one group, the answer is the same.
+    /// Returns whether the block at `start` belongs to the file alone and may be overwritten, and for how many of the
+    /// `len` blocks from there on the answer is the same. All of the blocks are in one group.
     ///
-    /// Blocks that other files had until lately must stay, too: a crash before the checkpoint that gave
-    /// them back is durable would bring those files' references back.
+    /// Blocks that recently belonged to other files, too, must not be overwritten: a crash before the checkpoint that
+    /// removed those references is durable would restore them.
     pub(crate) fn own_blocks(&mut self, start: FsBlock, len: u64) -> Outcome<(bool, u64)> {
         let (ag, block) = self.fs.volume.geometry.split(start);
         self.ag(ag)?.own_blocks(block, len)
     }
 
-    /// How many of the last of `len` blocks from `start` on, all in one group, make up at most `pieces`
-    /// pieces that the same number of files refer to. The pieces are subtracted from `pieces`: each is
-    /// a change of the trees, and one operation can make only so many.
+    /// Returns how many of the last of `len` blocks from `start` on form at most `pieces` pieces with a constant
+    /// reference count. All of the blocks are in one group. The number of pieces is subtracted from `pieces`: each is a
+    /// change of the trees, and an operation is limited to a number of them.
     pub(crate) fn alike_at_end(
         &mut self,
         start: FsBlock,
@@ -63,7 +61,7 @@ impl Op<'_> {
 }
 
 impl HeldAg<'_, '_> {
-    /// As [`Op::own_blocks`], of this group.
+    /// Like [`Op::own_blocks`], within this group.
     fn own_blocks(&mut self, block: AgBlock, len: u64) -> Outcome<(bool, u64)> {
         let (at, end) = (u64::from(block.0), u64::from(block.0) + len);
         let mut until = end;
@@ -82,7 +80,7 @@ impl HeldAg<'_, '_> {
         })
     }
 
-    /// The start of the run of blocks that ends before `end` and has one count of references.
+    /// Returns the start of the run of blocks that ends before `end` and has one reference count.
     fn alike_before(&mut self, end: u64) -> Outcome<u64> {
         if !self.has_tree(AgTree::Refcount) {
             return Ok(0);
@@ -92,7 +90,7 @@ impl HeldAg<'_, '_> {
         Ok(found.map_or(0, |run| if run.end() < end { run.end() } else { run.start.0.into() }))
     }
 
-    /// Takes one reference to blocks away, and frees those that have none left.
+    /// Removes one reference from blocks, and frees those that have none left.
     pub(crate) fn drop_references(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         self.each_part(start, len, |ag, part, shared| match shared {
             None => {
@@ -103,7 +101,7 @@ impl HeldAg<'_, '_> {
         })
     }
 
-    /// Adds one reference to blocks that are in use.
+    /// Adds one reference to blocks in use.
     pub(crate) fn add_references(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         self.each_part(start, len, |ag, part, shared| match shared {
             None => ag.begin_sharing(part),
@@ -111,8 +109,8 @@ impl HeldAg<'_, '_> {
         })
     }
 
-    /// Calls `change` for each part of some blocks that is shared, with its record, and for each part
-    /// that is not. Blocks whose count is pinned are left out.
+    /// Calls `change` for each shared part of some blocks, with its record, and for each part that is not shared.
+    /// Blocks with a saturated count are skipped.
     fn each_part(
         &mut self,
         start: AgBlock,
@@ -126,7 +124,7 @@ impl HeldAg<'_, '_> {
             let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
             if at < shared_from {
                 change(self, at..shared_from, None)?;
-                // The record found may have become one with these blocks: it is looked up again.
+                // The record found may have been merged with these blocks, so it is looked up again.
                 at = shared_from;
                 continue;
             }
@@ -141,7 +139,7 @@ impl HeldAg<'_, '_> {
         Ok(())
     }
 
-    /// Enters blocks that one file had as blocks of two files.
+    /// Adds a record for blocks of one file that now belong to two.
     fn begin_sharing(&mut self, blocks: Range<u64>) -> Outcome<()> {
         self.adjust_agfl()?;
         let whole = RefcountRecord { start: AgBlock(0), cow: false, len: 0, count: 2 };
@@ -153,7 +151,7 @@ impl HeldAg<'_, '_> {
         self.join_references(false, blocks.start)
     }
 
-    /// The first run of shared blocks that reaches into `at..end`.
+    /// Returns the first run of shared blocks that overlaps `at..end`.
     fn shared_from(&mut self, at: u64, end: u64) -> Outcome<Option<RefcountRecord>> {
         if !self.has_tree(AgTree::Refcount) {
             return Ok(None);
@@ -165,7 +163,7 @@ impl HeldAg<'_, '_> {
         if found.is_none_or(|run| run.end() <= at) {
             found = cursor.seek((false, AgBlock(at as u32)), Seek::AtLeast)?;
         }
-        // Runs that are kept for copying on write come after all shared ones.
+        // Runs staged for copy on write sort after all shared ones.
         let Some(run) = found.filter(|run| !run.cow && u64::from(run.start.0) < end) else {
             return Ok(None);
         };
@@ -177,7 +175,7 @@ impl HeldAg<'_, '_> {
         Ok(Some(run))
     }
 
-    /// Gives `blocks`, which are a part of `run`, another count.
+    /// Changes the count of `blocks`, which are a part of `run`.
     fn recount(&mut self, run: RefcountRecord, blocks: Range<u64>, count: u32) -> Outcome<()> {
         self.adjust_agfl()?;
         let mut cursor = self.cursor::<RefcountTree>();
@@ -186,7 +184,7 @@ impl HeldAg<'_, '_> {
         let before = run.part(run.start.0.into(), blocks.start);
         let changed = RefcountRecord { count, ..run.part(blocks.start, blocks.end) };
         let after = run.part(blocks.end, run.end());
-        // The tree does not list blocks of one file.
+        // Blocks of a single file have no record.
         for part in [before, changed, after] {
             if part.len > 0 && part.count > 1 {
                 cursor.insert(part)?;
@@ -195,13 +193,13 @@ impl HeldAg<'_, '_> {
         self.join_references(false, blocks.end)?;
         self.join_references(false, blocks.start)?;
         if changed.count == 1 {
-            // The one file that has them now must not write over them yet.
+            // The remaining file must not overwrite them before the checkpoint is durable.
             self.make_busy(changed.start, changed.len);
         }
         Ok(())
     }
 
-    /// Makes one record of two that meet at block `at` and have the same count.
+    /// Joins two records that meet at block `at` and have the same count.
     pub(super) fn join_references(&mut self, cow: bool, at: u64) -> Outcome<()> {
         let Some(last_before) = at.checked_sub(1) else { return Ok(()) };
         let mut cursor = self.cursor::<RefcountTree>();

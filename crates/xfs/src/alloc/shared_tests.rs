@@ -1,5 +1,5 @@
-//! Files that share blocks, made by the kernel and changed here: judged by `xfs_repair`, by a model of what
-//! each file holds, and by the kernel.
+//! Files that share blocks, made by the kernel and changed here. Checked by `xfs_repair`, by a model of each file's
+//! contents, and by the kernel.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ const BLOCKS: u64 = 200;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const LOG_BLOCKS: usize = 4000;
 
-/// Four files, parts of whose blocks one, two, three or four of them have.
+/// Creates four files with blocks that belong to one, two, three or four of them.
 fn share(root: &Path) {
     let a = File::create(root.join("a")).unwrap();
     let bytes: Vec<u8> = (0..BLOCKS * BLOCK).map(|at| (at / 512 % 251) as u8 + 1).collect();
@@ -47,7 +47,7 @@ fn contents(fs: &Xfs, ino: Ino) -> Vec<u8> {
     bytes
 }
 
-/// What each file must hold, by name.
+/// Expected contents of each file, by name.
 struct Model {
     files: Vec<(&'static str, Ino, Vec<u8>)>,
 }
@@ -76,7 +76,7 @@ impl Model {
         mount.unmount();
     }
 
-    /// Changes one file in one of the ways there are.
+    /// Makes one random change of one file.
     fn step(&mut self, fs: &Xfs, rng: &mut Rng) {
         let index = rng.usize(..self.files.len());
         let (_, ino, file) = &mut self.files[index];
@@ -237,11 +237,11 @@ fn a_crash_gives_every_file_back_what_it_shared() {
     let durable = Model::of(fs);
     let ino = |name: &str| fs.lookup(root, name.as_bytes()).unwrap();
     let (a, d) = (ino("a"), ino("d"));
-    // One after the other lets go of what it shares, and the last one changes it.
+    // All but one of the files drop their shared blocks, and the last one changes them.
     fs.unlink(root, b"b", None).unwrap();
     fs.truncate(a, 0, None).unwrap();
     fs.write(ino("c"), 0, &[1; (BLOCKS * BLOCK) as usize], None).unwrap();
-    // But what nobody else ever had may be written over: that is not atomic.
+    // Blocks that were never shared may be overwritten in place: overwriting is not atomic.
     fs.write(d, 0, &[2; 38 * BLOCK as usize], None).unwrap();
     fs.write(d, 41 * BLOCK, &[2; 159 * BLOCK as usize], None).unwrap();
     assert_eq!(image.checkpoints(), 0);

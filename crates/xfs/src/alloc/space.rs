@@ -1,4 +1,4 @@
-//! Free space of one group: its two trees, changed together.
+//! Free space of one group: two trees that change together.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -9,26 +9,25 @@ use crate::btree::Seek;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
 use crate::format::address::AgBlock;
 
-/// Free runs that a search looks at on each side of a place, before any run that is long enough will
-/// do.
+/// Number of free runs that a search examines on each side of a place, before it accepts any run that is long enough.
 pub(super) const NEAR_STEPS: usize = 8;
-/// Free runs of a length that a search looks at for one that is nearer or better aligned.
+/// Number of free runs that a search by length examines for a nearer or better aligned one.
 pub(super) const LENGTH_STEPS: usize = 64;
 
-/// Where blocks are wanted in a group.
+/// A request for blocks in a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
-    /// Where it would be best.
+    /// The best place.
     pub(crate) near: AgBlock,
-    /// Blocks wanted.
+    /// Number of blocks.
     pub(crate) len: u32,
-    /// The first block must be a multiple of this.
+    /// Alignment of the first block.
     pub(crate) align: u32,
     /// First block that may be taken, and one past the last.
     pub(crate) within: (u32, u32),
 }
 
-/// Blocks that an allocation may take, and the free run that they are a part of.
+/// Blocks that an allocation may take, and the free run that contains them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) run: FreeRun,
@@ -37,19 +36,19 @@ pub(super) struct Candidate {
 }
 
 impl FreeRun {
-    /// One past its last block.
+    /// Returns one past its last block.
     pub(super) fn end(&self) -> u64 {
         u64::from(self.start.0) + u64::from(self.len)
     }
 }
 
 impl Wish {
-    /// Blocks anywhere in a group, best at `near`.
+    /// Requests blocks anywhere in a group, preferably at `near`.
     pub(crate) const fn near(near: AgBlock, len: u32) -> Self {
         Self { near, len, align: 1, within: (0, u32::MAX) }
     }
 
-    /// The place in `run` that is nearest to the best one.
+    /// Returns the place in `run` that is nearest to the best one.
     fn candidate_in(&self, run: FreeRun) -> Option<Candidate> {
         let align = self.align.max(1);
         let first = run.start.0.max(self.within.0).checked_next_multiple_of(align)?;
@@ -58,7 +57,7 @@ impl Wish {
         if first > last {
             return None;
         }
-        // `first` and `last` are multiples of `align`, and so is what lies nearest between.
+        // `first` and `last` are multiples of `align`, so the nearest place between them is, too.
         let best = (self.near.0 / align * align).clamp(first, last);
         Some(Candidate { run, start: AgBlock(best), len: self.len })
     }
@@ -77,14 +76,14 @@ impl Wish {
 }
 
 impl HeldAg<'_, '_> {
-    /// Damage in the trees of free space.
+    /// Returns the error for damaged free-space trees.
     fn space_damage(&self, problem: &str, run: FreeRun) -> Error {
         let what = format!("{problem}: {} blocks from {} on", run.len, run.start);
         let ag = self.number();
         Corruption::new("trees of free space", what).in_group(ag.0.into()).into()
     }
 
-    /// Checks that a run that a tree lists lies in the group.
+    /// Checks that a run from a tree is within the group.
     pub(super) fn checked_run(&self, run: Option<FreeRun>) -> Outcome<Option<FreeRun>> {
         match run {
             Some(run) if run.len == 0 || run.end() > self.guard.length.into() => {
@@ -94,7 +93,7 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// The shortest free run of at least `len` blocks, or else the longest one.
+    /// Returns the shortest free run of at least `len` blocks, or else the longest one.
     pub(super) fn smallest_run(&mut self, len: u32) -> Outcome<Option<FreeRun>> {
         let mut cursor = self.cursor::<CntTree>();
         let mut found = cursor.seek((len, AgBlock(0)), Seek::AtLeast)?;
@@ -104,12 +103,12 @@ impl HeldAg<'_, '_> {
         self.checked_run(found)
     }
 
-    /// The longest free run.
+    /// Returns the longest free run.
     pub(super) fn longest_run(&mut self) -> Outcome<Option<FreeRun>> {
         self.smallest_run(u32::MAX)
     }
 
-    /// A place for all blocks wanted, near the best one.
+    /// Finds a place for all requested blocks, near the best one.
     pub(super) fn find_candidate(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
         if self.guard.longest < wish.len {
             return Ok(None);
@@ -120,7 +119,7 @@ impl HeldAg<'_, '_> {
         self.find_by_length(wish)
     }
 
-    /// The nearest place among the free runs around the best one.
+    /// Finds the nearest place among the free runs around the best one.
     fn find_near(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<BnoTree>();
         let mut run = cursor.seek(wish.near, Seek::AtMost)?;
@@ -149,7 +148,7 @@ impl HeldAg<'_, '_> {
         self.checked_candidate(wish.nearer(below, above))
     }
 
-    /// A place in one of the shortest free runs that are long enough.
+    /// Finds a place in one of the shortest free runs that are long enough.
     fn find_by_length(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<CntTree>();
         let mut best = None;
@@ -160,7 +159,7 @@ impl HeldAg<'_, '_> {
             run = cursor.next()?;
         }
         if best.is_none() {
-            // A run of this length has an aligned place wherever it starts.
+            // A run of this length has an aligned place regardless of its start.
             let sure = wish.len.saturating_add(wish.align.saturating_sub(1));
             let run = cursor.seek((sure, AgBlock(0)), Seek::AtLeast)?;
             best = run.and_then(|run| wish.candidate_in(run));
@@ -173,14 +172,14 @@ impl HeldAg<'_, '_> {
         Ok(candidate)
     }
 
-    /// Takes blocks as wished. The AGFL must be long enough already. The caller changes the reverse map.
+    /// Allocates blocks. The AGFL must be filled already. The caller changes the reverse map.
     pub(crate) fn take_wish(&mut self, wish: &Wish) -> Outcome<Option<AgBlock>> {
         let Some(candidate) = self.find_candidate(wish)? else { return Ok(None) };
         self.take_space(candidate.run, candidate.start, wish.len)?;
         Ok(Some(candidate.start))
     }
 
-    /// Takes blocks out of a free run, in both trees.
+    /// Removes blocks from a free run, in both trees.
     pub(super) fn take_space(&mut self, run: FreeRun, start: AgBlock, len: u32) -> Outcome<()> {
         let before = start.0.checked_sub(run.start.0);
         let after = before.and_then(|before| run.len.checked_sub(before)?.checked_sub(len));
@@ -202,7 +201,7 @@ impl HeldAg<'_, '_> {
         self.count_free(run, -i64::from(len))
     }
 
-    /// Replaces a run in the tree by block by the rests at both ends.
+    /// Replaces a run in the tree by block with the remaining parts at both ends.
     fn replace_by_block(&mut self, run: FreeRun, left: FreeRun, right: FreeRun) -> Outcome<()> {
         let mut cursor = self.cursor::<BnoTree>();
         if cursor.seek(run.start, Seek::Exactly)? != Some(run) {
@@ -219,9 +218,8 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// Replaces a run in the tree by length by another one, or removes it if the other has no blocks.
-    /// The new record takes the place of the old one if the order allows that, as it mostly does for
-    /// the long run that allocations take from.
+    /// Replaces a run in the tree by length, or removes it if the new run is empty. If the order permits, the record is
+    /// changed in place, which is the common case for the long run that allocations take from.
     fn replace_by_length(&mut self, run: FreeRun, by: FreeRun) -> Outcome<()> {
         let key = |run: &FreeRun| (run.len, run.start);
         let mut cursor = self.cursor::<CntTree>();
@@ -243,8 +241,7 @@ impl HeldAg<'_, '_> {
         cursor.insert(by)
     }
 
-    /// Makes blocks free in both trees, joined with the free runs beside them. Blocks that are free
-    /// already are damage.
+    /// Frees blocks in both trees, joined with adjacent free runs. Blocks that are already free are damage.
     pub(super) fn give_space(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         let given = FreeRun { start, len };
         self.checked_run(Some(given))?;
@@ -303,7 +300,7 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// Counts blocks of `run` that have become free or in use.
+    /// Changes the count of free blocks by `change`.
     fn count_free(&mut self, run: FreeRun, change: i64) -> Outcome<()> {
         let state = &mut *self.guard;
         let count = u32::try_from(i64::from(state.freeblks) + change).ok();

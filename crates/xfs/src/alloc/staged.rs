@@ -1,6 +1,6 @@
-//! Blocks kept for copying on write. The tree of references lists them apart from the shared blocks, the
-//! reverse map has them, and no file does. Kernels take them before they write, and enter them into the
-//! file afterwards. Those that a crash leaves behind belong to no file.
+//! Blocks staged for copy on write. They have records of their own in the reference-count tree and an owner in the
+//! reverse map, but belong to no file. Kernels allocate them before they write, and map them into the file afterwards.
+//! A crash may leave some behind.
 
 use operation::Outcome;
 use operation::RunOperations;
@@ -16,11 +16,11 @@ use crate::btree::records::{RefcountRecord, RefcountTree};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::op::Op;
 
-/// Runs of blocks that one operation frees.
+/// Number of runs that one operation frees.
 const FREED_PER_OP_MAX: usize = 64;
 
 impl Xfs {
-    /// Frees all blocks that are kept for copying on write. No write may be copying meanwhile.
+    /// Frees all blocks staged for copy on write. No copy on write may be in progress.
     ///
     /// # Errors
     /// `Corrupt` if the trees contradict each other about them; if the device fails.
@@ -33,8 +33,7 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    /// Frees some of the blocks of a group that are kept for copying on write. Returns whether those
-    /// were all.
+    /// Frees some staged blocks of a group. Returns whether those were all.
     fn free_some_staged(&mut self, ag: AgNumber) -> Outcome<bool> {
         let mut ag = self.ag(ag)?;
         if !ag.has_tree(AgTree::Refcount) {
@@ -54,7 +53,7 @@ impl Op<'_> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Enters blocks that have no owner as kept for copying on write. The caller changes the reverse map.
+    /// Records blocks without an owner as staged for copy on write. The caller changes the reverse map.
     pub(crate) fn stage_blocks(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         self.adjust_agfl()?;
         let new = RefcountRecord { start, cow: true, len, count: 1 };
@@ -73,8 +72,7 @@ impl HeldAg<'_, '_> {
         self.join_references(true, start.0.into())
     }
 
-    /// Removes blocks from those kept for copying on write, which must have them. The caller changes the
-    /// reverse map.
+    /// Removes blocks from the staged ones. They must be staged. The caller changes the reverse map.
     pub(crate) fn unstage_blocks(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         self.adjust_agfl()?;
         let part = RefcountRecord { start, cow: true, len, count: 1 };

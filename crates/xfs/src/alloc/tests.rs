@@ -1,4 +1,4 @@
-//! Random allocation against a model, judged by what the trees say and by `xfs_repair`.
+//! Random allocations, compared with a model and the trees, and checked by `xfs_repair`.
 
 use operation::RunOperations;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::format::address::{AgBlock, AgNumber, FsBlock};
 
 const CACHE_BYTES: usize = 16 << 20;
 
-/// An image that mkfs.xfs made, opened to be filled.
+/// An image made by mkfs.xfs and opened as an image in progress.
 pub(crate) struct Fresh {
     pub(crate) fs: Xfs,
     pub(crate) path: PathBuf,
@@ -36,7 +36,7 @@ impl Fresh {
         Self::open(home, path)
     }
 
-    /// One that the kernel put files into.
+    /// Makes an image with files that the kernel wrote.
     pub(crate) fn filled(options: &str, size: u64, fill: impl FnOnce(&Path)) -> Self {
         let home = oracle::scratch();
         let path = home.path().join("image");
@@ -52,14 +52,14 @@ impl Fresh {
         Self { fs, path, _home: home }
     }
 
-    /// Finishes the image and has it judged.
+    /// Finishes the image and checks it.
     pub(crate) fn judge(&self) {
         self.fs.finish(None).unwrap();
         xfs_repair(&self.path);
     }
 }
 
-/// All records of a tree.
+/// Returns all records of a tree.
 pub(crate) fn records<T: GroupTree>(ag: &mut HeldAg<'_, '_>, first: T::Key) -> Vec<T::Record> {
     let mut cursor = ag.cursor::<T>();
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn records<T: GroupTree>(ag: &mut HeldAg<'_, '_>, first: T::Key) -> V
     found
 }
 
-/// Checks that both trees of free space of a group and its counts agree; the free runs.
+/// Checks that both free-space trees of a group and its counts agree. Returns the free runs.
 fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
     fs.atomically(|op| {
         let mut ag = op.ag(ag)?;
@@ -93,14 +93,14 @@ fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
     .unwrap()
 }
 
-/// Extents that the model has, by first block.
+/// Extents that the model has allocated, by first block.
 #[derive(Default)]
 struct Model {
     extents: BTreeMap<u64, u32>,
 }
 
 impl Model {
-    /// Checks that nothing of the model is free.
+    /// Checks that no block of the model is free.
     fn check(&self, fs: &Xfs) {
         let geometry = fs.volume.geometry;
         let mut free = BTreeSet::new();
@@ -123,7 +123,7 @@ impl Model {
         self.extents.insert(start.0, len);
     }
 
-    /// One random change, in one operation; false where there is no space.
+    /// Makes one random change, in one operation. Returns false if there is no space.
     fn step(&mut self, fs: &Xfs, rng: &mut Rng, len_max: u32) -> bool {
         if self.extents.is_empty() || rng.u32(..100) < 60 {
             self.grow(fs, rng, len_max)
@@ -156,7 +156,7 @@ impl Model {
         }
     }
 
-    /// Frees some extents, or ends or middles of them.
+    /// Frees some extents, or their ends or middles.
     fn shrink(&mut self, fs: &Xfs, rng: &mut Rng) {
         let mut freed = Vec::new();
         for _ in 0..rng.usize(1..4) {
@@ -197,7 +197,7 @@ impl Model {
     }
 }
 
-/// Kinds of images: what mkfs.xfs makes of them differs in trees, block and sector size.
+/// mkfs.xfs options for images that differ in trees, block size and sector size.
 const KINDS: [&str; 7] = [
     "",
     "-b size=1024",
@@ -242,7 +242,7 @@ fn a_full_image_can_be_emptied() {
             full += u32::from(!model.grow(&image.fs, &mut rng, 1));
         }
         model.check(&image.fs);
-        // Every second block first: as many runs, and so as many records, as can be.
+        // Every second block first, which gives the maximum number of runs and records.
         let blocks: Vec<u64> = model.extents.keys().copied().collect();
         for &block in blocks.iter().step_by(2) {
             model.extents.remove(&block);
@@ -343,7 +343,7 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
     };
     let allocate = || image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
     assert_eq!(allocate(), (near, 10));
-    // What is next to it is as near as can be.
+    // The adjacent place is the nearest one.
     let (second, len) = allocate();
     assert_eq!(len, 10);
     assert!(second.0.abs_diff(near.0) == 10, "{second}");

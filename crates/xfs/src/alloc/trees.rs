@@ -1,4 +1,4 @@
-//! The trees of a group: where each starts, what counts its blocks, and where these come from.
+//! The trees of a group: their roots, their block counts, and the supply of their blocks.
 
 use operation::Outcome;
 use transaction::{Corruption, Txn};
@@ -16,7 +16,7 @@ use crate::inode::ChunkTree;
 
 /// A tree of an allocation group.
 pub(crate) trait GroupTree: Tree {
-    /// Which one it is.
+    /// Identifies the tree.
     const AG_TREE: AgTree;
 }
 
@@ -48,12 +48,12 @@ impl GroupTree for FinoTree {
 pub(crate) type AgCursor<'c, 'o, 'a, T> = Cursor<'c, 'a, T, HeldAg<'o, 'a>>;
 
 impl<'o, 'a> HeldAg<'o, 'a> {
-    /// A cursor over a tree of the group, which the file system must have.
+    /// Returns a cursor over a tree of the group, which the file system must have.
     pub(crate) fn cursor<T: GroupTree>(&mut self) -> AgCursor<'_, 'o, 'a, T> {
         Cursor::new(self)
     }
 
-    /// Whether the file system has a tree.
+    /// Returns whether the file system has a tree.
     pub(crate) fn has_tree(&self, tree: AgTree) -> bool {
         self.guard.root(tree).levels > 0
     }
@@ -95,7 +95,7 @@ impl<'a, T: GroupTree> Anchor<'a, T> for HeldAg<'_, 'a> {
         match T::AG_TREE {
             AgTree::Bno | AgTree::Cnt => count(&mut state.btreeblks, is_more),
             AgTree::Rmap => {
-                // Blocks that the AGFL has given to trees are counted together, whichever tree it is.
+                // Blocks that trees got from the AGFL have one common count.
                 count(&mut state.btreeblks, is_more)?;
                 count(&mut state.rmap_blocks, is_more)
             }
@@ -113,13 +113,12 @@ fn count(number: &mut u32, is_more: bool) -> Result<()> {
     Ok(())
 }
 
-/// File systems without the feature "inobtcount" have no such numbers, and they stay 0.
+/// File systems without the feature "inobtcount" have no such counts; they stay 0.
 fn count_inode_blocks(number: &mut u32, is_more: bool) -> Result<()> {
     if *number == 0 { Ok(()) } else { count(number, is_more) }
 }
 
-/// The owner of a tree's blocks if the tree takes them from free space; `None` if it takes them from
-/// the AGFL.
+/// Returns the owner of a tree's blocks if the tree takes them from free space; `None` if it takes them from the AGFL.
 const fn owner_of(tree: AgTree) -> Option<Owner> {
     match tree {
         AgTree::Bno | AgTree::Cnt | AgTree::Rmap => None,
@@ -128,8 +127,8 @@ const fn owner_of(tree: AgTree) -> Option<Owner> {
     }
 }
 
-/// The trees of free space and the reverse map take their blocks from the AGFL. The other trees take
-/// theirs from free space, and the reverse map gets an entry for each.
+/// The free-space trees and the reverse map take their blocks from the AGFL. The other trees take theirs from free
+/// space, with a record in the reverse map for each.
 impl<'a, T: GroupTree> Supply<'a, T> for HeldAg<'_, 'a> {
     fn allocate_block(&mut self, _near: u64) -> Outcome<u64> {
         let block = match owner_of(T::AG_TREE) {
@@ -154,7 +153,7 @@ impl<'a, T: GroupTree> Supply<'a, T> for HeldAg<'_, 'a> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Takes a block for a tree from free space, close to the root of the tree.
+    /// Allocates a block for a tree from free space, close to the root of the tree.
     fn take_tree_block(&mut self, tree: AgTree, owner: Owner) -> Outcome<AgBlock> {
         self.adjust_agfl()?;
         let near = self.guard.root(tree).block;

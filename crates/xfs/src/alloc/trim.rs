@@ -1,4 +1,4 @@
-//! Giving free blocks back to the device.
+//! Discarding free blocks on the device.
 
 use operation::{Outcome, RunOperations};
 use std::ops::Range;
@@ -12,22 +12,21 @@ use crate::btree::Seek;
 use crate::btree::records::{BnoTree, FreeRun};
 use crate::format::address::{AgBlock, AgNumber, Block};
 
-/// Free runs that are given back while a group is held. Few, so that no operation waits for it for long.
+/// Maximum number of free runs discarded while a group is held, so that other operations do not wait long.
 const RUNS_AT_ONCE: usize = 64;
 
-/// The part of the file system whose free blocks are to be given back.
+/// The part of the file system whose free blocks are to be discarded.
 struct TrimRange {
     blocks: Range<Block>,
-    /// Fewest blocks of a run that is worth giving back.
+    /// Minimum length of a run to discard, in blocks.
     len_min: u64,
 }
 
-/// Parts of free runs of a group, as first block and length.
+/// Parts of free runs of a group: first block and length.
 type Parts = SmallVec<[(AgBlock, u32); RUNS_AT_ONCE]>;
 
 impl Xfs {
-    /// What [`vfs::FileSystem::trim`] does. First everything is made durable, so that what was removed
-    /// before is free for good.
+    /// Implements [`vfs::FileSystem::trim`]. Syncs first, so that blocks freed before are not busy.
     pub(crate) fn trim_free(&self, bytes: Range<u64>, len_min: u64) -> Result<u64> {
         self.check_writable()?;
         self.engine.sync()?;
@@ -45,8 +44,8 @@ impl Xfs {
         Ok(trimmed << log)
     }
 
-    /// Gives some free runs of a group back, from one block on. Returns the block to go on at. Blocks that
-    /// wait for a checkpoint are not free yet: a crash would give them to their file again.
+    /// Discards some free runs of a group, starting at `from`. Returns the block to continue at. Busy blocks are
+    /// skipped: a crash would return them to their file.
     fn trim_some(
         &self,
         ag: AgNumber,
@@ -76,7 +75,7 @@ impl Xfs {
 }
 
 impl HeldAg<'_, '_> {
-    /// Some runs from one block on that are free and not busy, and the block to go on at if there may be
+    /// Returns some runs from block `from` on that are free and not busy, and the block to continue at if there may be
     /// more.
     fn free_parts(&mut self, from: AgBlock) -> Outcome<(Parts, Option<AgBlock>)> {
         let mut runs: SmallVec<[FreeRun; RUNS_AT_ONCE]> = SmallVec::new();

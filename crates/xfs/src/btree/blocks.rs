@@ -1,11 +1,11 @@
-//! Blocks that a tree gains and loses.
+//! Adding blocks to a tree and freeing them.
 
 use operation::Outcome;
 
 use super::{Cursor, Node, Supply, Tree};
 
 impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
-    /// Returns a new, empty block, close to another block of the tree if there is a choice.
+    /// Returns a new, empty block, close to the block `near` of the tree if possible.
     pub(super) fn new_node(&mut self, level: usize, near: u64) -> Outcome<Node> {
         let pointer = self.anchor.allocate_block(near)?;
         self.anchor.count_block(true)?;

@@ -1,5 +1,5 @@
-//! Changing records and adding them: where a leaf is full, entries go to a neighbour below the same
-//! parent that has room, or else to a new block.
+//! Changing and adding records. If a leaf is full, entries move to a neighbour below the same parent that has room, or
+//! to a new block.
 
 use operation::Outcome;
 use transaction::{BufferId, Corruption, Txn};
@@ -7,15 +7,15 @@ use transaction::{BufferId, Corruption, Txn};
 use super::{Cursor, Frame, Node, PathState, Supply, Tree};
 use crate::format::btree::{LEVELS_MAX, NO_SIBLING, RECORD_SIZE_MAX, Side};
 
-/// Changes of its structure that a tree can need until a leaf has room, and to spare.
+/// Maximum number of structural changes until a leaf has room, with a margin.
 const ROUNDS_MAX: usize = 4 * LEVELS_MAX;
 
-/// A neighbour takes entries only if it has room for this part of what it can hold: moving few of
-/// them costs as much as moving many.
+/// Entries move to a neighbour only if this fraction of its capacity is free: moving few entries costs as much as
+/// moving many.
 const ROOM_PART: usize = 8;
 
 impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
-    /// Replaces the record that the cursor is at by one that belongs to the same place.
+    /// Replaces the cursor's record by one with the same position in the order.
     pub(crate) fn update(&mut self, record: T::Record) -> Outcome<()> {
         if self.replace_here(&record)? {
             return Ok(());
@@ -23,7 +23,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Err(self.damage(self.path[0].node, "records that overlap").into())
     }
 
-    /// Replaces the record that the cursor is at by one that may belong to another place.
+    /// Replaces the cursor's record by one that may have another position in the order.
     pub(crate) fn replace(&mut self, record: T::Record) -> Outcome<()> {
         if self.replace_here(&record)? {
             return Ok(());
@@ -32,7 +32,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         self.insert(record)
     }
 
-    /// Replaces the record that the cursor is at, if the new one belongs to the same place.
+    /// Replaces the cursor's record if the new one has the same position in the order. Returns whether it did.
     fn replace_here(&mut self, record: &T::Record) -> Outcome<bool> {
         let Frame { node, position } = self.path[0];
         if self.state != PathState::At {
@@ -53,7 +53,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(true)
     }
 
-    /// Whether a record belongs between the neighbours of the one that the cursor is at.
+    /// Returns whether a record belongs between the neighbours of the cursor's record.
     fn fits(&mut self, record: &T::Record) -> Outcome<bool> {
         let Frame { node, position } = self.path[0];
         let key = T::key_of(record);
@@ -64,7 +64,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(key == old || self.key_after().is_none_or(|after| key < after))
     }
 
-    /// The key of the record before the one that the cursor is at.
+    /// Returns the key of the record before the cursor's.
     fn key_before(&mut self) -> Outcome<Option<T::Key>> {
         let Frame { node, position } = self.path[0];
         if position > 0 {
@@ -80,8 +80,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(last.map(|last| T::key_in_record(self.entry(before, last))))
     }
 
-    /// The key of the record after the one that the cursor is at: parents have those of their
-    /// children's first records.
+    /// Returns the key of the record after the cursor's. Parents store the keys of their children's first records.
     fn key_after(&self) -> Option<T::Key> {
         let after = |level| {
             let Frame { node, position } = self.path[level];
@@ -91,7 +90,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Some(if node.level == 0 { T::key_in_record(entry) } else { T::key(entry) })
     }
 
-    /// Puts a record in its place, where none with its key may be. The cursor is at it then.
+    /// Inserts a record, and moves the cursor to it. There must be no record with the same key.
     pub(crate) fn insert(&mut self, record: T::Record) -> Outcome<()> {
         let key = T::key_of(&record);
         for _ in 0..ROUNDS_MAX {
@@ -116,8 +115,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Err(self.in_tree(Corruption::new(T::SHAPE.name, "splits make no room")).into())
     }
 
-    /// Makes the path lead to where a record with `key` belongs. Mostly that is beside the record
-    /// that the cursor is at.
+    /// Makes the path lead to the position of a record with `key`. In most cases that is next to the cursor's record.
     fn aim(&mut self, key: T::Key) -> Outcome<()> {
         if self.state == PathState::For(key) {
             return Ok(());
@@ -137,7 +135,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         self.descend(key)
     }
 
-    /// One change of the structure towards room in the leaf on the path.
+    /// Makes one structural change towards room in the leaf on the path.
     fn make_room(&mut self) -> Outcome<()> {
         for level in 0..self.levels {
             let Some(above) = self.frame_above(level) else { return self.grow() };
@@ -151,11 +149,11 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(())
     }
 
-    /// Moves entries of a full node to a neighbour below the same parent; whether that has room.
+    /// Moves entries of a full node to a neighbour below the same parent. Returns false if no neighbour has room.
     ///
-    /// Where entries come at the end of the node, as they do when keys ascend, all that the left
-    /// neighbour can take goes there: the blocks of a tree that grows at its end are full. Otherwise
-    /// the room is shared.
+    /// With ascending keys, entries are inserted at the end of the node. Then as many as fit move to the left
+    /// neighbour, so that the blocks of a tree that grows at its end are full. Otherwise the entries are distributed
+    /// evenly.
     fn relieve(&mut self, level: usize, above: Frame) -> Outcome<bool> {
         let Frame { node, position } = self.path[level];
         let count = self.count(node);
@@ -191,7 +189,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(false)
     }
 
-    /// Moves half the entries of a full node to a new one. Its parent has room.
+    /// Moves half the entries of a full node to a new one. The parent must have room.
     fn split(&mut self, level: usize, above: Frame) -> Outcome<()> {
         let left = self.path[level].node;
         let outer = self.sibling(left, Side::Right);
@@ -204,7 +202,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(())
     }
 
-    /// Adds a level to the tree: the only entry of its new root leads to the old one.
+    /// Adds a level to the tree: the only entry of the new root leads to the old one.
     fn grow(&mut self) -> Outcome<()> {
         if self.levels >= LEVELS_MAX {
             return Err(self.in_tree(Corruption::new(T::SHAPE.name, "too many levels")).into());
@@ -219,7 +217,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(())
     }
 
-    /// Moves the entries of a root in a fork to a block of their own.
+    /// Moves the entries of a root in a fork to a new block.
     fn grow_in_fork(&mut self, top: Node) -> Outcome<()> {
         let near = self.pointer(top, 0);
         let child = self.new_node(top.level, near)?;
@@ -236,8 +234,8 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
     }
 }
 
-/// Replaces the record that a leaf has at byte `at` by one with the same key, of a tree whose records do not
-/// overlap: nothing else changes then.
+/// Replaces the record at byte offset `at` of a leaf by one with the same key. For trees without overlapping records,
+/// so no keys in nodes change.
 pub(crate) fn replace_record<T: Tree>(
     txn: &mut Txn<'_>,
     (leaf, at): (BufferId, usize),
@@ -252,7 +250,7 @@ pub(crate) fn replace_record<T: Tree>(
     }
 }
 
-/// The first and last byte of `old` that differ from those of `new`, which may be longer.
+/// Returns the first and the last byte of `old` that differ from `new`, which may be longer.
 fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
     let differs = |at: &usize| old[*at] != new[*at];
     let first = (0..old.len()).find(differs)?;

@@ -1,9 +1,9 @@
-//! Keeping the keys that a node has for its children in step with the children.
+//! Updating the keys that nodes store for their children.
 
 use super::{Anchor, Cursor, Node, Tree};
 use crate::format::btree::{KEY_SIZE_MAX, pointer_bytes};
 
-/// The keys of a node, as its parent has them.
+/// The keys of a node as stored in its parent.
 type KeyBytes = [u8; KEY_SIZE_MAX];
 
 impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
@@ -11,8 +11,8 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
     pub(super) const LOW_SIZE: usize =
         if T::OVERLAPS { T::SHAPE.key_size / 2 } else { T::SHAPE.key_size };
 
-    /// A record of the leaf on the path was added, changed or removed: its place, and the highest
-    /// keys that records which are gone and which are new cover.
+    /// Updates the nodes above after a record of the path's leaf was added, changed or removed: its position, and the
+    /// highest keys covered by the removed and the new record.
     pub(super) fn record_changed(
         &mut self,
         position: usize,
@@ -48,8 +48,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// Brings the keys that lead to the nodes of the path from `level` on up to date, as far up as
-    /// they change.
+    /// Updates the keys of the path's nodes in their parents, from `level` up as long as they change.
     pub(super) fn refresh(&mut self, level: usize) {
         for level in level..self.levels.saturating_sub(1) {
             let above = self.path[level + 1];
@@ -59,13 +58,13 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// Brings the keys that lead to one child up to date; whether they changed.
+    /// Updates the keys of one child. Returns whether they changed.
     pub(super) fn refresh_in(&mut self, parent: Node, at: usize, child: Node) -> bool {
         let keys = self.keys_of(child);
         self.set_keys(parent, at, &keys)
     }
 
-    /// The keys and the pointer that lead to a child.
+    /// Adds the keys and the pointer of a child.
     pub(super) fn put_child(&mut self, parent: Node, at: usize, child: Node) {
         let keys = self.keys_of(child);
         let pointer = pointer_bytes(child.block);
@@ -96,7 +95,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// The highest key that the records below a node cover.
+    /// Returns the highest key that the records below a node cover.
     fn highest(&self, node: Node) -> Option<T::Key> {
         let (area, bytes) = (self.area(node), self.bytes(node));
         let high = |at| {
@@ -131,7 +130,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
 pub(super) mod tests {
     use super::{Anchor, Cursor, Node, Tree};
 
-    /// The keys that a parent must have for a child.
+    /// Returns the keys that a parent must have for a child.
     pub(in crate::btree) fn keys_of<'a, T: Tree, A: Anchor<'a, T>>(
         cursor: &Cursor<'_, 'a, T, A>,
         child: Node,

@@ -1,11 +1,10 @@
 //! B+trees: one cursor for all of them, and three small traits.
 //!
-//! - [`Tree`] says what one kind of tree has of its own: its records, its keys and their sizes.
-//! - [`Anchor`] says where a tree starts and who owns it. A tree of an allocation group starts at a
-//!   block that the group's state names, the map of a fork at a root in the inode. Below the root all
-//!   trees are alike.
-//! - [`Supply`] gives blocks to a tree that grows and takes them back from one that shrinks. The
-//!   cursor itself allocates nothing.
+//! - [`Tree`] describes one kind of tree: its records, its keys and their sizes.
+//! - [`Anchor`] gives the root and the owner of a tree. The root of an allocation group's tree is a block named in the
+//!   group's state; the root of a fork's map is in the inode. Below the root all trees are alike.
+//! - [`Supply`] provides blocks to a growing tree and frees those of a shrinking one. The cursor itself allocates
+//!   nothing.
 
 mod blocks;
 mod insert;
@@ -29,102 +28,102 @@ pub(crate) use self::supply::{Anchor, Supply, TreeOwner, TreeRoot};
 use crate::format::btree::{Area, LEVELS_MAX, RECORD_SIZE_MAX, Shape};
 use crate::kind::Kind;
 
-/// What one tree has of its own.
+/// The properties of one kind of tree.
 pub(crate) trait Tree {
     /// A record of a leaf.
     type Record: Copy + PartialEq + Debug;
-    /// What records are ordered by.
+    /// The sort key of records.
     type Key: Copy + Ord + Debug;
 
     /// Name, magic numbers and sizes.
     const SHAPE: Shape;
     /// Kind of its blocks.
     const KIND: Kind;
-    /// Whether records overlap, as in the reverse map. Nodes then have the lowest and the highest key
-    /// below each child.
+    /// True if records overlap, as in the reverse map. Nodes then store the lowest and the highest key below each
+    /// child.
     const OVERLAPS: bool = false;
 
     fn record(bytes: &[u8]) -> Self::Record;
     fn put_record(record: &Self::Record, bytes: &mut [u8]);
 
-    /// The key that a node has.
+    /// Parses the key of a node entry.
     fn key(bytes: &[u8]) -> Self::Key;
 
-    /// The key of a record that lies on disk. Most records start with their key.
+    /// Parses the key of a record on disk. Most records start with their key.
     fn key_in_record(bytes: &[u8]) -> Self::Key {
         Self::key(bytes)
     }
 
-    /// The key of a record.
+    /// Returns the key of a record.
     fn key_of(record: &Self::Record) -> Self::Key {
         let mut bytes = [0; RECORD_SIZE_MAX];
         Self::put_record(record, &mut bytes);
         Self::key_in_record(&bytes)
     }
 
-    /// Writes the key that a node has for a record that lies on disk.
+    /// Writes the node key of a record on disk.
     fn put_low_key(record: &[u8], bytes: &mut [u8]) {
         bytes.copy_from_slice(&record[..bytes.len()]);
     }
 
-    /// Writes a key. Asked for where the tree overlaps.
+    /// Writes a key. Only used in trees with overlapping records.
     fn put_key(_key: &Self::Key, _bytes: &mut [u8]) {}
 
-    /// The last key that a record covers, where the tree overlaps.
+    /// Returns the last key that a record covers, in trees with overlapping records.
     fn high_key_of(record: &Self::Record) -> Self::Key {
         Self::key_of(record)
     }
 }
 
-/// Which record a search goes to.
+/// The record that a search looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seek {
-    /// The last record whose key is at most the one given.
+    /// The last record whose key is at most the given one.
     AtMost,
-    /// The first record whose key is at least the one given.
+    /// The first record whose key is at least the given one.
     AtLeast,
-    /// The record with exactly the key given.
+    /// The record with exactly the given key.
     Exactly,
 }
 
-/// Where a record is: its leaf, as pointers name it, and its place there.
+/// The location of a record: its leaf, as in pointers, and its index there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordPlace {
     pub(crate) leaf: u64,
     pub(crate) position: usize,
 }
 
-/// A position in a tree. The transaction holds all blocks on the way there.
+/// A position in a tree. The transaction holds all blocks on the path.
 pub(crate) struct Cursor<'c, 'a, T: Tree, A: Anchor<'a, T>> {
     pub(crate) anchor: &'c mut A,
     leaf: Area,
     node: Area,
     /// The root in a fork.
     root: Area,
-    /// From the leaf at 0 up to the root.
+    /// From the leaf at index 0 up to the root.
     path: [Frame; LEVELS_MAX],
-    /// Levels of the tree, which are how much of `path` counts.
+    /// Number of levels of the tree, and of valid entries of `path`.
     levels: usize,
     state: PathState<T::Key>,
     txn: PhantomData<&'a ()>,
 }
 
-/// What the path of a cursor leads to.
+/// The target of a cursor's path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathState<K> {
-    /// Nothing.
+    /// The path is unset.
     Nowhere,
-    /// The place where a record with this key is or would be.
+    /// The position of a record with this key, which may not exist.
     For(K),
     /// A record.
     At,
 }
 
-/// A block of a tree, or the root in a fork. A node that is held has been verified, and its level and
-/// its number of entries are within bounds.
+/// A block of a tree, or the root in a fork. Its block is held and verified; its level and number of entries are within
+/// bounds.
 #[derive(Clone, Copy)]
 struct Node {
-    /// The block as pointers name it; 0 for the root in a fork.
+    /// The block as in pointers; 0 for the root in a fork.
     block: u64,
     /// `None` for the root in a fork.
     buffer: Option<BufferId>,
@@ -132,7 +131,7 @@ struct Node {
     level: usize,
 }
 
-/// A node on the way down, and the entry taken in it.
+/// A node on the path, and the index of the entry followed.
 #[derive(Clone, Copy)]
 struct Frame {
     node: Node,
@@ -142,7 +141,7 @@ struct Frame {
 const NO_FRAME: Frame = Frame { node: Node { block: 0, buffer: None, level: 0 }, position: 0 };
 
 impl<'c, 'a, T: Tree, A: Anchor<'a, T>> Cursor<'c, 'a, T, A> {
-    /// A cursor over a tree. The size of a fork with a root must stay as long as the cursor lives.
+    /// Returns a cursor over a tree. The size of a fork with a root must not change while the cursor exists.
     pub(crate) fn new(anchor: &'c mut A) -> Self {
         let fork_size = match anchor.root() {
             TreeRoot::Block { .. } => 0,

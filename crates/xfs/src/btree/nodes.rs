@@ -1,4 +1,4 @@
-//! Nodes and leaves as a cursor sees them: holding them, their checks, and moving entries about.
+//! Nodes and leaves as seen by a cursor: holding and checking them, and moving entries.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::{Anchor, Cursor, Frame, Node, Tree, TreeOwner, TreeRoot};
 use crate::format::address::{AgBlock, Block, FsBlock};
 use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, Side, pointer_bytes};
 
-/// Entries on their way from one node to another.
+/// Entries being moved from one node to another.
 struct CarriedEntries {
     entries: SmallVec<[u8; 2048]>,
     pointers: SmallVec<[u8; 1024]>,
@@ -26,7 +26,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// Damage to the tree, with the place of `node` if that is a block.
+    /// Returns an error about the tree, with the location of `node` if that is a block.
     pub(super) fn fault(&self, node: Node, damage: Corruption) -> Error {
         let damage = match node.buffer {
             Some(id) => self.anchor.txn().corrupt(id, damage),
@@ -35,7 +35,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.in_tree(damage).into()
     }
 
-    /// Damage to the tree.
+    /// Adds the tree's owner to a corruption.
     pub(crate) fn in_tree(&self, damage: Corruption) -> Corruption {
         match self.anchor.owner() {
             TreeOwner::Group(ag) => damage.in_group(ag.0.into()),
@@ -43,12 +43,12 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// Damage to the tree, in a few words.
+    /// Returns an error about `node`.
     pub(super) fn damage(&self, node: Node, problem: &'static str) -> Error {
         self.fault(node, Corruption::new(T::SHAPE.name, problem))
     }
 
-    /// The block of the device that a pointer names.
+    /// Returns the device block of a pointer.
     pub(super) fn place_of(&self, pointer: u64) -> Outcome<Block> {
         let geometry = self.anchor.geometry();
         let place = match self.anchor.owner() {
@@ -106,7 +106,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.area(node).pointer(self.bytes(node), at)
     }
 
-    /// Holds the top of the tree, and notes how many levels the tree has.
+    /// Holds the root of the tree, and sets the number of levels.
     pub(super) fn top(&mut self) -> Outcome<Node> {
         let (block, levels) = match self.anchor.root() {
             TreeRoot::Block { block, levels } => (block, levels),
@@ -139,13 +139,13 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         Ok(node)
     }
 
-    /// Holds the block that a pointer names, which must be of `level`.
+    /// Holds the block that a pointer leads to, which must have level `level`.
     pub(super) fn enter(&mut self, pointer: u64, level: usize) -> Outcome<Node> {
         self.hold(pointer, level, usize::from(!self.may_be_empty(level)))
     }
 
-    /// Whether a block of `level` is the only leaf of a fork. Such a leaf has no records while all of
-    /// them are being replaced.
+    /// Returns whether a block of `level` is the only leaf of a fork. Such a leaf is temporarily empty while all its
+    /// records are replaced.
     fn may_be_empty(&self, level: usize) -> bool {
         let TreeRoot::Fork(bytes) = self.anchor.root() else { return false };
         level == 0 && self.levels == 2 && self.root.count(bytes) == 1
@@ -186,7 +186,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.edit(node, range).copy_from_slice(&bytes[skip..]);
     }
 
-    /// Checks that two blocks that their parents name one after the other know each other.
+    /// Checks that the sibling pointers of two blocks that are adjacent in their parents agree.
     pub(super) fn check_siblings(&self, left: Node, right: Node) -> Outcome<()> {
         let (after, before) = (self.sibling(left, Side::Right), self.sibling(right, Side::Left));
         if after != right.block {
@@ -200,7 +200,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         Ok(())
     }
 
-    /// Makes `right` the right sibling of `left`, where `outer` was or is to be the one after both.
+    /// Makes `right` the right sibling of `left`. `outer` is the block after both.
     pub(super) fn join(&mut self, left: Node, right: Node, outer: u64) -> Outcome<()> {
         self.set_sibling(left, Side::Right, right.block);
         self.set_sibling(right, Side::Left, left.block);
@@ -208,7 +208,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.follow(left.block, right.block, outer, left.level)
     }
 
-    /// Makes the block `outer`, if there is one, the right sibling of `now` instead of `was`.
+    /// Updates the left sibling of the block `outer`, if there is one, from `was` to `now`.
     pub(super) fn follow(&mut self, was: u64, now: u64, outer: u64, level: usize) -> Outcome<()> {
         if outer == NO_SIBLING {
             return Ok(());
@@ -223,7 +223,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         Ok(())
     }
 
-    /// Puts entries into a node that has room for them.
+    /// Inserts entries into a node with room for them.
     pub(super) fn put_in(&mut self, node: Node, at: usize, entries: &[u8], pointers: &[u8]) {
         let area = *self.area(node);
         let count = self.count(node);
@@ -237,7 +237,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.set_count(node, count + added);
     }
 
-    /// Takes entries out of a node.
+    /// Removes entries from a node.
     pub(super) fn cut(&mut self, node: Node, gone: Range<usize>) {
         let area = *self.area(node);
         let count = self.count(node);
@@ -250,7 +250,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.set_count(node, count - gone.len());
     }
 
-    /// Moves entries to a node of the same level that has room for them.
+    /// Moves entries to a node of the same level with room for them.
     pub(super) fn carry(&mut self, from: Node, range: Range<usize>, to: Node, at: usize) {
         let moved = self.copy_out(from, range.clone());
         debug_assert_eq!(moved.count, range.len());
@@ -266,7 +266,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         CarriedEntries { entries, pointers, count: range.len() }
     }
 
-    /// A child of a node on the path, by its place there.
+    /// Returns a child of a node on the path by its index.
     pub(super) fn child(&mut self, parent: Node, at: usize) -> Outcome<Node> {
         self.enter(self.pointer(parent, at), parent.level - 1)
     }
@@ -276,7 +276,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
     }
 }
 
-/// Moves the contents of `bytes` towards their end, and puts `new` before them.
+/// Shifts the contents of `bytes` towards the end, and copies `new` to the start.
 fn open(bytes: &mut [u8], new: &[u8]) {
     let kept = bytes.len() - new.len();
     bytes.copy_within(..kept, new.len());

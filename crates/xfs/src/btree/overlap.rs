@@ -1,16 +1,16 @@
-//! Searching where records overlap: a record that covers a key may start long before it.
+//! Searching trees with overlapping records: a record that covers a key may start long before it.
 
 use operation::Outcome;
 use transaction::Corruption;
 
 use super::{Anchor, Cursor, Frame, Node, PathState, Tree};
 
-/// Most nodes that a search looks at: more than any tree of a group has.
+/// Maximum number of nodes that a search visits: more than any tree of a group has.
 const VISITS_MAX: u32 = 1 << 24;
 
 impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
-    /// Goes to the first record that `wanted` says yes to, of those that cover keys from `low` to
-    /// `high`, and maybe some more. Where there is none, the cursor is nowhere.
+    /// Moves to the first record accepted by `wanted` among those that cover keys from `low` to `high`. `wanted` may be
+    /// called for a few more. Without a match the cursor has no position.
     pub(crate) fn find(
         &mut self,
         low: T::Key,
@@ -21,7 +21,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         let top = self.top()?;
         self.path[top.level] = Frame { node: top, position: 0 };
         let mut level = top.level;
-        // A damaged node may be named by many.
+        // In a damaged tree several parents may point to one node, so the number of visits is limited.
         for _ in 0..VISITS_MAX {
             let Frame { node, position } = self.path[level];
             if level == 0
@@ -60,7 +60,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
             .find(|(_, record)| wanted(record))
     }
 
-    /// The first child from `from` on below which records between `low` and `high` can be.
+    /// Returns the first child from index `from` on that can have records between `low` and `high`.
     fn find_child(&self, node: Node, from: usize, low: T::Key, high: T::Key) -> Option<usize> {
         let (area, bytes) = (self.area(node), self.bytes(node));
         (from..area.count(bytes))

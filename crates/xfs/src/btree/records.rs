@@ -1,5 +1,5 @@
-//! The trees, and their records and keys as they lie on disk. Nothing is checked here: the users of a
-//! record know its valid values.
+//! The trees, and the on-disk form of their records and keys. Values are not validated here: that is up to the users of
+//! a record.
 
 use super::Tree;
 use crate::format::address::{AgBlock, AgIno, FileBlock};
@@ -19,16 +19,16 @@ pub(crate) struct InoTree;
 pub(crate) struct FinoTree;
 /// Reverse map.
 pub(crate) struct RmapTree;
-/// Counts of references to blocks that are shared, or being copied on write.
+/// Reference counts of blocks that are shared or staged for copy on write.
 pub(crate) struct RefcountTree;
-/// The map of a fork.
+/// The extent map of a fork.
 pub(crate) struct BmapTree;
 
-/// Free blocks in a row (`xfs_alloc_rec`).
+/// A run of free blocks (`xfs_alloc_rec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreeRun {
     pub(crate) start: AgBlock,
-    /// Blocks.
+    /// Length in blocks.
     pub(crate) len: u32,
 }
 
@@ -89,24 +89,24 @@ impl Tree for CntTree {
 pub(crate) struct InodeChunk {
     /// The first inode.
     pub(crate) start: AgIno,
-    /// Which groups of four inodes have no blocks. 0 without sparse inodes.
+    /// Mask of the groups of four inodes that have no blocks. 0 without sparse inodes.
     pub(crate) holemask: u16,
-    /// Inodes that have blocks. 0 without sparse inodes, where all have.
+    /// Number of inodes that have blocks. 0 without sparse inodes, when all have.
     pub(crate) count: u8,
-    /// Inodes that are free.
+    /// Number of free inodes.
     pub(crate) freecount: u8,
-    /// Which inodes are free; those without blocks are, too.
+    /// Mask of the free inodes, including those without blocks.
     pub(crate) free: u64,
 }
 
 impl InodeChunk {
-    /// Inodes that have blocks.
+    /// Returns the number of inodes that have blocks.
     pub(crate) fn inodes(&self) -> u32 {
         if self.count == 0 { INODES_PER_CHUNK } else { self.count.into() }
     }
 
-    // Without sparse inodes the four bytes at 4 are the number of free inodes, which is never above
-    // 64: read as the parts that they have with sparse inodes, the first two parts are 0.
+    // Without sparse inodes the four bytes at offset 4 are the number of free inodes, at most 64. Parsed in the layout
+    // with sparse inodes, the first two fields are then 0.
     fn parse(bytes: &[u8]) -> Self {
         Self {
             start: AgIno(be32(bytes, 0)),
@@ -153,46 +153,46 @@ macro_rules! tree_of_chunks {
 tree_of_chunks!(InoTree, INO, InoBtree);
 tree_of_chunks!(FinoTree, FINO, FinoBtree);
 
-/// Blocks in a row that belong to one owner (`xfs_rmap_rec`).
+/// A run of blocks of one owner (`xfs_rmap_rec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RmapRecord {
     pub(crate) start: AgBlock,
-    /// Blocks.
+    /// Length in blocks.
     pub(crate) len: u32,
     /// An inode, or one of [`rmap_owner`].
     pub(crate) owner: u64,
-    /// The first one's logical block in its fork, and flags of [`rmap_offset`].
+    /// The logical block of the first one in its fork, and flags of [`rmap_offset`].
     pub(crate) offset: u64,
 }
 
-/// Owners that are not inodes (`XFS_RMAP_OWN_*`).
+/// Owners other than inodes (`XFS_RMAP_OWN_*`).
 pub(crate) mod rmap_owner {
     /// Static headers of the file system.
     pub(crate) const FS: u64 = -3_i64 as u64;
     /// The log.
     pub(crate) const LOG: u64 = -4_i64 as u64;
-    /// Trees of free space and reverse map, and the AGFL.
+    /// Free-space trees, reverse map and AGFL.
     pub(crate) const AG: u64 = -5_i64 as u64;
-    /// Trees of inodes.
+    /// Inode trees.
     pub(crate) const INOBT: u64 = -6_i64 as u64;
     /// Inode chunks.
     pub(crate) const INODES: u64 = -7_i64 as u64;
-    /// The tree of references.
+    /// The reference-count tree.
     pub(crate) const REFC: u64 = -8_i64 as u64;
-    /// Blocks kept for copying on write.
+    /// Blocks staged for copy on write.
     pub(crate) const COW: u64 = -9_i64 as u64;
 
-    /// Whether an owner is none of the inodes (`XFS_RMAP_NON_INODE_OWNER`).
+    /// Returns whether an owner is not an inode (`XFS_RMAP_NON_INODE_OWNER`).
     pub(crate) const fn is_none_of_inodes(owner: u64) -> bool {
         owner >> 63 != 0
     }
 }
 
-/// Flags in the offset of a reverse map (`XFS_RMAP_OFF_*`).
+/// Flags in the offset of a reverse-map record (`XFS_RMAP_OFF_*`).
 pub(crate) mod rmap_offset {
-    /// The fork is that of the attributes.
+    /// The fork is the attribute fork.
     pub(crate) const ATTR_FORK: u64 = 1 << 63;
-    /// The block is one of the tree that maps the fork; there is no logical block.
+    /// A block of the tree that maps the fork; it has no logical block.
     pub(crate) const BMBT_BLOCK: u64 = 1 << 62;
     /// The blocks are unwritten.
     pub(crate) const UNWRITTEN: u64 = 1 << 61;
@@ -200,7 +200,7 @@ pub(crate) mod rmap_offset {
     pub(crate) const MASK: u64 = (1 << 54) - 1;
 }
 
-/// What reverse maps are ordered by. Whether blocks are written is no part of it.
+/// Sort key of reverse-map records. It does not include the unwritten flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RmapKey {
     pub(crate) start: AgBlock,
@@ -209,18 +209,18 @@ pub(crate) struct RmapKey {
 }
 
 impl RmapRecord {
-    /// Its key.
+    /// Returns its key.
     pub(crate) fn key(&self) -> RmapKey {
         let offset = self.offset & !rmap_offset::UNWRITTEN;
         RmapKey { start: self.start, owner: self.owner, offset }
     }
 
-    /// One past its last block.
+    /// Returns one past its last block.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.start.0) + u64::from(self.len)
     }
 
-    /// Whether it has logical blocks, which count up with the blocks.
+    /// Returns whether it has logical block numbers, which increase with the blocks.
     pub(crate) fn has_offsets(&self) -> bool {
         !rmap_owner::is_none_of_inodes(self.owner) && self.offset & rmap_offset::BMBT_BLOCK == 0
     }
@@ -282,24 +282,24 @@ impl Tree for RmapTree {
     }
 }
 
-/// How often blocks in a row are referred to (`xfs_refcount_rec`).
+/// Reference count of a run of blocks (`xfs_refcount_rec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefcountRecord {
     pub(crate) start: AgBlock,
-    /// Whether they are kept for copying on write; these come after all others.
+    /// True if they are staged for copy on write; such records sort after all others.
     pub(crate) cow: bool,
-    /// Blocks.
+    /// Length in blocks.
     pub(crate) len: u32,
-    /// References: from 2 on for shared ones, 1 for those kept.
+    /// Number of references: at least 2 for shared blocks, 1 for staged ones.
     pub(crate) count: u32,
 }
 
-/// The bit of the first block that says it is kept for copying on write (`XFS_REFC_COWFLAG`).
+/// Flag in the first block of a record staged for copy on write (`XFS_REFC_COWFLAG`).
 const REFCOUNT_COW: u32 = 1 << 31;
 
 impl Tree for RefcountTree {
     type Record = RefcountRecord;
-    /// Whether the block is kept for copying on write, and the block.
+    /// The flag for blocks staged for copy on write, and the block.
     type Key = (bool, AgBlock);
 
     const SHAPE: Shape = Shape::REFCOUNT;

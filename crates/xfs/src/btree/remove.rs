@@ -1,5 +1,5 @@
-//! Removing records: a block that is less than half full takes entries of a neighbour below the same
-//! parent, or becomes one with it; a root that leads to one block gives way to it.
+//! Removing records. A block that is less than half full takes entries from a neighbour below the same parent, or is
+//! merged with it. A root with one child is replaced by that child.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -8,7 +8,7 @@ use super::{Cursor, Frame, Node, PathState, Supply, Tree};
 use crate::format::btree::{NO_SIBLING, Side};
 
 impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
-    /// Removes the record that the cursor is at. The cursor is nowhere then.
+    /// Removes the cursor's record. The cursor has no position afterwards.
     pub(crate) fn remove(&mut self) -> Outcome<()> {
         if self.state != PathState::At {
             return Err(self.in_tree(Corruption::new(T::SHAPE.name, "no record to remove")).into());
@@ -23,7 +23,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         self.rebalance()
     }
 
-    /// Brings the nodes on the path back to their least fill, from the leaf up.
+    /// Restores the minimum fill of the nodes on the path, from the leaf up.
     fn rebalance(&mut self) -> Outcome<()> {
         for level in 0..self.levels {
             let node = self.path[level].node;
@@ -42,8 +42,8 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(())
     }
 
-    /// Makes a node and a neighbour one, if one block can hold both; otherwise shares their entries
-    /// out evenly. Whether they became one.
+    /// Merges a node with a neighbour if the entries of both fit into one block; otherwise distributes them evenly.
+    /// Returns whether they were merged.
     fn merge(&mut self, level: usize, above: Frame) -> Outcome<bool> {
         let node = self.path[level].node;
         let at = above.position.saturating_sub(1);
@@ -82,7 +82,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         }
     }
 
-    /// Takes levels away while the root leads to one block only that can take its place.
+    /// Removes levels while the root has a single child that can replace it.
     fn shrink(&mut self) -> Outcome<()> {
         while self.levels > 1 {
             let top = self.path[self.levels - 1].node;
@@ -104,7 +104,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(())
     }
 
-    /// Makes the only child of a root that is a block the root.
+    /// Makes the only child the root, for a root that is a block.
     fn hand_over(&mut self, top: Node) -> Outcome<()> {
         let child = self.child(top, 0)?;
         self.check_alone(child)?;
@@ -113,8 +113,8 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Ok(())
     }
 
-    /// Moves the entries of the only child of a root in a fork into the root, if they have room
-    /// there; the child that is left over. Leaves stay: a root is never one.
+    /// Moves the entries of the only child of a root in a fork into the root, if they fit. Returns the child, which is
+    /// unused then. Leaves stay, because a root in a fork is never a leaf.
     fn take_in(&mut self, top: Node) -> Outcome<Option<Node>> {
         if top.level == 1 {
             return Ok(None);

@@ -1,12 +1,12 @@
-//! Finding records: down from the root, and from one to the next.
+//! Finding records: descending from the root, and moving between adjacent records.
 
 use operation::Outcome;
 
 use super::{Anchor, Cursor, Frame, Node, PathState, RecordPlace, Seek, Tree};
 use crate::format::btree::{NO_SIBLING, Side};
 
-/// The first of `0..count` that is not `before`, which must hold up to some place and not from there
-/// on.
+/// Returns the first of `0..count` for which `before` is false. `before` must be true up to some index and false from
+/// there on.
 pub(super) fn first_not(count: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -21,7 +21,7 @@ pub(super) fn first_not(count: usize, before: impl Fn(usize) -> bool) -> usize {
 }
 
 impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
-    /// Goes to a record. Where there is none, the cursor is nowhere.
+    /// Moves to a record. If there is none, the cursor has no position.
     pub(crate) fn seek(&mut self, key: T::Key, seek: Seek) -> Outcome<Option<T::Record>> {
         self.descend(key)?;
         let Frame { node, position } = self.path[0];
@@ -40,7 +40,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// Goes to the next record. At the end the cursor is nowhere.
+    /// Moves to the next record. At the end, the cursor has no position.
     pub(crate) fn next(&mut self) -> Outcome<Option<T::Record>> {
         if self.state != PathState::At {
             return Ok(None);
@@ -53,7 +53,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.cross(Side::Right)
     }
 
-    /// Goes to the record before. At the start the cursor is nowhere.
+    /// Moves to the previous record. At the start, the cursor has no position.
     pub(crate) fn previous(&mut self) -> Outcome<Option<T::Record>> {
         if self.state != PathState::At {
             return Ok(None);
@@ -65,7 +65,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         self.cross(Side::Left)
     }
 
-    /// The next record. The cursor stays where it is.
+    /// Returns the next record without moving the cursor.
     pub(crate) fn peek_next(&mut self) -> Outcome<Option<T::Record>> {
         let Frame { node, position } = self.path[0];
         if self.state == PathState::At && position + 1 < self.count(node) {
@@ -77,7 +77,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         next
     }
 
-    /// The record before. The cursor stays where it is.
+    /// Returns the previous record without moving the cursor.
     pub(crate) fn peek_previous(&mut self) -> Outcome<Option<T::Record>> {
         let Frame { node, position } = self.path[0];
         if self.state == PathState::At && position > 0 {
@@ -92,13 +92,13 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         previous
     }
 
-    /// Where the record is that the cursor is at. The leaf must be a block.
+    /// Returns the location of the cursor's record. The leaf must be a block.
     pub(crate) fn place(&self) -> Option<RecordPlace> {
         let Frame { node, position } = self.path[0];
         (self.state == PathState::At).then_some(RecordPlace { leaf: node.block, position })
     }
 
-    /// Makes the path lead to where a record with a key is or would be.
+    /// Makes the path lead to the position of a record with a key, which may not exist.
     pub(super) fn descend(&mut self, key: T::Key) -> Outcome<()> {
         self.state = PathState::Nowhere;
         let mut node = self.top()?;
@@ -118,17 +118,17 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         Ok(())
     }
 
-    /// The record that the path leads to, where the cursor then is.
+    /// Returns the record that the path leads to, and makes it the cursor's position.
     fn arrive(&mut self) -> Outcome<Option<T::Record>> {
         let Frame { node, position } = self.path[0];
         self.state = PathState::At;
         Ok(Some(T::record(self.entry(node, position))))
     }
 
-    /// Goes to the nearest record of the next leaf on a side.
+    /// Moves to the nearest record of the next leaf on a side.
     fn cross(&mut self, side: Side) -> Outcome<Option<T::Record>> {
         let Some(turn) = (1..self.levels).find(|level| self.can_step(*level, side)) else {
-            // What was sought may still go where the path leads.
+            // After a search the path remains valid for an insertion.
             if self.state == PathState::At {
                 self.state = PathState::Nowhere;
             }
@@ -169,8 +169,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         }
     }
 
-    /// Checks that the keys of two neighbouring leaves ascend, so that every walk through the tree
-    /// ends.
+    /// Checks that the keys of two adjacent leaves ascend, so that every walk through the tree ends.
     fn check_order(&self, left: Node, right: Node) -> Outcome<()> {
         let count = self.count(left);
         if count == 0 || self.count(right) == 0 {

@@ -1,8 +1,8 @@
-//! What finishing the intents of a log changes of what quotas count.
+//! Quota counts of images whose log contains intents.
 //!
-//! A quota is changed in the transaction that changes an inode, or announces a change of its map. What comes of the other
-//! intents is counted by nobody before they are finished, nor when they are: whoever recovers a log has no quotas yet. So
-//! where intents were finished in memory, inodes have blocks that quotas need not know of.
+//! Kernels change a quota in the transaction that changes an inode, or that logs the intent of a map change. Changes
+//! that result from other intents are not counted, neither before nor when recovery finishes them: recovery runs before
+//! quotas are loaded. So after intents were finished in memory, inodes have blocks that quotas need not include.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::format::superblock::Superblock;
 use crate::log;
 use crate::volume::read_superblock;
 
-/// Blocks that inodes have as the log holds them, with those that quotas know of already.
+/// Blocks of inodes as in the log, including those that quotas already count.
 pub(super) struct Announced(Uncounted);
 
 impl Announced {
-    /// What there is before intents are finished, of those inodes that they are about. The device is not changed.
+    /// Returns the counts before intents are finished, for the inodes of the intents. Does not change the device.
     ///
     /// # Errors
     /// As replaying the log.
@@ -51,7 +51,7 @@ impl Announced {
         Ok(Self(counted))
     }
 
-    /// What quotas do not know of on a device on which the intents are finished.
+    /// Returns the blocks that quotas do not count on a device after its intents were finished.
     pub(super) fn uncounted(self, finished: &dyn BlockDevice, sb: &Superblock) -> Uncounted {
         let geometry = Geometry::new(sb);
         let now = |(ino, counted): (u64, i64)| {
@@ -62,7 +62,7 @@ impl Announced {
     }
 }
 
-/// How many blocks an inode has.
+/// Returns the number of blocks of an inode.
 fn blocks(device: &dyn BlockDevice, geometry: &Geometry, ino: Ino) -> Option<i64> {
     let (ag, ag_ino) = geometry.split_ino(ino)?;
     let (block, at) = geometry.inode_place(ag_ino);

@@ -1,4 +1,4 @@
-//! Extended attributes in all forms, with parent pointers.
+//! Checks extended attributes in all forms, including parent pointers.
 
 use ::check::Finding;
 use parking_lot::Mutex;
@@ -20,14 +20,14 @@ use crate::format::features::Incompat;
 use crate::format::hash::{folded_hash, name_hash};
 use crate::format::inode::{Fork, Format, Inode};
 
-/// Names under which access control lists are kept.
+/// Names of access control lists on disk.
 const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
-/// Byte of the LSN in leaves and nodes.
+/// Byte offset of the LSN in leaves and nodes.
 const LSN_OFFSET: usize = 24;
-/// Most levels of nodes.
+/// Maximum number of node levels.
 const LEVELS_MAX: u16 = node::LEVEL_MAX;
 
-/// Checks the attributes of an inode that has a fork for them.
+/// Checks the attributes of an inode that has an attribute fork.
 pub(super) fn check(inodes: &Inodes<'_>, number: u32, ino: Ino, inode: &Inode, extents: &[Extent]) {
     let layout = Layout::new(&inodes.ctx.geometry);
     let mut attributes = Attributes {
@@ -48,7 +48,8 @@ pub(super) fn check(inodes: &Inodes<'_>, number: u32, ino: Ino, inode: &Inode, e
     }
 }
 
-/// The parent pointers of an inode, as far as they can be read. `quiet` tells nobody of what is met again.
+/// Returns the readable parent pointers of an inode. `quiet` reports no findings for structures that were already
+/// checked.
 pub(super) fn parents(quiet: &Inodes<'_>, number: u32, ino: Ino) -> Vec<(u64, u32, Vec<u8>)> {
     let Some(inode) = names::read_inode(quiet.ctx, ino) else { return Vec::new() };
     let mut extents = Vec::new();
@@ -56,7 +57,7 @@ pub(super) fn parents(quiet: &Inodes<'_>, number: u32, ino: Ino) -> Vec<(u64, u3
     parents_in(quiet, number, ino, &inode, &extents)
 }
 
-/// As [`parents`], given the inode and the extents of its attributes.
+/// Like [`parents`], given the inode and the extents of its attributes.
 pub(super) fn parents_in(
     quiet: &Inodes<'_>,
     number: u32,
@@ -81,9 +82,9 @@ struct Attributes<'a> {
     ino: Ino,
     extents: &'a [Extent],
     layout: Layout,
-    /// Logical blocks that are used.
+    /// Logical blocks in use.
     used: Vec<(u32, u32)>,
-    /// By level from the leaves on: the block visited last and the one it names as next.
+    /// By level from the leaves up: the block visited last and its next sibling.
     last: Option<[(u32, u32); LEVELS_MAX as usize + 1]>,
     hash: u32,
     has_incomplete: bool,
@@ -130,7 +131,7 @@ impl Attributes<'_> {
         self.inodes.ctx.damage(codes::ATTR, &damage.clone().of_inode(self.ino.0), block);
     }
 
-    /// Looks at what an entry says.
+    /// Checks one entry.
     fn entry(&self, entry_flags: u8, name: &[u8], value: Option<&[u8]>, hash: Option<u32>) {
         let mut expected = name_hash(name);
         if entry_flags & flags::NAMESPACE == flags::PARENT {
@@ -191,21 +192,21 @@ impl Attributes<'_> {
         let overlaps = self.used.windows(2).any(|two| two[0].0 + two[0].1 > two[1].0);
         let used: u64 = self.used.iter().map(|(_, len)| u64::from(*len)).sum();
         let mapped: u64 = self.extents.iter().map(|extent| extent.len).sum();
-        // An incomplete entry may not name its blocks yet.
+        // An incomplete entry may not have its blocks yet.
         if overlaps || used > mapped || (used < mapped && !self.has_incomplete) {
             let finding = self.fault("blocks of the fork that attributes use");
             self.found(finding.mismatch(mapped, used));
         }
     }
 
-    /// Checks a block and all below it; false if it cannot be.
+    /// Checks a block and all below it. Returns false if it is invalid.
     fn block(&mut self, at: u32, level: Option<u16>, hash: Option<u32>) -> bool {
         let ctx = self.inodes.ctx;
         let Some(place) = self.locate(at) else {
             self.found(self.fault("a block that is not mapped").mismatch("a block", at));
             return false;
         };
-        // Pointers that lead to one block twice end here, so no block is gone into twice.
+        // A block that is referenced twice is detected here, so no block is visited twice.
         if self.used.iter().any(|(used, _)| *used == at) && self.used.len() < 1 << 12
             || self.used.len() as u64 > self.extents.iter().map(|extent| extent.len).sum()
         {
@@ -299,8 +300,8 @@ impl Attributes<'_> {
                 let found = format!("{:#x}", entry.flags);
                 self.found(self.fault("flags").named(entry.name).mismatch("known ones", found));
             }
-            // What a crash left of an attribute stays until the kernel meets it, and is no damage. Parent
-            // pointers are there or not.
+            // Incomplete attributes left by a crash stay until the kernel finds them, and are not damage. Parent
+            // pointers must be complete.
             self.has_incomplete |= !entry.is_complete();
             if !entry.is_complete() && entry.flags & flags::PARENT != 0 {
                 let finding = Finding::new(codes::PARENT).of_inode(self.ino.0).named(entry.name);
@@ -319,7 +320,7 @@ impl Attributes<'_> {
         true
     }
 
-    /// Reads a value that lies elsewhere.
+    /// Reads a remote value.
     fn remote(&mut self, entry: &leaf::Entry<'_>, place: remote::Place) -> Option<Vec<u8>> {
         let (ctx, layout) = (self.inodes.ctx, self.layout);
         let len = place.len as usize;

@@ -1,4 +1,4 @@
-//! Inode chunks: what the trees of inodes say there is, and the numbers by which inodes are known here.
+//! Inode chunks: the contents of the inode trees, and the numbers that identify inodes during a check.
 
 use crate::btree::records::InodeChunk;
 use crate::format::address::AgNumber;
@@ -10,9 +10,9 @@ use vfs::Ino;
 pub(crate) struct Chunk {
     /// The first inode, within its group.
     pub(crate) start: u32,
-    /// Which groups of four inodes have no blocks.
+    /// Mask of the groups of four inodes that have no blocks.
     pub(crate) holes: u16,
-    /// Which inodes are free, or have no blocks.
+    /// Mask of the inodes that are free or have no blocks.
     pub(crate) free: u64,
 }
 
@@ -21,7 +21,7 @@ impl Chunk {
         Self { start: record.start.0, holes: record.holemask, free: record.free }
     }
 
-    /// Whether an inode has blocks.
+    /// Returns whether an inode has blocks.
     pub(crate) const fn has(&self, nth: u32) -> bool {
         self.holes >> (nth / 4) & 1 == 0
     }
@@ -35,7 +35,7 @@ impl Chunk {
 #[derive(Debug, Default)]
 pub(crate) struct AgChunks {
     pub(crate) chunks: Vec<Chunk>,
-    /// Whether the tree could be read whole.
+    /// True if the tree could be read completely.
     pub(crate) is_whole: bool,
 }
 
@@ -51,17 +51,17 @@ impl AgChunks {
     }
 }
 
-/// All chunks. Inodes are numbered through: 64 a chunk, in order.
+/// All chunks. Inodes are numbered consecutively, 64 per chunk, in order.
 #[derive(Debug)]
 pub(super) struct Chunks {
     geometry: Geometry,
     ags: Vec<AgChunks>,
-    /// By group: how many chunks are in groups before.
+    /// By group: number of chunks in the groups before.
     before: Vec<u32>,
     total: u32,
 }
 
-/// What is known of an inode by its number alone.
+/// The state of an inode according to its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// It is in use.
@@ -96,14 +96,14 @@ impl Chunks {
         &self.ags[ag.0 as usize]
     }
 
-    /// The chunk of that number, and its group.
+    /// Returns the chunk of this number, and its group.
     pub(super) fn chunk(&self, number: u32) -> (AgNumber, Chunk) {
         let ag = self.before.partition_point(|before| *before <= number) - 1;
         let ag = AgNumber(ag as u32);
         (ag, self.of(ag).chunks[(number - self.before[ag.0 as usize]) as usize])
     }
 
-    /// The inode that is known by a number.
+    /// Returns the inode of a number.
     pub(super) fn ino(&self, number: u32) -> Ino {
         let (ag, chunk) = self.chunk(number / INODES_PER_CHUNK);
         let ino = self.geometry.ino(ag, crate::format::address::AgIno(chunk.start));

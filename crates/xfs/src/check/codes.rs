@@ -1,4 +1,4 @@
-//! The catalogue: all that can be found in an image.
+//! The catalogue of all findings.
 
 use ::check::{Code, Severity};
 
@@ -12,14 +12,14 @@ macro_rules! catalogue {
             repair: $repair,
         };)*
 
-        /// All but what can be wrong with trees.
+        /// All codes except those of trees.
         const OTHERS: &[&Code] = &[$($constant),*];
     };
 }
 
 const REBUILD: &str = "The tree is built anew from what it indexes.";
 
-/// Tells what can be wrong with the blocks of one kind of tree.
+/// Codes of the blocks of one kind of tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeCodes {
     pub(crate) checksum: &'static Code,
@@ -30,7 +30,7 @@ pub(crate) struct TreeCodes {
 }
 
 impl TreeCodes {
-    /// All of them.
+    /// Returns all of them.
     pub(crate) const fn all(self) -> [&'static Code; 5] {
         [self.checksum, self.block, self.links, self.keys, self.records]
     }
@@ -78,7 +78,7 @@ macro_rules! tree_codes {
         const $all: [&Code; 5] =
             [$constant.checksum, $constant.block, $constant.links, $constant.keys, $constant.records];
         )*
-        /// What can be wrong with the blocks of trees, tree by tree.
+        /// Codes of the blocks of trees, by tree.
         const TREES: &[&[&Code; 5]] = &[$(&$all),*];
     };
 }

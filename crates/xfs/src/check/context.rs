@@ -1,4 +1,4 @@
-//! What every part of a check knows.
+//! The state shared by all parts of a check.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::format::geometry::Geometry;
 use crate::format::log::Lsn;
 use crate::format::superblock::Superblock;
 
-/// The image, and who is told of it.
+/// The image, and the observer of the check.
 pub(super) struct Context<'a> {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) geometry: Geometry,
     pub(super) observer: &'a dyn Observer,
     pub(super) threads: NonZero<usize>,
-    /// Findings about inodes, until their paths are known.
+    /// Findings about inodes, held until their paths are known.
     pub(super) waiting: Waiting,
-    /// The log of the image is clean, so that no mount frees inodes without names.
+    /// True if the log of the image is clean, so no mount frees unlinked inodes.
     pub(super) is_log_clean: bool,
-    /// Where the log goes on: no structure can have been written behind that.
+    /// Head of the log: no valid structure has a later LSN.
     head: Option<u64>,
     has_gaps: AtomicBool,
-    /// The latest place in the log that any structure says it was written at.
+    /// The highest LSN of any structure.
     lsn_max: AtomicU64,
-    /// The same, without places that no log reaches.
+    /// The same, without implausible LSNs.
     lsn_plausible_max: AtomicU64,
     has_names_gaps: AtomicBool,
 }
@@ -62,12 +62,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Tells of something, at once or when the path of its inode is known.
+    /// Reports a finding, at once or when the path of its inode is known.
     pub(super) fn found(&self, finding: Finding) {
         self.waiting.hold(finding, self.observer);
     }
 
-    /// Tells of a structure that was written at a place in the log that is yet to come.
+    /// Records the LSN of a structure. Reports a finding if it is after the head of the log.
     pub(super) fn check_lsn(&self, lsn: u64, finding: impl FnOnce() -> Finding) {
         if lsn != u64::MAX {
             self.lsn_max.fetch_max(lsn, Ordering::Relaxed);
@@ -83,17 +83,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The latest place that structures which were looked at say.
+    /// Returns the highest LSN of the visited structures.
     pub(super) fn lsn_max(&self) -> u64 {
         self.lsn_max.load(Ordering::Relaxed)
     }
 
-    /// The latest place among those that a log can reach.
+    /// Returns the highest plausible LSN.
     pub(super) fn lsn_plausible_max(&self) -> Lsn {
         Lsn::from_raw(self.lsn_plausible_max.load(Ordering::Relaxed))
     }
 
-    /// Tells of what a verifier said.
+    /// Reports the result of a failed verification.
     pub(super) fn damage(&self, code: &'static Code, damage: &Corruption, block: Option<Block>) {
         let mut finding = Finding::of_damage(code, damage);
         if let Some(block) = block {
@@ -102,7 +102,7 @@ impl<'a> Context<'a> {
         self.found(finding);
     }
 
-    /// Notes that names could not be looked at. Who owns which blocks is known nevertheless.
+    /// Records that names could not be checked. The owners of blocks are complete nevertheless.
     pub(super) fn note_names_gap(&self) {
         self.has_names_gaps.store(true, Ordering::Relaxed);
     }
@@ -111,7 +111,7 @@ impl<'a> Context<'a> {
         self.has_names_gaps.load(Ordering::Relaxed)
     }
 
-    /// Notes that something could not be looked at.
+    /// Records that something could not be checked.
     pub(super) fn note_gap(&self) {
         self.has_gaps.store(true, Ordering::Relaxed);
     }
@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
         self.has_gaps.load(Ordering::Relaxed)
     }
 
-    /// Reads from a byte of the device on, and tells of it if that fails.
+    /// Reads from a byte of the device on. Reports a failure, and returns false.
     pub(super) fn read_bytes(&self, byte: u64, buf: &mut [u8]) -> bool {
         let Err(error) = self.device.read_at(byte, buf) else { return true };
         let block = byte >> self.geometry.block_log;
@@ -129,12 +129,12 @@ impl<'a> Context<'a> {
         false
     }
 
-    /// As [`Self::read_bytes`], from a block on.
+    /// Like [`Self::read_bytes`], from a block on.
     pub(super) fn read(&self, block: Block, buf: &mut [u8]) -> bool {
         self.read_bytes(self.geometry.byte_of(block), buf)
     }
 
-    /// The first byte of a group on the device.
+    /// Returns the byte offset of a group on the device.
     pub(super) fn ag_byte(&self, ag: AgNumber) -> u64 {
         (u64::from(ag.0) * u64::from(self.geometry.ag_blocks)) << self.geometry.block_log
     }

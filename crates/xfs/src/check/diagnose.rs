@@ -1,4 +1,4 @@
-//! A second look at who owns which blocks, where that is in doubt: all claims are made again and listed.
+//! A second pass over block ownership where it is in doubt: makes and lists all claims again.
 
 use std::collections::HashSet;
 
@@ -15,10 +15,10 @@ use super::references;
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::format::address::Block;
 
-/// Most findings about one group's reverse map.
+/// Maximum number of findings about one group's reverse map.
 const FINDINGS_MAX: usize = 200;
 
-/// Calls `look` with what it takes to look at inodes without telling anybody.
+/// Calls `look` with a context to visit inodes without reporting findings.
 pub(super) fn quietly(inodes: &Inodes<'_>, look: impl FnOnce(&Inodes<'_>)) {
     let threads = Options::default().threads.min(inodes.ctx.threads);
     let ctx =
@@ -36,8 +36,8 @@ pub(super) fn quietly(inodes: &Inodes<'_>, look: impl FnOnce(&Inodes<'_>)) {
     look(&quiet);
 }
 
-/// Tells of blocks that are claimed twice, of what is wrong in the reverse maps of some groups, and of references that
-/// others count wrong.
+/// Reports blocks that are claimed twice, wrong reverse-map records of some groups, and wrong reference counts of
+/// others.
 pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32], wrong_references: &[u32]) {
     let disputed = inodes.owners.disputed();
     if disputed.is_empty() && wrong.is_empty() && wrong_references.is_empty() {
@@ -84,7 +84,7 @@ fn disputes(ctx: &Context<'_>, claims: &[Claim], disputed: &[u64]) {
             who.iter().map(|claim| owner_name(claim.owner, claim.offset)).collect();
         let is_free = names.len() < 2;
         let names = names.join(" and ");
-        // Neighbours with the same owners are one fault.
+        // Adjacent blocks with the same owners are one finding.
         if last.as_ref().is_some_and(|(before, same)| *before + 1 == block && *same == names) {
             last = Some((block, names));
             continue;
@@ -99,7 +99,7 @@ fn disputes(ctx: &Context<'_>, claims: &[Claim], disputed: &[u64]) {
     }
 }
 
-/// Claims of a group, those that follow each other joined.
+/// Returns the claims of a group, with contiguous ones joined.
 fn joined(ag: u32, claims: &[Claim]) -> Vec<Claim> {
     let mut all: Vec<Claim> = claims.iter().filter(|claim| claim.ag == ag).copied().collect();
     all.sort_unstable_by_key(|claim| (claim.kind(), claim.start));

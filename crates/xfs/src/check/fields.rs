@@ -1,4 +1,4 @@
-//! Fields of inodes that say something by themselves or with the superblock's features.
+//! Checks fields of inodes, by themselves and against the superblock's features.
 
 use ::check::Finding;
 use vfs::{FileType, Ino};
@@ -10,22 +10,22 @@ use crate::format::extent::LEN_MAX;
 use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::inode::{Fork, Format, Inode, flags, flags2};
 
-/// `XFS_DIFLAG_NEWRTBM`: the mark of the realtime bitmap.
+/// `XFS_DIFLAG_NEWRTBM`: marks the realtime bitmap.
 const NEWRTBM: u16 = 1 << 2;
-/// All flags there are.
+/// All known flags.
 const FLAGS: u16 = 0x7fff;
 const DIRECTORY_FLAGS: u16 =
     flags::RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
 const FLAGS2: u64 =
     flags2::DAX | flags2::REFLINK | flags2::COWEXTSIZE | flags2::BIGTIME | flags2::NREXT64;
 const NSEC_PER_SEC: u32 = 1_000_000_000;
-/// Bytes of a data fork that is a device number.
+/// Size of a data fork with a device number, in bytes.
 const DEVICE_FORK: usize = 8;
 
-/// Longest extent in blocks, and so the largest hint for the size of one (`MAXEXTLEN`).
+/// Maximum length of an extent, and so of an extent size hint, in blocks (`MAXEXTLEN`).
 const HINT_MAX: u32 = (1 << 21) - 1;
 
-/// Checks a free slot beyond what its structure says.
+/// Checks a free slot whose structure was verified.
 pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
     let inode = Inode::from_slot(slot);
     let finding = |field| Finding::new(codes::INODE_FREE).of_inode(ino.0).field(field);
@@ -41,11 +41,11 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
             ctx.found(finding(field).mismatch(0, value));
         }
     }
-    // Kernels leave the size as it was.
+    // Kernels do not reset the size.
     if i64::try_from(inode.size()).is_err() {
         ctx.found(finding("di_size").mismatch("a size", inode.size()));
     }
-    // Hints for the sizes of extents may stay, if they are such.
+    // Extent size hints may remain if they are valid.
     let hint_max = HINT_MAX.min(ctx.geometry.ag_blocks / 2);
     let hints =
         [("di_extsize", inode.extent_size_hint()), ("di_cowextsize", inode.cow_extent_size_hint())];
@@ -66,7 +66,7 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
             ctx.found(finding(field).mismatch("0 or 2", format));
         }
     }
-    // Freeing takes all others away.
+    // Freeing clears all others.
     let allowed = flags2_of(&ctx.geometry.features) & (flags2::BIGTIME | flags2::NREXT64);
     if inode.flags2() & !allowed != 0 || inode.flags() != 0 {
         let found = format!("{:#x}, {:#x}", inode.flags(), inode.flags2());
@@ -96,7 +96,7 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     check_times(&fields, inode);
     check_hints(&fields, inode, file_type);
     check_sizes(&fields, inode, file_type);
-    // Its name and `.`; only one that is open and has no name has none.
+    // A directory is linked by its name and `.`; only an open one without a name has no links.
     let is_linked = file_type != FileType::Directory || inode.nlink() != 1;
     fields.require(is_linked, "di_nlink", "0, or 2 and more of a directory", inode.nlink().into());
     let slot = inode.as_bytes();
@@ -123,7 +123,7 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     }
 }
 
-/// Whether the data fork of such a file is a device number or nothing.
+/// Returns whether the data fork of such a file is a device number or empty.
 const fn is_special(file_type: FileType) -> bool {
     !matches!(file_type, FileType::Regular | FileType::Directory | FileType::Symlink)
 }
@@ -155,7 +155,7 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     fields.require(bad == 0, "di_flags2", "flags that fit it", inode.flags2());
 }
 
-/// Flags of version 3 that an image with these features can have.
+/// Returns the allowed `di_flags2` in an image with these features.
 fn flags2_of(features: &Features) -> u64 {
     let mut allowed = FLAGS2;
     if !features.incompat(Incompat::BIGTIME) {
@@ -203,7 +203,7 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     }
 }
 
-/// The inodes of a realtime device are files.
+/// Checks that the inodes of a realtime device are regular files.
 fn check_type(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let raw = &fields.ctx.sb.raw;
     let is_file = file_type == FileType::Regular
@@ -215,7 +215,7 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let size = inode.size();
     match file_type {
         FileType::Regular => {
-            // The realtime bitmap and its summary, of no realtime device.
+            // The realtime bitmap and summary, without a realtime device.
             let raw = &fields.ctx.sb.raw;
             let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
             fields.require(!is_realtime || size == 0, "di_size", "0", size);

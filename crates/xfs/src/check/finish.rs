@@ -1,4 +1,4 @@
-//! What can be said only when everything was met.
+//! The final part of a check, after everything was visited.
 
 use ::check::{Finding, Phase, Summary};
 use vfs::Ino;
@@ -13,10 +13,10 @@ use super::names;
 use super::unlinked;
 use crate::format::features::RoCompat;
 
-/// Most inodes whose parents are compared name by name.
+/// Maximum number of inodes whose parents are compared name by name.
 const IN_DOUBT_MAX: usize = 10_000;
 
-/// Checks what is left, and tells of all that waited.
+/// Does the remaining checks, and reports all findings that were held.
 pub(super) fn finish(inodes: &Inodes<'_>, totals: &Totals) -> Summary {
     let ctx = inodes.ctx;
     let mut summary = Summary {
@@ -44,7 +44,7 @@ pub(super) fn finish(inodes: &Inodes<'_>, totals: &Totals) -> Summary {
     summary
 }
 
-/// Finds names for all that waits, and tells of it.
+/// Finds names for all held findings, and reports them.
 fn explain(inodes: &Inodes<'_>, in_doubt: &[u32]) {
     diagnose::quietly(inodes, |quiet| {
         let names = names::gather(inodes, quiet, in_doubt);
@@ -55,7 +55,7 @@ fn explain(inodes: &Inodes<'_>, in_doubt: &[u32]) {
     });
 }
 
-/// Compares links with names; the inodes whose parents are not what names say.
+/// Compares link counts with names. Returns the inodes whose parents do not match their names.
 fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
     let (ctx, links, chunks) = (inodes.ctx, inodes.links, inodes.chunks);
     let listed = unlinked::check(inodes);
@@ -73,7 +73,7 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
             let left = links.left(number);
             if left != 0 {
                 let nlink = names::read_inode(ctx, chunks.ino(number)).map_or(0, |i| i.nlink());
-                // What is left is kept in 32 bits, and a damaged count may take all of them.
+                // The remainder is kept in 32 bits, and a damaged count may use all of them.
                 let counted = nlink.wrapping_sub(left as u32);
                 let is_nameless = kind == DIRECTORY && counted < 2 || counted < 1;
                 let is_lost = is_nameless && !is_unlinked && chunks.ino(number) != links.root();
@@ -102,7 +102,7 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
     in_doubt
 }
 
-/// Inodes that the superblock names must be there.
+/// Checks that inodes in the superblock exist.
 fn special(inodes: &Inodes<'_>) {
     for ino in super::links::special_inodes(inodes.ctx) {
         let (finding, detail) = match inodes.chunks.find(ino) {
@@ -137,11 +137,11 @@ fn counters(inodes: &Inodes<'_>, totals: &Totals) {
     }
 }
 
-/// Compares what is claimed with what trees say of it.
+/// Compares the claims with the trees.
 fn space(inodes: &Inodes<'_>) {
     let (ctx, owners) = (inodes.ctx, inodes.owners);
     if ctx.has_gaps() {
-        // What could not be looked at owns something, too.
+        // Structures that could not be visited own blocks, too.
         return diagnose::claims(inodes, &[], &[]);
     }
     let has_maps = ctx.geometry.features.ro_compat(RoCompat::RMAPBT);

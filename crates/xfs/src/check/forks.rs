@@ -1,4 +1,4 @@
-//! Maps of forks: every extent is claimed, every block of a map's tree is read.
+//! Walks the extent maps of forks: claims every extent, and reads every block of a map's tree.
 
 use ::check::Finding;
 use vfs::{FileType, Ino};
@@ -15,17 +15,17 @@ use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, flags2};
 
-/// What a fork has.
+/// Summary of a fork.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mapped {
     pub(super) extents: u64,
-    /// Blocks, with those of the map's tree.
+    /// Number of blocks, including those of the map's tree.
     pub(super) blocks: u64,
-    /// Whether not all of the map could be read.
+    /// True if the map could not be read completely.
     pub(super) is_broken: bool,
 }
 
-/// The first block that is read for an inode, so that they can be read in order.
+/// Returns the first block that is read for an inode, for reading in device order.
 pub(super) fn first_block(geometry: &Geometry, inode: &Inode) -> u64 {
     let of = |fork| {
         let bytes = inode.fork(fork);
@@ -47,7 +47,7 @@ pub(super) fn first_block(geometry: &Geometry, inode: &Inode) -> u64 {
 struct Map<'m, F> {
     owners: &'m Owners,
     ino: u64,
-    /// The flag of the fork in reverse maps.
+    /// The flag of the fork in reverse-map records.
     flag: u64,
     may_share: bool,
     is_shared: bool,
@@ -89,7 +89,7 @@ impl<F: FnMut(Extent)> Visitor<BmapTree> for Map<'_, F> {
     }
 }
 
-/// Goes through the map of a fork and shows each extent. The inode was verified.
+/// Walks the extent map of a fork and calls `each` with each extent. The inode must have been verified.
 pub(super) fn map(
     inodes: &Inodes<'_>,
     ino: Ino,

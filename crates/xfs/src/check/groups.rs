@@ -1,4 +1,4 @@
-//! Groups: their headers, and the trees that say what is free and what is in use.
+//! Checks groups: their headers, and the trees of free space and inodes.
 
 use std::collections::HashSet;
 use std::mem::offset_of;
@@ -24,15 +24,15 @@ use crate::format::checksum;
 use crate::format::features::RoCompat;
 use crate::format::geometry::INODES_PER_CHUNK;
 
-/// What the superblock counts, as the groups have it.
+/// The superblock's counts, summed over the groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) icount: u64,
     pub(crate) ifree: u64,
     pub(crate) fdblocks: u64,
-    /// Blocks that are free, without those that trees and AGFLs have.
+    /// Free blocks, without those of trees and AGFLs.
     pub(crate) free: u64,
-    /// Whether something of it is not known.
+    /// True if some counts are unknown.
     pub(crate) is_partial: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn check(ctx: &Context<'_>, owners: &Owners) -> Option<(Chunks, Total
     Some((Chunks::new(&ctx.geometry, ags)?, totals))
 }
 
-/// Goes through what all groups have but their trees of space: headers, log and inodes.
+/// Checks headers, log and inodes of all groups, without their trees of space.
 pub(super) fn check_inodes(ctx: &Context<'_>, owners: &Owners) -> Vec<AgChunks> {
     each(ctx, |group| group.check_inodes(), owners).0
 }
@@ -76,7 +76,7 @@ fn each(
     let mut all = all.into_inner();
     all.sort_by_key(|(ag, _)| *ag);
     let mut ags: Vec<AgChunks> = all.into_iter().map(|(_, chunks)| chunks).collect();
-    // Where the check was cancelled, groups are missing.
+    // If the check was cancelled, groups are missing.
     ags.resize_with(count as usize, AgChunks::default);
     (ags, totals.into_inner())
 }
@@ -166,7 +166,7 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// A header, checked.
+    /// Returns a header, checked.
     fn header<T: zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + Clone>(
         &self,
         sector: u32,
@@ -217,7 +217,7 @@ impl<'g> Group<'g> {
         let start = FsBlock(raw.logstart.get());
         let (ag, block) = self.ctx.geometry.split(start);
         let blocks = raw.logblocks.get();
-        // The first group reports a log that is in no group.
+        // The first group reports a log that is not within any group.
         let teller = if ag.0 < self.ctx.geometry.ag_count { ag } else { AgNumber(0) };
         if start.0 == 0 || teller != self.ag {
             return;
@@ -241,7 +241,7 @@ impl<'g> Group<'g> {
         walk.of_group(AgBlock(root), levels)
     }
 
-    /// Compares a number of a header with what it counts.
+    /// Compares a count in a header with the counted number.
     fn count(&self, code: &'static Code, field: &'static str, counted: u64, found: u32) {
         if counted != u64::from(found) {
             self.ctx.found(self.finding(code).field(field).mismatch(counted, found));
@@ -254,7 +254,7 @@ impl<'g> Group<'g> {
         let mut by_block = Free::new(self, true);
         let bno = self.walk::<BnoTree, _>(codes::BNOBT, root(0), &mut by_block);
         let by_block = by_block.counts;
-        // Where free blocks are kept apart, one tree may say what the other one cannot.
+        // If free blocks are kept separately, one tree may provide what the other cannot.
         let mut by_size = Free::new(self, self.owners.free().is_some());
         let cnt = self.walk::<CntTree, _>(codes::CNTBT, root(1), &mut by_size);
         let by_size = by_size.counts;
@@ -330,7 +330,7 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// Checks the inodes that an AGI names outside of its trees. Kernels no longer use the second one.
+    /// Checks the inode numbers in an AGI outside of its trees. Kernels no longer use the second one.
     fn named_inodes(&self, agi: &RawAgi) {
         for (field, found) in [("agi_newino", agi.newino.get()), ("agi_dirino", agi.dirino.get())] {
             let ino = self.ctx.geometry.ino(self.ag, AgIno(found));
@@ -385,12 +385,12 @@ impl<'g> Group<'g> {
     }
 }
 
-/// Whether a chunk has a free inode that has blocks.
+/// Returns whether a chunk has a free inode with blocks.
 fn has_free(chunk: &Chunk) -> bool {
     (0..INODES_PER_CHUNK).any(|nth| chunk.has(nth) && chunk.is_free(nth))
 }
 
-/// What the trees of free space add up to.
+/// Totals of a free-space tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FreeCounts {
     runs: u64,
@@ -408,7 +408,7 @@ impl FreeCounts {
 struct Free<'v, 'g> {
     group: &'v Group<'g>,
     counts: FreeCounts,
-    /// Whether blocks are taken: those of one of the two trees.
+    /// True if blocks are claimed, which is done for only one of the two trees.
     takes: bool,
 }
 
@@ -470,7 +470,7 @@ impl Visitor<RmapTree> for Maps<'_, '_> {
 
 struct References<'v, 'g> {
     group: &'v Group<'g>,
-    /// The end of the record before, and whether it was kept for copying on write.
+    /// End of the previous record, and whether it was staged for copy on write.
     end: (bool, u32),
 }
 
@@ -498,7 +498,7 @@ impl Visitor<RefcountTree> for References<'_, '_> {
 
 struct Records<'v, 'g> {
     group: &'v Group<'g>,
-    /// Blocks of the tree that were met.
+    /// Blocks of the tree that were visited.
     met: HashSet<u64>,
     chunks: Vec<Chunk>,
     last_block: Option<u32>,
@@ -507,7 +507,7 @@ struct Records<'v, 'g> {
 }
 
 impl Visitor<InoTree> for Records<'_, '_> {
-    // Inodes are to be known even if something else claims a block of their tree.
+    // Inodes must be numbered even if something else claims a block of their tree.
     fn block(&mut self, block: Block) -> bool {
         self.group.owners.claim_block(block, rmap_owner::INOBT, 0);
         self.met.insert(block.0)
@@ -592,7 +592,7 @@ struct FreeRecords<'v, 'g> {
     group: &'v Group<'g>,
     chunks: &'v [Chunk],
     count: u64,
-    /// Whether all chunks are known.
+    /// True if all chunks are known.
     is_whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Inodes, in the order of their place: read in large pieces, each looked at where it lies.
+//! Checks inodes in the order of their locations, with large reads.
 
 use ::check::{Code, Finding, Phase};
 use vfs::{FileType, Ino};
@@ -21,29 +21,29 @@ use crate::format::dir::{Layout, file_type_code};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{self, CRC_OFFSET, Fork, Format, Inode, NEXT_UNLINKED_OFFSET};
 
-/// Chunks that a thread takes at once.
+/// Number of chunks that a thread processes at a time.
 const CHUNKS_AT_ONCE: u32 = 64;
-/// Byte of `di_lsn` in a slot of version 3.
+/// Byte offset of `di_lsn` in a slot of version 3.
 const LSN_OFFSET: usize = 112;
-/// Most bytes that are read at once.
+/// Maximum number of bytes per read.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Takes a parent pointer: directory, its generation, name.
+/// Callback for a parent pointer: directory, its generation, name.
 pub(super) type Pointers<'c> = dyn Fn(u64, u32, &[u8]) + Sync + 'c;
 
-/// What inodes are checked with.
+/// The state for checking inodes.
 pub(super) struct Inodes<'c> {
     pub(super) ctx: &'c Context<'c>,
     pub(super) owners: &'c Owners,
     pub(super) chunks: &'c Chunks,
     pub(super) links: &'c Links<'c>,
     pub(super) usage: Option<&'c Usage>,
-    /// Who is shown parent pointers in place of `links`.
+    /// Callback that receives parent pointers instead of `links`.
     pub(super) pointers: Option<&'c Pointers<'c>>,
     pub(super) layout: Layout,
 }
 
-/// Slots that lie in a row.
+/// Contiguous slots.
 struct Run {
     byte: u64,
     first: u32,
@@ -51,7 +51,7 @@ struct Run {
 }
 
 impl Inodes<'_> {
-    /// Checks all inodes, and all that they own.
+    /// Checks all inodes, and everything that they own.
     pub(super) fn check(&self) {
         if !self.ctx.geometry.features.ftype() {
             self.each(|number, slot| {
@@ -64,8 +64,8 @@ impl Inodes<'_> {
         self.each(|number, slot| self.slot(number, slot));
     }
 
-    /// Shows each slot, by its number. Those for which a block is returned are looked into in the order of
-    /// these blocks, when all others of a piece were shown.
+    /// Calls `show` with each slot and its number. Slots for which it returns a block are visited in the order of these
+    /// blocks, after all others of a piece.
     fn each(&self, show: impl Fn(u32, &[u8]) -> Option<u64> + Sync) {
         let count = self.chunks.count();
         ::check::each(
@@ -134,7 +134,7 @@ impl Inodes<'_> {
         Finding::new(code).of_inode(ino.0)
     }
 
-    /// Looks at a slot. If blocks are to be read for it, the first of them.
+    /// Checks a slot. Returns the first block to read for it, if any.
     fn slot(&self, number: u32, slot: &[u8]) -> Option<u64> {
         let (ctx, geometry) = (self.ctx, &self.ctx.geometry);
         let (ag, chunk) = self.chunks.chunk(number / INODES_PER_CHUNK);
@@ -208,7 +208,7 @@ impl Inodes<'_> {
         None
     }
 
-    /// Looks at an inode whose blocks are to be read.
+    /// Checks an inode whose blocks must be read.
     fn blocks_of(&self, number: u32, inode: &Inode) {
         let ino = self.chunks.ino(number);
         if let Some(file_type) = inode.file_type() {

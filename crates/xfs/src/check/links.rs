@@ -1,9 +1,8 @@
-//! What names and inodes say of each other: links, types, `..`, parent pointers.
+//! Compares names with inodes: links, types, `..`, parent pointers.
 //!
-//! Inodes and directories are met in the order of their place, so that a name may be met before its inode or
-//! behind it. Each side adds its share to numbers of the inode, 13 bytes each, which come to nothing if both
-//! agree: the links that are left, and a sum (see [`super::sums`]) of where the inode is said to be. Whichever
-//! side comes second compares the types.
+//! Inodes and directories are visited in the order of their locations, so a name may be met before or after its inode.
+//! Each side adds its share to counters of the inode, 13 bytes each, which become zero if both agree: the remaining
+//! links, and a sum (see [`super::sums`]) over the inode's parents. The side that comes second compares the types.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -17,28 +16,28 @@ use super::context::Context;
 use super::sums;
 use crate::format::features::Incompat;
 
-/// What is known of an inode's type: the code that entries have for it.
+/// Bits of an inode's type: its code in entries.
 const TYPE: u8 = 0xf;
-/// Of one in use without links, the type with this bit.
+/// Flag in the type of an inode in use without links.
 const UNLINKED: u8 = 8;
-/// Of one that is damaged.
+/// Type of a damaged inode.
 pub(super) const DAMAGED: u8 = 8;
-/// Bits by which the type that an entry names lies higher.
+/// Position of the type according to an entry.
 const CLAIM_SHIFT: u8 = 4;
-/// What an entry has that names no type.
+/// Code of an entry without a type.
 const NO_TYPE: u8 = 8;
 /// The code of a directory.
 pub(super) const DIRECTORY: u8 = 2;
-/// What the share of a directory's `..` is mixed with.
+/// Mixed into the share of a directory's `..`.
 const DOT_DOT: u64 = 0x2e2e;
 
-/// A directory whose entries are gone through.
+/// A directory whose entries are visited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Directory {
     pub(super) ino: Ino,
     pub(super) number: u32,
     pub(super) generation: u32,
-    /// Whether it has no links any more.
+    /// True if it has no links.
     pub(super) is_unlinked: bool,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct Links<'c> {
     kinds: Box<[AtomicU8]>,
     left: Box<[AtomicU32]>,
     sums: Box<[AtomicU64]>,
-    /// Directories and where their `..` leads.
+    /// Directories and the inodes of their `..`.
     parents: Mutex<Vec<(u32, u32)>>,
     has_parents: bool,
     has_types: bool,
@@ -83,7 +82,7 @@ impl<'c> Links<'c> {
         self.has_parents
     }
 
-    /// Whether an inode was found to be sound, and its type if so.
+    /// Returns the type of an inode that is valid.
     pub(super) fn kind(&self, number: u32) -> Option<u8> {
         let kind = self.kinds[number as usize].load(Relaxed) & TYPE;
         (kind != 0 && kind != DAMAGED).then_some(kind & !UNLINKED)
@@ -94,17 +93,17 @@ impl<'c> Links<'c> {
         kind > DAMAGED
     }
 
-    /// Notes the type of an inode before anything else is looked at, where entries have none.
+    /// Records the type of an inode before all else, in images whose entries have no types.
     pub(super) fn note_kind(&self, number: u32, code: u8) {
         self.kinds[number as usize].fetch_or(code & TYPE, Relaxed);
     }
 
-    /// Notes that an inode cannot be used.
+    /// Records that an inode is unusable.
     pub(super) fn damaged(&self, number: u32) {
         self.kinds[number as usize].store(DAMAGED, Relaxed);
     }
 
-    /// Notes an inode in use.
+    /// Records an inode in use.
     pub(super) fn inode(&self, number: u32, code: u8, nlink: u32) {
         let kind = if nlink == 0 { code | UNLINKED } else { code };
         let update = |old: u8| Some(old & !TYPE | kind);
@@ -124,13 +123,13 @@ impl<'c> Links<'c> {
         self.ctx.found(finding.mismatch(code, claimed));
     }
 
-    /// Notes a parent pointer.
+    /// Records a parent pointer.
     pub(super) fn parent_pointer(&self, number: u32, dir: u64, generation: u32, name: &[u8]) {
         let share = pointer_sum(dir, generation, name);
         self.sums[number as usize].fetch_add(share, Relaxed);
     }
 
-    /// Notes where a directory's `..` leads.
+    /// Records the `..` of a directory.
     pub(super) fn dot_dot(&self, dir: &Directory, parent: Ino) {
         if dir.is_unlinked {
             return;
@@ -157,7 +156,7 @@ impl<'c> Links<'c> {
         }
     }
 
-    /// Notes an entry other than `.` and `..`; `code` is what it has for a type.
+    /// Records an entry other than `.` and `..`; `code` is its type.
     pub(super) fn entry(&self, dir: &Directory, name: &[u8], child: Ino, code: u8) {
         let number = match self.chunks.find(child) {
             Known::Used(number) => number,
@@ -201,7 +200,7 @@ impl<'c> Links<'c> {
             }
             if claimed != 0 {
                 if claimed != code {
-                    // One of the two is wrong, whichever it is.
+                    // One of the two is wrong; it is unknown which.
                     self.wrong_type(number, claimed, code, Some(entry));
                 }
                 return;
@@ -213,17 +212,17 @@ impl<'c> Links<'c> {
         }
     }
 
-    /// The links of an inode that nobody accounts for; negative if there are too few.
+    /// Returns the links of an inode without a name; negative if there are too few links.
     pub(super) fn left(&self, number: u32) -> i64 {
         i64::from(self.left[number as usize].load(Relaxed) as i32)
     }
 
-    /// Whether what an inode says of its parents is what directories say.
+    /// Returns whether the parents of an inode match the directories.
     pub(super) fn are_parents_right(&self, number: u32) -> bool {
         self.sums[number as usize].load(Relaxed) == 0
     }
 
-    /// Directories that do not hang from the root: those of them that are parts of loops.
+    /// Returns directories that are not connected to the root: those that are parts of loops.
     pub(super) fn loops(&self) -> Vec<u32> {
         let mut parents = std::mem::take(&mut *self.parents.lock());
         parents.sort_unstable();
@@ -250,7 +249,8 @@ impl<'c> Links<'c> {
         found
     }
 
-    /// Where a directory's `..` leads, once all were met and [`Self::loops`] was called.
+    /// Returns the inode of a directory's `..`. Only valid after all directories were visited and [`Self::loops`] was
+    /// called.
     pub(super) fn parent_of(&self, number: u32) -> Option<u32> {
         let parents = self.parents.lock();
         let at = parents.binary_search_by_key(&number, |(dir, _)| *dir).ok()?;
@@ -258,12 +258,12 @@ impl<'c> Links<'c> {
     }
 }
 
-/// What a parent pointer adds.
+/// Returns the share of a parent pointer.
 pub(super) fn pointer_sum(dir: u64, generation: u32, name: &[u8]) -> u64 {
     sums::mix_bytes(sums::mix(dir, generation.into()), name)
 }
 
-/// Inodes that the superblock names beside the root: no directory does.
+/// Returns the inodes that are named by the superblock instead of a directory, except the root.
 pub(super) fn special_inodes(ctx: &Context<'_>) -> impl Iterator<Item = Ino> + use<> {
     let raw = &ctx.sb.raw;
     let has_quota = ctx.geometry.features.version_bits;

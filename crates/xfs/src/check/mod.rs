@@ -1,15 +1,15 @@
-//! Checking an image: everything it says, against everything else it says. Nothing is written.
+//! Checks an image for consistency. Nothing is written.
 //!
-//! - **The log** is replayed in memory first; what is checked is what a mount would see.
-//! - **Groups** are gone through side by side: headers, then each tree once, in the order of keys.
-//! - **Inodes** are read in the order of their place and in large pieces, by several threads. What an inode
-//!   owns is looked at when it is met: maps, directories, attributes.
-//! - **What spans the image** is not kept but summed up: the reverse map against all that owns blocks, counts
-//!   of references, hash indexes against entries, parent pointers against names. Each side adds to a sum what
-//!   the other subtracts. Only where something is left over are both sides listed and compared.
+//! - **The log** is replayed in memory first; the check sees the same state as a mount.
+//! - **Groups** are checked in parallel: headers, then each tree once, in the order of keys.
+//! - **Inodes** are read in the order of their locations, with large reads, by several threads. Maps, directories and
+//!   attributes are checked when their inode is visited.
+//! - **Global consistency** is checked with sums instead of lists: the reverse map against all owners of blocks,
+//!   reference counts, hash indexes against entries, parent pointers against names. Each side adds to a sum what the
+//!   other subtracts. Only if the sum is not zero are both sides listed and compared.
 //!
-//! INVARIANT: memory is bounded by the image's size, whatever it says: a bit a block in two sets, and 13 bytes
-//! an inode (8 more for a directory).
+//! INVARIANT: memory is bounded by the image's size, whatever its contents: one bit per block in two sets, and 13 bytes
+//! per inode (8 more for a directory).
 
 mod announced;
 mod attributes;
@@ -54,12 +54,11 @@ use quota::Usage;
 
 use crate::format::dir::Layout;
 
-/// Checks an image and tells `observer` of all that is wrong with it. The device is not written to.
+/// Checks an image and reports all findings to `observer`. Does not write to the device.
 ///
 /// # Errors
-/// `Unsupported` for images that cannot be looked at: unknown incompatible features, metadata directories,
-/// realtime devices, a log on another device or one of version 4 that must be replayed. Whatever is damaged is
-/// a finding.
+/// `Unsupported` for images that cannot be checked: unknown incompatible features, metadata directories, realtime
+/// devices, a log on another device or a dirty log of version 4. All damage is reported as findings.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: &Options,

@@ -1,5 +1,5 @@
-//! A second look at directories, where something was found: the paths of the inodes concerned, and what names
-//! say of those whose parents are in doubt.
+//! A second pass over directories if there were findings: finds the paths of the inodes concerned, and compares the
+//! names of inodes whose parents are in doubt.
 
 use std::collections::HashMap;
 
@@ -20,24 +20,24 @@ use crate::format::dir::{self, Part, data};
 use crate::format::extent::Extent;
 use crate::format::inode::{self, Fork, Format, Inode};
 
-/// Most entries that are read to find the names of directories on the way from the root.
+/// Maximum number of entries read to find the names of directories on paths from the root.
 const ENTRIES_MAX: u64 = 50_000_000;
-/// Most names of inodes in doubt that are kept.
+/// Maximum number of names kept of inodes in doubt.
 const NAMES_MAX: usize = 1 << 20;
-/// Most levels of a path.
+/// Maximum number of levels of a path.
 const DEPTH_MAX: usize = 4096;
 
-/// One who tells nobody.
+/// An observer that ignores findings.
 pub(super) struct Silent;
 
 impl Observer for Silent {
     fn found(&self, _finding: Finding) {}
 }
 
-/// A link to an inode, as a directory or a parent pointer says: directory, its generation, name.
+/// A link to an inode, from a directory or a parent pointer: directory, its generation, name.
 type Link = (u64, u32, Vec<u8>);
 
-/// An inode in use, if its slot can be read and used.
+/// Returns an inode in use, if its slot is readable and valid.
 pub(super) fn read_inode(ctx: &Context<'_>, ino: Ino) -> Option<Inode> {
     let (ag, ag_ino) = ctx.geometry.split_ino(ino)?;
     let mut slot = vec![0; ctx.geometry.inode_size()];
@@ -48,7 +48,7 @@ pub(super) fn read_inode(ctx: &Context<'_>, ino: Ino) -> Option<Inode> {
     inode.file_type().map(|_| inode)
 }
 
-/// Shows the entries of a directory, but for `.` and `..`, as far as they can be read.
+/// Calls `each` with the readable entries of a directory except `.` and `..`.
 fn for_each(inodes: &Inodes<'_>, ino: Ino, each: impl FnMut(&Inode, &[u8], Ino) -> bool) {
     let Some(inode) = read_inode(inodes.ctx, ino).filter(Inode::is_dir) else { return };
     let mut extents = Vec::new();
@@ -58,7 +58,7 @@ fn for_each(inodes: &Inodes<'_>, ino: Ino, each: impl FnMut(&Inode, &[u8], Ino) 
     for_each_in(inodes, ino, &inode, &extents, each);
 }
 
-/// As [`for_each`], given the inode and its extents.
+/// Like [`for_each`], given the inode and its extents.
 pub(super) fn for_each_in(
     inodes: &Inodes<'_>,
     ino: Ino,
@@ -92,8 +92,8 @@ pub(super) fn for_each_in(
     }
 }
 
-/// Offers all names to the findings that wait for one, and gathers the links of inodes `in_doubt`, which are
-/// in order. `quiet` tells nobody of what is met again.
+/// Passes all names to the findings that wait for one, and collects the links of inodes `in_doubt`, which must be
+/// sorted. `quiet` reports no findings for structures that were already checked.
 pub(super) fn gather(
     inodes: &Inodes<'_>,
     quiet: &Inodes<'_>,
@@ -133,7 +133,7 @@ pub(super) fn gather(
     links.into_inner().0
 }
 
-/// Tells what is wrong with the parents of inodes in doubt, given the names that lead to them.
+/// Reports wrong parents of inodes in doubt, given the names that lead to them.
 pub(super) fn compare(
     inodes: &Inodes<'_>,
     quiet: &Inodes<'_>,
@@ -177,7 +177,7 @@ pub(super) fn compare(
     }
 }
 
-/// Tells of a directory without a name whose count of links did not show that: it has directories in it.
+/// Reports a directory without a name that the link count did not reveal, because it contains directories.
 fn is_lost_directory(inodes: &Inodes<'_>, number: u32, names: &[Link]) -> bool {
     let (links, ino) = (inodes.links, inodes.chunks.ino(number));
     if !names.is_empty() || ino == links.root() || links.kind(number) != Some(DIRECTORY) {
@@ -203,7 +203,7 @@ impl<'p> Paths<'p> {
         Self { inodes, quiet, known: HashMap::new(), entries_left: ENTRIES_MAX }
     }
 
-    /// The path of an inode, given a name of it.
+    /// Returns the path of an inode, given one of its names.
     pub(super) fn path(&mut self, ino: u64, parent: Option<&Parent>) -> Option<Vec<u8>> {
         if Ino(ino) == self.inodes.links.root() {
             return Some(b"/".to_vec());
@@ -221,7 +221,7 @@ impl<'p> Paths<'p> {
     }
 
     fn directory(&mut self, number: u32) -> Option<Vec<u8>> {
-        // Up to one whose path is known, then down again.
+        // Up to a directory whose path is known, then down again.
         let (mut way, mut at) = (Vec::new(), number);
         let mut path = loop {
             if let Some(path) = self.known.get(&at) {
@@ -247,7 +247,7 @@ impl<'p> Paths<'p> {
         path.map(|path| if path.is_empty() { b"/".to_vec() } else { path })
     }
 
-    /// The name that a directory has in the one above.
+    /// Returns the name of a directory in its parent.
     fn name_of(&mut self, number: u32) -> Option<Vec<u8>> {
         let parent = self.inodes.chunks.ino(self.inodes.links.parent_of(number)?);
         let child = self.inodes.chunks.ino(number);

@@ -1,8 +1,8 @@
-//! Who owns which blocks.
+//! Ownership of blocks.
 //!
-//! Every block is claimed by what uses it: a bit each, so that a second claim is noticed. What the reverse map
-//! and the counts of references must say of a claim is added to a sum of its group (see [`super::sums`]).
-//! Where anything is off, all claims are made once more and those of the groups concerned are listed.
+//! Every block is claimed by its user, with one bit per block, so that a second claim is detected. The expected records
+//! of the reverse map and of reference counts are added to a sum of the group (see [`super::sums`]). If a sum is wrong,
+//! all claims are made again and those of the groups concerned are listed.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
 use crate::format::address::{AgNumber, Block, FsBlock};
 use crate::format::geometry::Geometry;
 
-/// Most claims that are listed, and blocks that are claimed twice and looked into.
+/// Maximum number of listed claims, and of blocks claimed twice that are examined.
 const LISTED_MAX: usize = 4 << 20;
 const DISPUTED_MAX: usize = 1000;
 
-/// Blocks of one group in a row that something uses, as the reverse map says it.
+/// A run of blocks of one group in use, in the form of a reverse-map record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
     pub(crate) ag: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// What claims that follow each other, in the group and in the file, have in common.
+    /// Returns a key that is equal for claims that are contiguous in the group and in the file.
     pub(crate) const fn kind(&self) -> u64 {
         let has_offsets = !rmap_owner::is_none_of_inodes(self.owner)
             && self.offset & rmap_offset::BMBT_BLOCK == 0;
@@ -45,31 +45,31 @@ impl Claim {
         sums::mix(self.owner, offset)
     }
 
-    /// What its share of a group's sum is.
+    /// Returns its share of a group's sum.
     pub(crate) const fn sum(&self) -> u64 {
         sums::range(self.kind(), self.start as u64, self.start as u64 + self.len as u64)
     }
 }
 
-/// What is listed when all claims are made again.
+/// Lists of the second pass.
 struct Listing {
     groups: HashSet<u32>,
-    /// Most claims that are kept.
+    /// Maximum number of claims kept.
     claims_max: usize,
-    /// Whether there were more.
+    /// True if there were more.
     is_cut: AtomicBool,
     disputed: Vec<u64>,
-    /// Inodes of which all claims and records of reverse maps are listed.
+    /// Inodes whose claims and reverse-map records are all listed.
     inodes: HashSet<u64>,
     claims: Mutex<Vec<Claim>>,
-    /// What the reverse maps of the groups say.
+    /// Reverse-map records of the groups.
     mapped: Mutex<Vec<Claim>>,
-    /// What the trees of references of the groups count.
+    /// Reference-count records of the groups.
     counted: Mutex<Vec<(u32, RefcountRecord)>>,
 }
 
 impl Listing {
-    /// Whether a claim whose first block is `first` of the device is listed.
+    /// Returns whether a claim is listed. `first` is its first block on the device.
     fn wants(&self, claim: &Claim, first: u64) -> bool {
         let at = self.disputed.partition_point(|block| *block < first);
         self.disputed.get(at).is_some_and(|block| *block < first + u64::from(claim.len))
@@ -81,18 +81,18 @@ impl Listing {
 pub(super) struct Owners {
     geometry: Geometry,
     taken: BitSet,
-    /// Blocks that the trees of references say are shared.
+    /// Blocks that are shared according to the reference-count trees.
     shared: BitSet,
     has_shared: AtomicBool,
-    /// By group: whether its tree of references could not be read, so that any blocks of files may be shared.
+    /// By group: true if its reference-count tree could not be read, so that any file block may be shared.
     is_sharing_unknown: Box<[AtomicBool]>,
-    /// By group: what the reverse map must add up to.
+    /// By group: remaining sum of the reverse map.
     maps: Box<[AtomicU64]>,
-    /// By group: what the counts of shared blocks must add up to.
+    /// By group: remaining sum of the reference counts.
     references: Box<[AtomicU64]>,
     disputed: Mutex<Vec<u64>>,
     listing: Option<Listing>,
-    /// Blocks that are free, if they are kept apart from those that are taken.
+    /// Free blocks, if they are kept separately from used ones.
     free: Option<BitSet>,
 }
 
@@ -113,8 +113,8 @@ impl Owners {
         }
     }
 
-    /// One that lists what is said of some inodes and of disputed blocks, which are in order, and keeps free
-    /// blocks apart.
+    /// Returns owners that list the claims of some inodes and of disputed blocks, which must be sorted, and keep free
+    /// blocks separately.
     pub(super) fn searching(geometry: &Geometry, inodes: HashSet<u64>, disputed: Vec<u64>) -> Self {
         let listing = Listing {
             groups: HashSet::new(),
@@ -131,22 +131,22 @@ impl Owners {
         Self { listing, free, ..Self::new(geometry) }
     }
 
-    /// Blocks that somebody has.
+    /// Returns the claimed blocks.
     pub(super) const fn taken(&self) -> &BitSet {
         &self.taken
     }
 
-    /// Blocks that are free, if they are kept apart.
+    /// Returns the free blocks, if they are kept separately.
     pub(super) const fn free(&self) -> Option<&BitSet> {
         self.free.as_ref()
     }
 
-    /// One that lists the claims in some groups and those on disputed blocks, which are in order.
+    /// Returns owners that list the claims in some groups and those of disputed blocks, which must be sorted.
     pub(super) fn listing(geometry: &Geometry, groups: HashSet<u32>, disputed: Vec<u64>) -> Self {
         Self::listing_at_most(geometry, groups, disputed, LISTED_MAX)
     }
 
-    /// The same with that many claims at most.
+    /// Like [`Self::listing`], with at most `claims_max` claims.
     pub(super) fn listing_at_most(
         geometry: &Geometry,
         groups: HashSet<u32>,
@@ -158,25 +158,25 @@ impl Owners {
         Self { listing, ..Self::new(geometry) }
     }
 
-    /// Whether there were more claims than are listed.
+    /// Returns whether there were more claims than are listed.
     pub(super) fn is_cut(&self) -> bool {
         self.listing.as_ref().is_some_and(|listing| listing.is_cut.load(Ordering::Relaxed))
     }
 
-    /// What the tree of references of a listed group counts of shared blocks.
+    /// Returns the reference-count records of a listed group.
     pub(super) fn counted(&self, ag: u32) -> Vec<RefcountRecord> {
         let Some(listing) = &self.listing else { return Vec::new() };
         let counted = listing.counted.lock();
         counted.iter().filter(|(of, _)| *of == ag).map(|(_, record)| *record).collect()
     }
 
-    /// As [`Self::into_claims`], and empties both.
+    /// Like [`Self::into_claims`], and empties both lists.
     pub(super) fn listed(&self) -> (Vec<Claim>, Vec<Claim>) {
         let take = |all: &Mutex<Vec<Claim>>| std::mem::take(&mut *all.lock());
         self.listing.as_ref().map(|l| (take(&l.claims), take(&l.mapped))).unwrap_or_default()
     }
 
-    /// The claims that were listed, and what reverse maps say.
+    /// Returns the listed claims and the listed reverse-map records.
     pub(super) fn into_claims(self) -> (Vec<Claim>, Vec<Claim>) {
         self.listing.map(|l| (l.claims.into_inner(), l.mapped.into_inner())).unwrap_or_default()
     }
@@ -206,7 +206,7 @@ impl Owners {
         }
     }
 
-    /// Claims blocks that lie within a group. Whether none of them was claimed before.
+    /// Claims blocks, which must be within a group. Returns whether none of them was claimed before.
     pub(super) fn claim(&self, claim: Claim) -> bool {
         self.add(claim);
         let first = self.start_of(&claim);
@@ -224,7 +224,7 @@ impl Owners {
         self.claim(Claim { ag: ag.0, start: start.0, len: 1, owner, offset })
     }
 
-    /// Claims an extent of a file, which may share it. Whether some of its blocks are shared.
+    /// Claims an extent of a file, which may be shared. Returns whether some of its blocks are shared.
     pub(super) fn claim_extent(
         &self,
         start: FsBlock,
@@ -258,6 +258,8 @@ impl Owners {
                 }
             });
             if is_shared {
+                // Each claim of a shared block adds one share. The reference-count record subtracts as many as it
+                // counts.
                 let share = sums::range(0, at, end);
                 self.references[ag.0 as usize].fetch_add(share, Ordering::Relaxed);
             }
@@ -266,7 +268,8 @@ impl Owners {
         !self.is_sharing_unknown[ag.0 as usize].load(Ordering::Relaxed)
     }
 
-    /// Takes blocks that are free. Whether nobody had them.
+    /// Claims free blocks. Returns whether none of them was claimed before. Always true if free blocks are kept
+    /// separately.
     pub(super) fn take_free(&self, ag: AgNumber, start: u32, len: u32) -> bool {
         let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks) + u64::from(start);
         let mut is_new = true;
@@ -281,7 +284,7 @@ impl Owners {
         is_new
     }
 
-    /// Notes blocks that a tree of references says are shared so often.
+    /// Records the shared blocks of a reference-count record.
     pub(super) fn share(&self, ag: AgNumber, record: &RefcountRecord) {
         let (start, len, count) = (record.start.0, record.len, record.count);
         if let Some(listing) = self.listing.as_ref().filter(|l| l.groups.contains(&ag.0)) {
@@ -300,7 +303,7 @@ impl Owners {
         self.references[ag.0 as usize].fetch_sub(share, Ordering::Relaxed);
     }
 
-    /// Notes that it is not known which blocks of a group are shared.
+    /// Records that the shared blocks of a group are unknown.
     pub(super) fn note_sharing_unknown(&self, ag: AgNumber) {
         let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks);
         self.is_sharing_unknown[ag.0 as usize].store(true, Ordering::Relaxed);
@@ -308,7 +311,7 @@ impl Owners {
         self.shared.insert_range(first..first + u64::from(self.geometry.ag_len(ag)), |_| {});
     }
 
-    /// Notes what a reverse map says.
+    /// Records a reverse-map record.
     pub(super) fn mapped(&self, claim: &Claim) {
         self.maps[claim.ag as usize].fetch_sub(claim.sum(), Ordering::Relaxed);
         let Some(listing) = &self.listing else { return };
@@ -321,19 +324,19 @@ impl Owners {
         }
     }
 
-    /// Whether the reverse map of a group says what was found, once all was.
+    /// Returns whether the reverse map of a group matches the claims. Valid after all were made.
     pub(super) fn is_map_right(&self, ag: AgNumber) -> bool {
         self.maps[ag.0 as usize].load(Ordering::Relaxed) == 0
     }
 
-    /// Whether the shared blocks of a group are referred to as often as its tree says.
+    /// Returns whether the reference counts of a group match the claims.
     pub(super) fn are_references_right(&self, ag: AgNumber) -> bool {
         let ag = ag.0 as usize;
         self.is_sharing_unknown[ag].load(Ordering::Relaxed)
             || self.references[ag].load(Ordering::Relaxed) == 0
     }
 
-    /// Blocks that were claimed more than once, in order: as many as are looked into.
+    /// Returns the blocks claimed more than once, sorted, up to the limit.
     pub(super) fn disputed(&self) -> Vec<u64> {
         let mut disputed = self.disputed.lock().clone();
         disputed.sort_unstable();
@@ -341,7 +344,7 @@ impl Owners {
         disputed
     }
 
-    /// How many blocks of a group nobody claims, and the first of them.
+    /// Returns the number of unclaimed blocks of a group, and the first of them.
     pub(super) fn unclaimed(&self, ag: AgNumber) -> Option<(u64, Block)> {
         let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks);
         let end = first + u64::from(self.geometry.ag_len(ag));
@@ -354,7 +357,7 @@ impl Owners {
     }
 }
 
-/// What an owner is called.
+/// Returns the display name of an owner.
 pub(super) fn owner_name(owner: u64, offset: u64) -> String {
     let name = match owner {
         rmap_owner::FS => "the file system's headers",

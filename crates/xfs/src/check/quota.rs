@@ -1,4 +1,4 @@
-//! Quotas: what users, groups and projects have is counted anew where the superblock says that it was counted.
+//! Checks quotas: recounts the usage of users, groups and projects if the superblock says that it was counted.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ struct Kind {
     name: &'static str,
     /// `d_type`.
     number: u8,
-    /// `sb_qflags`: it is accounted, and it was counted.
+    /// `sb_qflags`: accounted and counted.
     flags: u16,
 }
 
@@ -34,37 +34,37 @@ const KINDS: [Kind; 3] = [
     Kind { name: "group", number: 4, flags: 0x40 | 0x100 },
     Kind { name: "project", number: 2, flags: 0x8 | 0x400 },
 ];
-/// Bits of `d_type` that say the kind.
+/// Bits of `d_type` with the kind.
 const TYPE_MASK: u8 = 7;
-/// Most identifiers that are counted of a kind.
+/// Maximum number of identifiers counted per kind.
 const IDS_MAX: usize = 1 << 20;
 
-/// Blocks and inodes that somebody has.
+/// Blocks and inodes of an identifier.
 type Counts = (u64, u64);
 
-/// By inode, how many blocks more it has than quotas know of.
+/// By inode: number of blocks that quotas need not count.
 pub(super) type Uncounted = HashMap<u64, i64>;
 
-/// What was counted so far, by kind.
+/// The usage counted so far, by kind.
 pub(super) struct Usage {
     kinds: [Option<Mutex<HashMap<u32, Counts>>>; 3],
     files: [Ino; 3],
     uncounted: Uncounted,
 }
 
-/// Whether an image says of a kind of quota that it was counted.
+/// Returns whether an image says that a kind of quota was counted.
 fn is_kind_counted(sb: &Superblock, kind: &Kind) -> bool {
     let has_quota = sb.features.crc() && sb.features.version_bits.contains(Version::QUOTA);
     has_quota && sb.raw.qflags.get() & kind.flags == kind.flags
 }
 
-/// Whether an image says of any quotas that they were counted.
+/// Returns whether an image says that any quotas were counted.
 pub(super) fn is_counted(sb: &Superblock) -> bool {
     KINDS.iter().any(|kind| is_kind_counted(sb, kind))
 }
 
 impl Usage {
-    /// `None` if nothing is to be counted. What is `uncounted` is left out of what inodes have.
+    /// Returns `None` if nothing must be counted. Blocks in `uncounted` are not counted.
     pub(super) fn new(ctx: &Context<'_>, uncounted: Uncounted) -> Option<Self> {
         let raw = &ctx.sb.raw;
         if !is_counted(&ctx.sb) {
@@ -94,7 +94,7 @@ impl Usage {
         }
     }
 
-    /// Compares with what the quota files say.
+    /// Compares the usage with the quota files.
     pub(super) fn check(&self, inodes: &Inodes<'_>) {
         for (at, kind) in KINDS.iter().enumerate() {
             if let Some(counted) = &self.kinds[at] {
@@ -118,7 +118,7 @@ fn differs(ctx: &Context<'_>, kind: &Kind, id: u32, counted: Counts, found: Coun
     }
 }
 
-/// Goes through a quota file and takes out of `counted` whom it names. Whether all of it could be read.
+/// Reads a quota file and removes its identifiers from `counted`. Returns whether all of it could be read.
 fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, Counts>) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);

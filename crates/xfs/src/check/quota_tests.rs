@@ -1,4 +1,4 @@
-//! Quotas are counted as a log leaves them, and not as intents do that are finished in memory.
+//! Quotas are counted as in the log, without the effects of intents that are finished in memory.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::fs::OpenOptions;
 use crate::quota_files;
 use crate::stub::make;
 
-/// Whose file has its attributes changed.
+/// Owner of the file whose attributes change.
 const USER: u32 = 7;
 const VALUE_BYTES: usize = 20_000;
 
@@ -36,7 +36,7 @@ fn findings(device: &MemoryDevice) -> Vec<Finding> {
     keep.0.into_inner()
 }
 
-/// What the check counts of each user, as its findings say.
+/// Returns the usage of each user from the findings of a check.
 fn counted(findings: &[Finding]) -> Vec<(u32, u64, u64)> {
     let number = |text: &str| -> Option<u32> { text.split(' ').next_back()?.parse().ok() };
     let count = |finding: &Finding| {
@@ -48,7 +48,7 @@ fn counted(findings: &[Finding]) -> Vec<(u32, u64, u64)> {
     findings.iter().filter_map(count).collect()
 }
 
-/// An image with a file of [`USER`], and quotas that are right, with the place of their block and the file.
+/// Returns an image with a file of [`USER`] and correct quotas, the location of the quota block, and the file.
 fn with_quotas() -> (MemoryDevice, u64, Ino) {
     let device = Arc::new(make(&crate::mkfs::Options::new(320 << 20)));
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -65,7 +65,7 @@ fn with_quotas() -> (MemoryDevice, u64, Ino) {
     device.write_at(place, &quota_files::quotas(&uuid, &counts)).unwrap();
     let found = findings(&device);
     assert!(found.is_empty(), "{found:?}");
-    // Changes of attributes may be in the log.
+    // Allow attribute changes in the log.
     quota_files::change_superblock(&device, |raw| raw.features_log_incompat = 1.into());
     (device.fork(), place, file)
 }
@@ -102,7 +102,7 @@ fn quotas_do_not_count_what_a_log_only_announces() {
     drop(finished);
     let found = findings(&crashed);
     assert!(found.is_empty(), "{found:?}");
-    // A quota that is wrong by itself is found all the same.
+    // An independent error in a quota is still found.
     let mut block = vec![0; 4096];
     crashed.read_at(place, &mut block).unwrap();
     let quota = &mut block[USER as usize * DQUOT_BLOCK_SIZE..][..DQUOT_BLOCK_SIZE];

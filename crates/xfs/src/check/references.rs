@@ -1,4 +1,4 @@
-//! How often blocks are referred to: what claims add up to, and where a tree of references counts something else.
+//! Compares reference counts: the sum of the claims, and the records of the reference-count tree.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use super::owners::{Claim, owner_name};
 use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
 use crate::format::address::AgBlock;
 
-/// Most findings about one group.
+/// Maximum number of findings about one group.
 const FINDINGS_MAX: usize = 200;
 
-/// Whether blocks claimed so may have other owners, too: written data of files.
+/// Returns whether the blocks of a claim may have other owners: written data of files.
 const fn may_be_shared(claim: &Claim) -> bool {
     let flags = rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK | rmap_offset::UNWRITTEN;
     !rmap_owner::is_none_of_inodes(claim.owner) && claim.offset & flags == 0
 }
 
-/// The records of blocks that are referred to more than once by the claims of a group.
+/// Returns the records of blocks that the claims of a group refer to more than once.
 pub(crate) fn counted<'c>(claims: impl Iterator<Item = &'c Claim>) -> Vec<RefcountRecord> {
     let mut edges: Vec<(u32, i64)> = Vec::new();
     for claim in claims.filter(|claim| may_be_shared(claim)) {
@@ -49,18 +49,18 @@ fn add(records: &mut Vec<RefcountRecord>, start: u32, len: u32, count: u32) {
     }
 }
 
-/// Blocks in a row of which the tree counts other references than there are.
+/// A run of blocks with a wrong reference count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Difference {
     start: u32,
     len: u32,
-    /// References that there are; 0 if they are fewer than two.
+    /// Actual number of references; 0 if fewer than two.
     expected: u64,
-    /// Those that the tree counts; 0 if it has no record.
+    /// Number of references in the tree; 0 without a record.
     found: u64,
 }
 
-/// Where records differ, in order. Those of a damaged tree may overlap: they are added up.
+/// Returns the differences between records, sorted. Records of a damaged tree may overlap; their counts are added.
 fn differences(expected: &[RefcountRecord], found: &[RefcountRecord]) -> Vec<Difference> {
     let mut edges: Vec<(u64, i64, i64)> = Vec::new();
     for (records, is_found) in [(expected, false), (found, true)] {
@@ -97,7 +97,7 @@ fn differences(expected: &[RefcountRecord], found: &[RefcountRecord]) -> Vec<Dif
     all
 }
 
-/// Tells where the tree of a group counts other references than its claims are. If that cannot be told, of the group.
+/// Reports wrong reference counts of a group. If they cannot be determined, reports the group.
 pub(super) fn tell(
     ctx: &Context<'_>,
     ag: u32,
@@ -133,7 +133,7 @@ pub(super) fn tell(
     }
 }
 
-/// Tells of blocks that are said to be shared, which somebody has who shares nothing: no file. Whether there are any.
+/// Reports blocks that are marked shared, but have an owner that cannot share them. Returns whether there are any.
 fn tell_of_others(ctx: &Context<'_>, ag: u32, others: &[&Claim], found: &[RefcountRecord]) -> bool {
     let mut shared: Vec<(u64, u64)> = found
         .iter()
@@ -195,7 +195,7 @@ mod tests {
             all.iter().map(|d| (d.start, d.len, d.expected, d.found)).collect()
         };
         assert_eq!(shown(&expected), []);
-        // However they are cut.
+        // Regardless of the boundaries of records.
         let cut = [record(10, 3, 2), record(13, 7, 2), record(20, 10, 3), record(50, 5, 2)];
         assert_eq!(shown(&cut), []);
         let other = [record(10, 10, 2), record(20, 10, 2), record(45, 10, 2)];

@@ -1,9 +1,9 @@
-//! Sums that tell whether two lists have the same items in whatever order, without keeping either.
+//! Sums that show whether two lists contain the same items in any order, without storing either list.
 //!
-//! Each item adds a number that looks random and depends on all of it; two lists with the same sum have the
-//! same items, but for a chance of 2^-64. Where sums differ, both lists are made and compared.
+//! Each item adds a pseudo-random number that depends on all of it. Two lists with the same sum have the same items,
+//! except with a probability of 2^-64. If sums differ, both lists are collected and compared.
 
-/// Two numbers, mixed so that every bit of the result depends on all of them.
+/// Mixes two numbers so that every bit of the result depends on all bits of them.
 pub(super) const fn mix(a: u64, b: u64) -> u64 {
     let mut x = a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -11,7 +11,7 @@ pub(super) const fn mix(a: u64, b: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Bytes and a number, mixed.
+/// Mixes bytes and a number.
 pub(super) fn mix_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut sum = mix(seed, bytes.len() as u64);
@@ -23,8 +23,8 @@ pub(super) fn mix_bytes(seed: u64, bytes: &[u8]) -> u64 {
     mix(sum, u64::from_le_bytes(last))
 }
 
-/// What the half-open range `start..end` of a kind adds. Ranges of one kind that follow each other add what
-/// the two joined would.
+/// Returns the share of the half-open range `start..end` of a kind. The shares of contiguous ranges add up to that of
+/// the joined range.
 pub(super) const fn range(kind: u64, start: u64, end: u64) -> u64 {
     mix(kind, start).wrapping_sub(mix(kind, end))
 }

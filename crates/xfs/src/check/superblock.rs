@@ -1,4 +1,4 @@
-//! The superblock, its copies, and the log that must be replayed before anything else is looked at.
+//! Checks the superblock and its copies, and replays the log before anything else is checked.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::open::cut;
 use crate::open::superblock_copy::Copy;
 use crate::volume::read_superblock;
 
-/// Largest sector in bytes.
+/// Maximum size of a sector in bytes.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
-/// Memory for the cache of a replay, in bytes.
+/// Size of the cache for a replay, in bytes.
 const REPLAY_CACHE_BYTES: usize = 64 << 20;
 
-/// An image that can be looked at, with its log replayed.
+/// An image to be checked, with its log replayed.
 pub(super) struct Image {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) transactions: u64,
-    /// The log had nothing to replay.
+    /// True if the log had nothing to replay.
     pub(super) is_log_clean: bool,
-    /// What quotas need not know of, because it was done in memory.
+    /// Blocks that quotas need not count, because they were changed in memory.
     pub(super) uncounted: Uncounted,
 }
 
-/// Finds the superblock, or a copy; `None` if there is none, which was told of.
+/// Finds the superblock, or a copy. Returns `None` if there is none, which is reported.
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     options: &Options,
@@ -78,7 +78,7 @@ pub(super) fn open(
     }
 }
 
-/// The image as its log leaves it, in memory. `None` if the log is clean.
+/// Returns the image with its log replayed in memory. `None` if the log is clean.
 fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Image>> {
     if log_is_clean(&*device, sb)? {
         return Ok(None);
@@ -104,14 +104,14 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     Ok(Some(Image { device: overlay, sb, transactions, is_log_clean, uncounted }))
 }
 
-/// Where the log goes on, if it is clean: what is written from now on is behind that.
+/// Returns the head of the log, if it is clean: later writes get higher LSNs.
 pub(crate) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
     let end =
         log_end(device, sb).ok().flatten().filter(|end| end.is_clean && end.last.is_some())?;
     Some(end.head_lsn().to_raw())
 }
 
-/// The device with a superblock that can be used in its place.
+/// Returns the device with a usable superblock in place of a damaged one.
 fn with_superblock(
     device: Arc<dyn BlockDevice>,
     observer: &dyn Observer,
@@ -124,7 +124,7 @@ fn with_superblock(
             return Ok(None);
         }
         Err(error) => match mended(&device)? {
-            // The only thing that is known to be unsupported and can be looked at all the same.
+            // The only known unsupported feature whose images can be checked nevertheless.
             Some((view, raw)) if needs_repair(&raw) => {
                 observer.found(Finding::new(codes::NEEDS_REPAIR).field("sb_features_incompat"));
                 return Ok(Some(view));
@@ -154,8 +154,8 @@ fn needs_repair(raw: &RawSuperblock) -> bool {
     raw.features().incompat.contains(Incompat::NEEDSREPAIR)
 }
 
-/// Returns a view of the device with a corrected superblock, if that can be used, and the superblock of the image. The
-/// corrected one is finished, needs no repair, ends where the image does and has a right checksum.
+/// Returns a view of the device with a corrected superblock, if that is usable, and the superblock of the image. The
+/// corrected one is marked finished, needs no repair, is cut to the size of the image and has a valid checksum.
 fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(device.len()) as usize];
     device.read_at(0, &mut sector).map_err(Error::Device)?;
@@ -181,11 +181,11 @@ fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>,
     Ok(Some((Arc::new(view), found)))
 }
 
-/// Checks what the superblock says beyond what it takes to use it, and its copies.
+/// Checks the remaining fields of the superblock, and its copies.
 pub(super) fn check(ctx: &Context<'_>) {
     let raw = &ctx.sb.raw;
     let root = raw.rootino.get();
-    // mkfs makes three inodes at once: those of a realtime device are there without one, too.
+    // mkfs allocates three inodes at once: those of a realtime device exist even without one.
     let all = [
         ("sb_rootino", raw.rootino, 0),
         ("sb_rbmino", raw.rbmino, 1),
@@ -214,7 +214,7 @@ pub(super) fn check(ctx: &Context<'_>) {
     }
 }
 
-/// Kernels take the bits away when the log is empty, but for those that they do not know.
+/// Checks the log incompat bits. Kernels clear them when the log is empty, except unknown ones.
 fn check_log_bits(ctx: &Context<'_>) {
     let bits = ctx.sb.raw.features_log_incompat.get();
     let is_clean = || log_is_clean(&*ctx.device, &ctx.sb).unwrap_or(false);
@@ -224,9 +224,9 @@ fn check_log_bits(ctx: &Context<'_>) {
     }
 }
 
-/// Numbers in which copies must agree with the first, each with its name.
+/// Returns the fields in which copies must agree with the first superblock, with their names.
 pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
-    // Kernels may set these after mkfs, in the first superblock alone.
+    // Kernels may set these after mkfs, only in the first superblock.
     let bits = Version::ATTR | Version::QUOTA | Version::NLINK;
     vec![
         ("sb_blocksize", raw.blocksize.get().into()),
@@ -257,8 +257,8 @@ pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// Bytes of a superblock that are in use. What belongs to metadata directories and realtime groups is not, nor is a
-/// second uuid where there is none.
+/// Returns the number of used bytes of a superblock. Fields of metadata directories and realtime groups are not used,
+/// and without META_UUID neither is the second UUID.
 pub(crate) const fn in_use(features: &Features) -> usize {
     match features.incompat(Incompat::META_UUID) {
         true => offset_of!(RawSuperblock, metadirino),
@@ -310,7 +310,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
         }
     }
     check_copy_quota(ctx, ag, &copy);
-    // Set in the first one alone, as long as a log has what they are about.
+    // Set only in the first superblock, while the log has such items.
     let (own, log_bits) = (raw.features_log_incompat.get(), copy.features_log_incompat.get());
     if ctx.geometry.features.crc() && log_bits != 0 && log_bits != own {
         let finding = finding(codes::SUPERBLOCK_COPY).field("sb_features_log_incompat");
@@ -324,7 +324,8 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     }
 }
 
-/// Kernels name files of quotas in the first superblock alone. Growing copies it, and clears the mark of mkfs.
+/// Kernels store the quota files only in the first superblock. Growing copies it, and clears the in-progress flag left
+/// by mkfs.
 fn check_copy_quota(ctx: &Context<'_>, ag: AgNumber, copy: &RawSuperblock) {
     if copy.inprogress == 0 {
         return;

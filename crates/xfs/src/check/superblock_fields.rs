@@ -1,4 +1,4 @@
-//! What any superblock says beside what it takes to use it.
+//! Checks fields of any superblock that are not needed to use it.
 
 use ::check::Finding;
 
@@ -9,20 +9,20 @@ use crate::format::features::{Incompat, Version};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::superblock::RawSuperblock;
 
-/// Bytes that old kernels read at once of inodes of the smallest size, and that size.
+/// Size of the inode cluster that old kernels read at once, in bytes, and the minimum inode size.
 const CLUSTER_BYTES: u32 = 8192;
 const INODE_SIZE_MIN: u32 = 256;
-/// A chunk of the largest inodes, in bytes.
+/// Size of a chunk of the largest inodes, in bytes.
 const CHUNK_BYTES_MAX: u64 = 64 * 2048;
-/// Longest record of a log, in bytes, which a stripe unit of the log must not exceed.
+/// Maximum size of a log record, in bytes, which limits the stripe unit of the log.
 const LOG_UNIT_MAX: u32 = 256 << 10;
-/// Smallest and largest extent of a realtime device, in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
+/// Minimum and maximum size of an extent of a realtime device, in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
 pub(crate) const REALTIME_EXTENT_MIN: u64 = 4 << 10;
 const REALTIME_EXTENT_MAX: u64 = 1 << 30;
-/// Smallest sector, as a power of two.
+/// Minimum sector size, as a power of two.
 const SECTOR_LOG_MIN: u8 = 9;
 
-/// Checks what any superblock says beside what it takes to use it.
+/// Checks fields of any superblock that are not needed to use it.
 pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
     ctx.check_lsn(raw.lsn.get(), || Finding::new(codes::LSN).in_group(ag.0).field("sb_lsn"));
     let code = if ag.0 == 0 { codes::SUPERBLOCK_FIELD } else { codes::SUPERBLOCK_COPY };
@@ -63,7 +63,7 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if raw.shared_vn != 0 {
         tell("sb_shared_vn", "0", raw.shared_vn.to_string());
     }
-    // Old kernels misplaced the field; all that can write since keep both alike.
+    // Old kernels stored the field at a wrong offset; all later writers keep both equal.
     if raw.bad_features2 != raw.features2 {
         tell("sb_bad_features2", "what sb_features2 is", format!("{:#x}", raw.bad_features2));
     }
@@ -78,7 +78,7 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     check_quota(raw, tell);
 }
 
-/// Whether version bits say of sectors what their sizes do, and what version 5 has and has not.
+/// Returns whether the version bits match the sector sizes, and the requirements of version 5.
 pub(crate) fn are_bits_right(raw: &RawSuperblock) -> bool {
     let features = raw.features();
     let are_sectors_right = match features.version_bits.contains(Version::SECTOR) {
@@ -90,25 +90,25 @@ pub(crate) fn are_bits_right(raw: &RawSuperblock) -> bool {
     are_sectors_right && (is_of_version || !features.crc())
 }
 
-/// Whether sectors of the image or of its log are larger than the smallest.
+/// Returns whether sectors of the image or of its log are larger than the minimum.
 pub(crate) const fn has_large_sectors(raw: &RawSuperblock) -> bool {
     raw.sectlog > SECTOR_LOG_MIN || raw.logsectlog > SECTOR_LOG_MIN
 }
 
-/// Whether stripe unit and width fit each other and the groups.
+/// Returns whether stripe unit and width match each other and the groups.
 pub(crate) fn is_stripe(raw: &RawSuperblock) -> bool {
     let (unit, width) = (raw.unit.get(), raw.width.get());
     unit > 0 && unit < raw.agblocks.get() && width >= unit && width.is_multiple_of(unit)
 }
 
-/// How chunks are aligned where they are aligned and none is sparse.
+/// Returns the alignment of chunks if they are aligned and none is sparse.
 pub(crate) fn chunk_alignment(raw: &RawSuperblock) -> u32 {
     let scale =
         if raw.features().crc() { u32::from(raw.inodesize.get()) / INODE_SIZE_MIN } else { 1 };
     CLUSTER_BYTES.saturating_mul(scale).checked_shr(raw.blocklog.into()).unwrap_or(0)
 }
 
-/// Whether chunks can be aligned so.
+/// Returns whether the alignment of chunks is valid.
 pub(crate) fn is_chunk_alignment_right(raw: &RawSuperblock) -> bool {
     let align = raw.inoalignmt.get();
     let is_aligned = raw.features().version_bits.contains(Version::ALIGN);
@@ -118,13 +118,13 @@ pub(crate) fn is_chunk_alignment_right(raw: &RawSuperblock) -> bool {
         || align.is_power_of_two() && u64::from(align) << raw.blocklog.min(31) <= CHUNK_BYTES_MAX
 }
 
-/// Whether an extent of a realtime device, if there were one, could be of that size.
+/// Returns whether the size of a realtime extent is valid, even without a realtime device.
 pub(crate) fn is_realtime_extent(raw: &RawSuperblock) -> bool {
     let bytes = u64::from(raw.rextsize.get()) << raw.blocklog.min(31);
     (REALTIME_EXTENT_MIN..=REALTIME_EXTENT_MAX).contains(&bytes)
 }
 
-/// Whether there are quotas is said twice.
+/// Checks that the two indications of quotas agree.
 fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
     let is_none = |ino: u64| [0, u64::MAX].contains(&ino);
     if raw.features().version_bits.contains(Version::QUOTA) {
@@ -134,7 +134,7 @@ fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
         }
         return;
     }
-    // The third file is behind the end of a superblock of version 4.
+    // The third file is beyond the end of a superblock of version 4.
     let projects = if raw.features().crc() { raw.pquotino.get() } else { 0 };
     let quota = [
         ("sb_uquotino", raw.uquotino.get()),
@@ -149,7 +149,8 @@ fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
     }
 }
 
-/// Whether the log can be written in such units and sectors: units are whole blocks, and no longer than a record.
+/// Returns whether the log's stripe unit and sector size are valid: units must be whole blocks, and at most as long as
+/// a record.
 pub(crate) fn is_log_shape_right(raw: &RawSuperblock) -> bool {
     let bits = raw.features().version_bits;
     let (unit, size) = (raw.logsunit.get(), u32::from(raw.logsectsize.get()));
@@ -161,8 +162,8 @@ pub(crate) fn is_log_shape_right(raw: &RawSuperblock) -> bool {
     is_unit && (has_sectors || (raw.logsectlog, size) == (0, 0))
 }
 
-/// How chunks are aligned, whole and sparse ones, where there are sparse ones: the size of a chunk, and of what old
-/// kernels read at once. `None` where there are none, or blocks hold several chunks.
+/// Returns the alignment of whole and sparse chunks, if there are sparse ones: the size of a chunk, and of the inode
+/// cluster of old kernels. `None` without sparse chunks, or if blocks contain several chunks.
 pub(crate) fn sparse_alignment(raw: &RawSuperblock) -> Option<(u32, u32)> {
     let align =
         INODES_PER_CHUNK.checked_shl(raw.inodelog.into())?.checked_shr(raw.blocklog.into())?;
@@ -172,11 +173,11 @@ pub(crate) fn sparse_alignment(raw: &RawSuperblock) -> Option<(u32, u32)> {
     (has_sparse && align > 0 && sparse > 0).then_some((align, sparse.min(align)))
 }
 
-/// Whether chunks are aligned as where there are sparse ones they must be.
+/// Returns whether the alignment of chunks is valid with regard to sparse chunks.
 pub(crate) fn is_sparse_alignment_right(raw: &RawSuperblock) -> bool {
     let sparse = raw.spino_align.get();
     let features = raw.features();
-    // Behind the end of a superblock of version 4.
+    // Beyond the end of a superblock of version 4.
     if features.crc() && !features.incompat(Incompat::SPINODES) && sparse != 0 {
         return false;
     }

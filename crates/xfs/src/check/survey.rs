@@ -1,5 +1,4 @@
-//! What a repair asks of the parts of a check: what trees hold, and who owns which blocks. Nobody is told of what is
-//! found meanwhile.
+//! Access to parts of the check for repairs: contents of trees, and owners of blocks. Reports no findings.
 
 use std::collections::HashSet;
 use std::num::NonZero;
@@ -32,7 +31,7 @@ pub(crate) use super::chunks::{AgChunks, Chunk};
 pub(crate) use super::groups::Totals;
 pub(crate) use super::owners::Claim;
 
-/// An image, as it lies.
+/// An image, without replaying its log.
 pub(crate) struct Survey {
     device: Arc<dyn BlockDevice>,
     pub(crate) sb: Superblock,
@@ -40,13 +39,13 @@ pub(crate) struct Survey {
     threads: NonZero<usize>,
 }
 
-/// What a tree holds.
+/// Contents of a tree.
 pub(crate) struct Contents<R> {
-    /// Its records, in the order in which they were met.
+    /// Its records, in the order in which they were visited.
     pub(crate) records: Vec<R>,
     /// Its blocks, within the group.
     pub(crate) blocks: Vec<u32>,
-    /// Whether nothing is wrong with it.
+    /// True if there were no findings.
     pub(crate) is_sound: bool,
 }
 
@@ -56,15 +55,15 @@ impl<R> Default for Contents<R> {
     }
 }
 
-/// Who owns blocks of some groups: headers, log, inodes and their trees, files. Trees of space are left out.
+/// Owners of blocks of some groups: headers, log, inodes and their trees, files. Does not include trees of space.
 pub(crate) struct Ownership {
-    /// In no order.
+    /// Unsorted.
     pub(crate) claims: Vec<Claim>,
-    /// Whether some inodes could not be looked at: they may own blocks, too.
+    /// True if some inodes could not be visited: they may own blocks, too.
     pub(crate) has_gaps: bool,
-    /// Whether there are more claims than were asked for.
+    /// True if there are more claims than requested.
     pub(crate) is_cut: bool,
-    /// What is wrong with inodes, also where a check does not look because trees of space claim what they have.
+    /// Findings about inodes, including inodes that a check skips because trees of space claim their blocks.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -88,10 +87,10 @@ impl<T: Tree> Visitor<T> for Keep<'_, T::Record> {
     }
 }
 
-/// Most findings about inodes that are kept.
+/// Maximum number of findings about inodes that are kept.
 const FINDINGS_MAX: usize = 10_000;
 
-/// One who keeps what is found.
+/// An observer that keeps findings.
 #[derive(Default)]
 struct Kept(Mutex<Vec<Finding>>);
 
@@ -104,7 +103,7 @@ impl Observer for Kept {
     }
 }
 
-/// One who notes that something was found.
+/// An observer that records whether there were findings.
 #[derive(Default)]
 struct Noted(Mutex<bool>);
 
@@ -115,10 +114,10 @@ impl Observer for Noted {
 }
 
 impl Survey {
-    /// A survey of an image, whose log is left alone.
+    /// Returns a survey of an image. The log is not replayed.
     ///
     /// # Errors
-    /// If the superblock cannot be used.
+    /// If the superblock is unusable.
     pub(crate) fn new(device: Arc<dyn BlockDevice>, threads: NonZero<usize>) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         let geometry = Geometry::new(&sb);
@@ -129,7 +128,7 @@ impl Survey {
         Context::new(self.device.clone(), self.sb.clone(), &Silent, self.threads, None)
     }
 
-    /// Goes through a tree of a group.
+    /// Walks a tree of a group.
     pub(crate) fn tree<T: Tree>(
         &self,
         ag: AgNumber,
@@ -153,8 +152,8 @@ impl Survey {
         contents
     }
 
-    /// Who owns blocks of `groups`, at most so many claims. Inodes are those of `chunks`, by group; if there are none,
-    /// those that the trees of inodes have.
+    /// Returns the owners of blocks of `groups`, with at most `claims_max` claims. Inodes are taken from `chunks`, by
+    /// group; if that is `None`, from the inode trees.
     pub(crate) fn ownership(
         &self,
         groups: HashSet<u32>,
@@ -188,28 +187,28 @@ impl Survey {
         Inodes { ctx, owners, chunks, links: &links, usage, pointers: None, layout }.check();
     }
 
-    /// The chunks that trees of inodes have, by group.
+    /// Returns the chunks in the inode trees, by group.
     pub(crate) fn chunks(&self) -> Vec<AgChunks> {
         groups::check_inodes(&self.quiet(), &Owners::new(&self.geometry))
     }
 
-    /// What the superblock must count.
+    /// Returns the correct totals of the superblock.
     pub(crate) fn totals(&self) -> Option<Totals> {
         let found = groups::check(&self.quiet(), &Owners::new(&self.geometry));
         found.map(|(_, totals)| totals).filter(|totals| !totals.is_partial)
     }
 
-    /// The latest place in the log that any structure says it was written at.
+    /// Returns the highest LSN of any structure.
     pub(crate) fn lsn_max(&self) -> u64 {
         self.all_lsns().lsn_max()
     }
 
-    /// The latest place in the log of all structures, without places that no log reaches.
+    /// Returns the highest plausible LSN of all structures.
     pub(crate) fn lsn_plausible_max(&self) -> Lsn {
         self.all_lsns().lsn_plausible_max()
     }
 
-    /// Visits all structures that say when they were written.
+    /// Visits all structures that have an LSN.
     fn all_lsns(&self) -> Context<'_> {
         let ctx = self.quiet();
         super::superblock::check(&ctx);

@@ -1,4 +1,4 @@
-//! Targets of symbolic links.
+//! Checks targets of symbolic links.
 
 use std::mem::offset_of;
 
@@ -12,7 +12,7 @@ use crate::format::extent::Extent;
 use crate::format::inode::{Fork, Format, Inode};
 use crate::format::symlink::{self, HEADER_SIZE, RawHeader, TARGET_LEN_MAX};
 
-/// Checks the target of a link whose map was gone through.
+/// Checks the target of a link whose extent map was walked.
 pub(super) fn check(ctx: &Context<'_>, ino: Ino, inode: &Inode, extents: &[Extent]) {
     let fault = |detail: &str| Finding::new(codes::SYMLINK).of_inode(ino.0).detail(detail);
     let len = inode.size() as usize;

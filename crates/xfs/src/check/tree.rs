@@ -1,4 +1,4 @@
-//! Going through trees: those of groups and those of forks. Every block is read once, in the order of keys.
+//! Walks trees of groups and of forks. Every block is read once, in the order of keys.
 
 use ::check::Finding;
 use transaction::Changed;
@@ -11,40 +11,40 @@ use crate::format::btree::{Area, NO_SIBLING, Side};
 use crate::format::bytes::be64;
 use crate::format::checksum;
 
-/// Bytes from the end of the siblings to `bb_lsn`.
+/// Distance from the end of the sibling pointers to `bb_lsn`, in bytes.
 const LSN_BEHIND_SIBLINGS: usize = 8;
 
-/// Who is shown what a tree has.
+/// Callbacks of a walk.
 pub(super) trait Visitor<T: Tree> {
-    /// A block of the tree. Whether it is to be gone into: it was not met before.
+    /// Called with a block of the tree. Returns whether to visit it: false if it was met before.
     fn block(&mut self, block: Block) -> bool;
-    /// A record, in the order of keys.
+    /// Called with a record, in the order of keys.
     fn record(&mut self, record: T::Record);
 }
 
-/// Whose a tree is.
+/// The owner of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Group(AgNumber),
     Inode(u64),
 }
 
-/// What was found of a tree.
+/// Summary of a tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub(super) blocks: u64,
-    /// Whether something of it could not be looked at.
+    /// True if some of it could not be visited.
     pub(super) is_broken: bool,
 }
 
 struct Level<K> {
     buffer: Vec<u8>,
-    /// The block that was visited last, as pointers name it, and its right sibling.
+    /// The block visited last, as in pointers, and its right sibling.
     last: Option<(u64, u64)>,
     key: Option<K>,
 }
 
-/// What the node above says of a block.
+/// Bounds of a block from the node above.
 struct Above<K> {
     low: K,
     high: Option<K>,
@@ -69,7 +69,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
         Self { ctx, codes, owner, visitor, levels: Vec::new(), found: Found::default() }
     }
 
-    /// Goes through the tree of a group, given its root's block and its levels.
+    /// Walks the tree of a group, given its root block and its levels.
     pub(super) fn of_group(mut self, root: AgBlock, levels: u32) -> Found {
         self.set_levels(levels as usize);
         if let Some(level) = self.levels.len().checked_sub(1) {
@@ -78,7 +78,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
         self.finish()
     }
 
-    /// Goes through the tree of a fork, whose root is in the inode and was verified.
+    /// Walks the tree of a fork, whose root is in the inode and was verified.
     pub(super) fn of_fork(mut self, fork: &[u8]) -> Found {
         let area = T::SHAPE.root_area(fork.len());
         let level = usize::from(area.level(fork));
@@ -134,7 +134,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             return self.broken(finding.mismatch("a block", pointer));
         };
         if !self.visitor.block(block) {
-            // Something else claims it, which is told of. What is below is not known.
+            // Something else claims it, which is reported. The blocks below are unknown.
             self.ctx.note_gap();
             self.found.is_broken = true;
             return;
@@ -211,7 +211,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
         }
     }
 
-    /// Checks that the block before and this one name each other.
+    /// Checks that the previous block and this one point to each other.
     fn check_left(&mut self, level: usize, pointer: u64, left: u64) {
         if self.found.is_broken {
             return;
@@ -281,7 +281,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             let entry = area.entry(data, at);
             let high = T::OVERLAPS.then(|| T::key(&entry[half..]));
             let above = Above { low: T::key(entry), high };
-            // A root in an inode may have a single child that is anyhow small.
+            // The only child of a root in an inode may be small.
             let is_alone = count == 1 && matches!(self.owner, Owner::Inode(_));
             self.visit(area.pointer(data, at), level - 1, Some(above), is_alone);
         }
@@ -292,7 +292,7 @@ fn ctx_lsn<T: Tree, V: Visitor<T>>(walk: &Walk<'_, T, V>, block: Block, lsn: u64
     walk.ctx.check_lsn(lsn, || walk.finding(codes::LSN).at_block(block.0).field("bb_lsn"));
 }
 
-/// A sibling, for people.
+/// Returns the display form of a sibling.
 fn shown(pointer: u64) -> String {
     if pointer == NO_SIBLING { "none".to_owned() } else { pointer.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Lists of inodes that are in use and have no name: one for each bucket of each group.
+//! Checks the unlinked lists: one for each bucket of each group.
 
 use super::chunks::Known;
 use super::codes;
@@ -10,7 +10,7 @@ use crate::format::bytes::be32;
 use crate::format::inode::NEXT_UNLINKED_OFFSET;
 use ::check::{BitSet, Finding};
 
-/// Goes through all lists; which inodes are on one.
+/// Walks all lists. Returns the inodes that are on one.
 pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
     let ctx = inodes.ctx;
     let listed = BitSet::new(inodes.chunks.inodes() as u64);
@@ -18,7 +18,7 @@ pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
     let mut sector = vec![0; size];
     for ag in ctx.geometry.ags() {
         let byte = ctx.ag_byte(ag) + (u64::from(AGI_SECTOR) * size as u64);
-        // That it cannot be read was told of.
+        // An unreadable sector was already reported.
         if ctx.device.read_at(byte, &mut sector).is_err() {
             continue;
         }
@@ -38,7 +38,7 @@ pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
     listed
 }
 
-/// Goes through a list. Returns how many inodes it has up to the first that cannot be on it.
+/// Walks a list. Returns the number of its inodes up to the first one that cannot be on it.
 fn list(inodes: &Inodes<'_>, ag: AgNumber, bucket: usize, first: u32, listed: &BitSet) -> u64 {
     let ctx = inodes.ctx;
     let mut count = 0;

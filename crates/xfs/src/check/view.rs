@@ -1,4 +1,4 @@
-//! An image as repairs of files see it: through the readers that the check has, without anybody being told of anything.
+//! An image as seen by repairs of files: uses the readers of the check, without reporting findings.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::format::inode::Inode;
 use crate::format::superblock::Superblock;
 use crate::volume::read_superblock;
 
-/// A link to an inode, as an entry or a parent pointer says: directory, its generation, name.
+/// A link to an inode, from an entry or a parent pointer: directory, its generation, name.
 pub(crate) type Link = (u64, u32, Vec<u8>);
 
-/// Blocks of an inode, as the inode or the reverse map says.
+/// A run of blocks of an inode, according to the inode or the reverse map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     /// The first block.
     pub(crate) block: Block,
-    /// Blocks.
+    /// Number of blocks.
     pub(crate) len: u64,
     /// The inode, or another owner (`rmap_owner`).
     pub(crate) owner: u64,
@@ -41,17 +41,17 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Whether an inode has them.
+    /// Returns whether the owner is an inode.
     pub(crate) const fn is_of_inode(&self) -> bool {
         !rmap_owner::is_none_of_inodes(self.owner)
     }
 
-    /// Whether they are blocks of the tree that maps a fork.
+    /// Returns whether they are blocks of the fork's extent tree.
     pub(crate) const fn is_of_tree(&self) -> bool {
         self.offset & rmap_offset::BMBT_BLOCK != 0
     }
 
-    /// Whether it says that `block` belongs to the same as `other` says, at the same place there.
+    /// Returns whether both mappings assign `block` to the same owner and offset.
     pub(crate) const fn agrees(&self, other: &Self, block: u64) -> bool {
         if self.owner != other.owner {
             return false;
@@ -65,32 +65,31 @@ impl Mapping {
                 == (other.offset & rmap_offset::MASK).wrapping_add(block - other.block.0)
     }
 
-    /// Whether it has a block.
+    /// Returns whether it contains a block.
     pub(crate) const fn has(&self, block: u64) -> bool {
         self.block.0 <= block && block - self.block.0 < self.len
     }
 }
 
-/// What is said of who has which blocks, in the order of owners.
+/// All claims of blocks, sorted by owner.
 pub(crate) struct Claims {
     /// By inodes and groups.
     pub(crate) claims: Vec<Mapping>,
     /// By reverse maps.
     pub(crate) mapped: Vec<Mapping>,
-    /// Blocks that somebody has.
+    /// Blocks that have an owner.
     pub(crate) taken: BitSet,
-    /// Blocks that are free, as the trees of free space say.
+    /// Free blocks according to the free-space trees.
     pub(crate) free: BitSet,
 }
 
-/// An image that is looked at.
+/// An image being examined.
 pub(crate) struct View<'s>(&'s Inodes<'s>);
 
-/// Calls `look` with the image on a device, of which the superblock must be right. Groups that are damaged have
-/// no inodes.
+/// Calls `look` with the image on a device, whose superblock must be valid. Damaged groups have no inodes.
 ///
 /// # Errors
-/// If the superblock cannot be used, or there are too many inodes.
+/// If the superblock is unusable, or there are too many inodes.
 pub(crate) fn view<R>(
     device: Arc<dyn BlockDevice>,
     look: impl FnOnce(&View<'_>) -> R,
@@ -98,7 +97,7 @@ pub(crate) fn view<R>(
     with_owners(device, Owners::new, |inodes| look(&View(inodes)))
 }
 
-/// Who has which blocks, with all that is said of some inodes and of some blocks, which are in order.
+/// Returns the owners of blocks, with all claims about some inodes and some blocks, which must be sorted.
 ///
 /// # Errors
 /// As [`view`].
@@ -135,7 +134,7 @@ pub(crate) fn claims(
     })
 }
 
-/// The runs of numbers that are in a set.
+/// Returns the runs of numbers in a set.
 fn runs(set: &BitSet, end: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -174,32 +173,32 @@ fn with_owners<R>(
 }
 
 impl View<'_> {
-    /// The superblock.
+    /// Returns the superblock.
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.0.ctx.sb
     }
 
-    /// The shape of the image.
+    /// Returns the geometry of the image.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.0.ctx.geometry
     }
 
-    /// The layout of directories.
+    /// Returns the layout of directories.
     pub(crate) fn layout(&self) -> &Layout {
         &self.0.layout
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub(crate) fn root(&self) -> Ino {
         self.0.links.root()
     }
 
-    /// Whether the superblock names an inode, which no directory does.
+    /// Returns whether an inode is named by the superblock instead of a directory.
     pub(crate) fn is_special(&self, ino: Ino) -> bool {
         special_inodes(self.0.ctx).any(|special| special == ino)
     }
 
-    /// All inodes that trees say are in use.
+    /// Returns all inodes in use according to the inode trees.
     pub(crate) fn used(&self) -> impl Iterator<Item = Ino> {
         let chunks = self.0.chunks;
         (0..chunks.count()).flat_map(move |number| {
@@ -210,7 +209,7 @@ impl View<'_> {
         })
     }
 
-    /// Whether trees say that an inode is in use. `None` if that is not known.
+    /// Returns whether an inode is in use according to the trees. `None` if unknown.
     pub(crate) fn is_used(&self, ino: Ino) -> Option<bool> {
         match self.0.chunks.find(ino) {
             Known::Used(_) => Some(true),
@@ -219,27 +218,27 @@ impl View<'_> {
         }
     }
 
-    /// The place of an inode on the device, in bytes. `None` if there can be no such inode.
+    /// Returns the byte offset of an inode on the device. `None` if the number is invalid.
     pub(crate) fn slot_byte(&self, ino: Ino) -> Option<u64> {
         let geometry = &self.0.ctx.geometry;
         let (ag, ag_ino) = geometry.split_ino(ino)?;
         Some(self.0.ctx.ag_byte(ag) + (u64::from(ag_ino.0) << geometry.inode_log))
     }
 
-    /// An inode's slot as it lies there.
+    /// Returns an inode's slot as on disk.
     pub(crate) fn slot(&self, ino: Ino) -> Option<Vec<u8>> {
         let mut slot = vec![0; self.0.ctx.geometry.inode_size()];
         self.0.ctx.device.read_at(self.slot_byte(ino)?, &mut slot).ok()?;
         Some(slot)
     }
 
-    /// An inode in use, if its slot can be used.
+    /// Returns an inode in use, if its slot is valid.
     pub(crate) fn inode(&self, ino: Ino) -> Option<Inode> {
         (self.is_used(ino) != Some(false)).then(|| names::read_inode(self.0.ctx, ino))?
     }
 
-    /// Shows the entries of a directory but for `.` and `..`, as far as its data blocks are right, until false is
-    /// returned.
+    /// Calls `each` with the entries of a directory except `.` and `..`, as far as its data blocks are valid, until it
+    /// returns false.
     pub(crate) fn entries(
         &self,
         dir: Ino,
@@ -250,7 +249,7 @@ impl View<'_> {
         names::for_each_in(self.0, dir, inode, extents, |_, name, ino| each(name, ino));
     }
 
-    /// The parent pointers of an inode, as far as they can be read.
+    /// Returns the readable parent pointers of an inode.
     pub(crate) fn parents(&self, ino: Ino, inode: &Inode, extents: &[Extent]) -> Vec<Link> {
         match self.0.chunks.find(ino) {
             Known::Used(number) => attributes::parents_in(self.0, number, ino, inode, extents),
@@ -258,13 +257,13 @@ impl View<'_> {
         }
     }
 
-    /// Reads blocks of the device. False if that fails.
+    /// Reads blocks of the device. Returns false if that fails.
     pub(crate) fn read(&self, block: Block, bytes: &mut [u8]) -> bool {
         let byte = self.0.ctx.geometry.byte_of(block);
         self.0.ctx.device.read_at(byte, bytes).is_ok()
     }
 
-    /// Whether the fields of an inode in use, whose structure is right, say what they can.
+    /// Returns whether the fields of a structurally valid inode in use have valid values.
     pub(crate) fn are_fields_right(&self, ino: Ino, inode: &Inode) -> bool {
         let silent = Context::new(
             Arc::clone(&self.0.ctx.device),

@@ -1,4 +1,4 @@
-//! Directories of block form: one block, with its hash index at its end.
+//! Directories of block form: one block, with its hash index at the end.
 
 use operation::Outcome;
 use vfs::Error;
@@ -13,12 +13,12 @@ use crate::format::edit::Edit;
 
 const BLOCK: FileBlock = FileBlock(0);
 
-/// How a block of block form makes room for one more hash in its index.
+/// How a directory block makes room for one more hash in its index.
 enum BlockRoom {
     None,
-    /// The index has a stale entry.
+    /// Replace a stale entry of the index.
     OverStale,
-    /// The index grows into the unused range before it.
+    /// Grow the index into the unused range before it.
     Grow(Free),
 }
 
@@ -40,7 +40,7 @@ fn room(layout: &Layout, block: &[u8], size: usize) -> BlockRoom {
 }
 
 impl DirChange<'_, '_> {
-    /// Adds an entry to a block. False if there is no room.
+    /// Adds an entry to a block. Returns false if there is no room.
     pub(super) fn add_block(&mut self, entry: Entry<'_>) -> Outcome<bool> {
         let layout = self.layout;
         if self.view().find_in_block(entry.name)?.is_some() {
@@ -53,7 +53,7 @@ impl DirChange<'_, '_> {
         let stale = leaf::block_stale(&layout, held.bytes());
         let index = table.lower_bound(held.bytes(), hash);
         let size = layout.entry_size(entry.name.len());
-        // The entry goes in after its hash, so its address is not known yet.
+        // The hash is inserted before the entry is placed, so the address is not known yet.
         let placeholder = LeafEntry { hash, address: u32::MAX };
         let room = room(&layout, held.bytes(), size);
         match room {
@@ -97,7 +97,7 @@ impl DirChange<'_, '_> {
         Ok(spot.found)
     }
 
-    /// Turns a directory of block form into one of leaf form: its hash index moves into a leaf.
+    /// Converts a directory from block to leaf form: moves its hash index into a leaf.
     pub(super) fn block_to_leaf(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let new = self.create(layout.leaf_first(), NewBlock::Leaf(magic::LEAF1))?;
@@ -123,8 +123,7 @@ impl DirChange<'_, '_> {
         Ok(())
     }
 
-    /// Turns a directory of leaf form into one of block form, if the entries of the leaf fit into its only
-    /// data block.
+    /// Converts a directory from leaf to block form, if the leaf's entries fit into its only data block.
     pub(super) fn try_leaf_to_block(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let old = self.buffer(layout.leaf_first(), Part::Leaf)?;

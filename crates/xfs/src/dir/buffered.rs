@@ -10,9 +10,9 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
 
 impl NodeChange<'_, '_> {
-    /// Buffers the hash of a new name for its leaf, which was not read because it does not have the hash;
-    /// or brings the hash into the leaf with all that is buffered for it. False if there is no room in the
-    /// leaf.
+    /// Buffers the hash of a new name for its leaf. If the buffer is full, merges it and the new hash into the leaf.
+    /// The filter has shown that the leaf does not have the hash, so the leaf was not read. Returns false if the leaf
+    /// has no room.
     pub(super) fn add_buffered(&mut self, at: FileBlock, new: LeafEntry) -> Outcome<bool> {
         let leaf = self.dir.layout.leaf_number(at);
         match self.state.insert_buffer.room(leaf) {
@@ -23,7 +23,7 @@ impl NodeChange<'_, '_> {
         Ok(true)
     }
 
-    /// Takes a hash out of the buffer.
+    /// Removes a hash from the buffer.
     pub(super) fn remove_buffered(&mut self, at: FileBlock, old: LeafEntry) -> Outcome<()> {
         if self.state.insert_buffer.take(self.dir.layout.leaf_number(at), old) {
             return Ok(());
@@ -31,7 +31,7 @@ impl NodeChange<'_, '_> {
         Err(self.dir.corrupt("directory leaf", "a name that was buffered for it is not"))
     }
 
-    /// Brings what is buffered for a leaf into it, and `more`.
+    /// Merges the buffered entries of a leaf, and `more`, into the leaf.
     pub(super) fn merge_buffered(&mut self, at: FileBlock, more: Option<LeafEntry>) -> Outcome<()> {
         let layout = self.dir.layout;
         let number = layout.leaf_number(at);
@@ -58,7 +58,7 @@ impl NodeChange<'_, '_> {
         leaf::table(&layout, block).count.saturating_sub(leaf::stale(&layout, block))
     }
 
-    /// Takes note of a leaf that nothing is buffered for and that got a hash.
+    /// Updates the buffer of a leaf without buffered entries, after the leaf got a hash.
     pub(super) fn note_leaf(&mut self, at: FileBlock, new: Option<u32>) -> Outcome<()> {
         let number = self.dir.layout.leaf_number(at);
         if !self.state.insert_buffer.is_useful(number) {
@@ -70,8 +70,8 @@ impl NodeChange<'_, '_> {
         Ok(())
     }
 
-    /// Makes the buffer of a leaf anew if the directory is large and there is memory for it. Nothing may
-    /// be buffered for the leaf.
+    /// Rebuilds the buffer of a leaf if the directory is large and memory permits. Nothing may be buffered for the
+    /// leaf.
     pub(super) fn make_buffer(&mut self, at: FileBlock) -> Outcome<()> {
         let layout = self.dir.layout;
         let number = layout.leaf_number(at);

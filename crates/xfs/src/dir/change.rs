@@ -1,4 +1,4 @@
-//! A directory that an operation changes, and the blocks of it that the operation holds.
+//! A directory that an operation changes, and its blocks held by the operation.
 
 use operation::{Interrupt, Outcome};
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub(crate) struct DirChange<'o, 'a> {
     pub(super) op: &'o mut Op<'a>,
     pub(super) handle: &'o mut Handle,
     pub(super) layout: Layout,
-    /// Where the directory's blocks are, as far as its state knows. `None` without a state.
+    /// Known locations of the directory's blocks, from its state. `None` without a state.
     pub(super) maps: Option<&'o mut Maps>,
 }
 
@@ -38,12 +38,12 @@ impl<'o, 'a> DirChange<'o, 'a> {
         self.handle.ino()
     }
 
-    /// Damage of the directory.
+    /// Returns a corruption error about the directory.
     pub(super) fn corrupt(&self, structure: &'static str, problem: impl Into<String>) -> Interrupt {
         self.handle.corrupt(structure, problem).into()
     }
 
-    /// The directory as the operation reads it.
+    /// Returns a view of the directory that reads through the operation.
     pub(super) fn view(&mut self) -> View<'_, Op<'a>> {
         View {
             source: self.op,
@@ -54,7 +54,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
         }
     }
 
-    /// The bytes of a held block.
+    /// Returns the bytes of a held block.
     pub(super) fn bytes(&self, buf: DirBufferId) -> &[u8] {
         match buf {
             DirBufferId::One(id) => self.op.txn.data(id),
@@ -62,7 +62,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
         }
     }
 
-    /// A held block, to be changed.
+    /// Returns a held block for changing.
     pub(super) fn held(&mut self, buf: DirBufferId) -> HeldDirBlock<'_, 'a> {
         match buf {
             DirBufferId::One(id) => HeldDirBlock::One(HeldBlock { txn: &mut self.op.txn, id }),
@@ -70,7 +70,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
         }
     }
 
-    /// Holds a directory block that must be there.
+    /// Holds a directory block, which must exist.
     pub(super) fn buffer(&mut self, at: FileBlock, part: Part) -> Outcome<DirBufferId> {
         let ino = self.ino();
         let mut view = self.view();
@@ -85,7 +85,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
         Ok(DirBufferId::Whole(self.op.wholes.add(ino, at, part, places, data)))
     }
 
-    /// Adds a block to the directory, of zeros but for its header.
+    /// Adds a block to the directory, zeroed except for its header.
     pub(super) fn create(&mut self, at: FileBlock, kind: NewBlock) -> Outcome<DirBufferId> {
         let (geometry, layout) = (self.op.fs.volume.geometry, self.layout);
         let start = self.op.map_new(self.handle, Fork::Data, at, layout.blocks())?;
@@ -117,7 +117,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
         Ok(buf)
     }
 
-    /// Takes a block from the directory and frees it.
+    /// Removes a block from the directory and frees it.
     pub(super) fn free(&mut self, at: FileBlock) -> Outcome<()> {
         let layout = self.layout;
         self.op.wholes.forget(self.handle.ino(), at);
@@ -128,16 +128,16 @@ impl<'o, 'a> DirChange<'o, 'a> {
     }
 }
 
-/// A directory block that an operation holds.
+/// A directory block held by an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirBufferId {
-    /// A block of the file system.
+    /// One file-system block.
     One(BufferId),
-    /// Several, of which the operation has a copy in one piece.
+    /// Index of a contiguous copy of several file-system blocks.
     Whole(usize),
 }
 
-/// A directory block that an operation holds, to be changed.
+/// A directory block held by an operation for changing.
 pub(super) enum HeldDirBlock<'h, 'a> {
     One(HeldBlock<'h, 'a>),
     Whole(&'h mut Wholes, usize),
@@ -171,7 +171,7 @@ impl Edit for HeldDirBlock<'_, '_> {
     }
 }
 
-/// What a new directory block is, with its magic number.
+/// The kind of a new directory block, with its magic number.
 #[derive(Clone, Copy)]
 pub(super) enum NewBlock {
     Data([u32; 2]),

@@ -16,7 +16,7 @@ use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
 use crate::op::source::Source;
 
-/// How a directory is kept.
+/// The form of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirForm {
     Short,
@@ -25,7 +25,7 @@ pub(super) enum DirForm {
     Node,
 }
 
-/// How well an entry's name matches the name that is searched for.
+/// Quality of the match between an entry's name and the name searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
     Folded,
@@ -39,43 +39,43 @@ fn compare(layout: &Layout, name: &[u8], wanted: &[u8]) -> Option<Match> {
     (layout.folds_case && hash::folded_eq(name, wanted)).then_some(Match::Folded)
 }
 
-/// Where an entry is in a directory.
+/// Location of an entry in a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     pub(super) found: Found,
     /// The number of its data block.
     pub(super) number: u32,
-    /// The first byte of the entry there.
+    /// Byte offset of the entry in the data block.
     pub(super) offset: usize,
-    /// The leaf that names it; 0 in block form.
+    /// The leaf with its hash; 0 in block form.
     pub(super) leaf: FileBlock,
-    /// Its place in the leaf or in the index of the block.
+    /// Index of its hash in the leaf or in the block's hash index.
     pub(super) index: usize,
-    /// How many leaves lie between the first that may have its hash and its own.
+    /// Number of leaves from the first that may have the hash to the entry's own.
     pub(super) hops: u64,
-    /// Whether its hash is in the insert buffer and not in the leaf: `index` says nothing then.
+    /// True if the hash is only in the insert buffer. If so, `index` is meaningless.
     pub(super) is_buffered: bool,
 }
 
-/// The path to a leaf: nodes from the root on, each with the index of the entry that leads on.
+/// The path to a leaf: nodes from the root down, each with the index of the entry followed.
 #[derive(Clone, Debug)]
 pub(super) struct IndexPath {
     pub(super) nodes: SmallVec<[(FileBlock, usize); LEVELS_MAX as usize]>,
     pub(super) leaf: FileBlock,
 }
 
-/// What a search for a name found.
+/// The result of a search for a name.
 pub(super) struct Search {
     /// The leaf that an entry with this hash would go to.
     pub(super) path: IndexPath,
     pub(super) hash: u32,
     pub(super) spot: Option<Spot>,
-    /// Whether the leaf was not even read, because it cannot have the hash.
+    /// True if the leaf was not read, because the filter shows that it does not have the hash.
     pub(super) is_absent: bool,
 }
 
 impl<S: Source> View<'_, S> {
-    /// How the directory is kept.
+    /// Returns the form of the directory.
     pub(super) fn form(&mut self) -> Result<DirForm> {
         if self.dir.inode.fork_format(Fork::Data) == Format::Local {
             return Ok(DirForm::Short);
@@ -94,12 +94,12 @@ impl<S: Source> View<'_, S> {
         Ok(if kind == Some(LeafKind::Single) { DirForm::Leaf } else { DirForm::Node })
     }
 
-    /// The shortform directory.
+    /// Returns the shortform directory.
     pub(super) fn short(&self) -> Result<Short<'_>> {
         short(self.source, self.dir)
     }
 
-    /// Finds a name, `..` too.
+    /// Looks a name up, including `..`.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Result<Option<Found>> {
         let form = self.form()?;
         Ok(match form {
@@ -109,7 +109,7 @@ impl<S: Source> View<'_, S> {
         })
     }
 
-    /// Finds a name, and also returns where its entry is if the directory has nodes.
+    /// Looks a name up. Also returns the location of its entry if the directory has node form.
     pub(super) fn locate(&mut self, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
         if self.form()? != DirForm::Node {
             return Ok(self.lookup(name)?.map(|found| (found, None)));
@@ -118,7 +118,7 @@ impl<S: Source> View<'_, S> {
         Ok(spot.map(|spot| (spot.found, Some(spot))))
     }
 
-    /// Returns the spelling that the entry of a name is stored in. `None` if there is none.
+    /// Returns the name as stored in the directory entry that matches, or `None` without a match.
     pub(super) fn stored_name(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let spot = match self.form()? {
             DirForm::Short => {
@@ -137,7 +137,7 @@ impl<S: Source> View<'_, S> {
         })
     }
 
-    /// Finds a name in shortform, and its offset there.
+    /// Looks a name up in shortform, and returns its offset, too.
     pub(super) fn find_short(&self, name: &[u8]) -> Result<Option<(Found, usize)>> {
         let short = self.short()?;
         if name == b".." {
@@ -155,7 +155,7 @@ impl<S: Source> View<'_, S> {
         Ok(Some(found(if first.name == name { first } else { exact.unwrap_or(first) })))
     }
 
-    /// Finds a name in block form.
+    /// Looks a name up in block form.
     pub(super) fn find_in_block(&mut self, name: &[u8]) -> Result<Option<Spot>> {
         let (layout, dir) = (self.layout, self.dir);
         self.with(FileBlock(0), Part::Data, |block| {
@@ -185,9 +185,8 @@ impl<S: Source> View<'_, S> {
         })?
     }
 
-    /// Goes down to the first leaf that may have a hash, and lets `look` see it. If there are nodes, `arrive`
-    /// is called first, with the leaf and the highest hash that the node above names for it. It returns
-    /// whether to look.
+    /// Descends to the first leaf that may have a hash, and calls `look` with it. With nodes, calls `arrive` first,
+    /// with the leaf and its highest hash according to the node above. `look` is skipped if `arrive` returns false.
     pub(super) fn descend<T>(
         &mut self,
         hash: u32,
@@ -231,7 +230,7 @@ impl<S: Source> View<'_, S> {
         }
     }
 
-    /// Finds a name through leaf or nodes.
+    /// Looks a name up through the leaf or the nodes.
     pub(super) fn search(&mut self, name: &[u8]) -> Result<Search> {
         let layout = self.layout;
         let hash = layout.hash(name);
@@ -252,8 +251,8 @@ impl<S: Source> View<'_, S> {
                 best = Some((matched, Spot { is_buffered: true, ..spot }));
             }
         }
-        // In a circle of siblings, leaves are met again and again. The mark moves on after twice as many
-        // steps each time, so the search meets it sooner or later.
+        // Detects cycles of siblings (Brent's algorithm): the mark moves on after a number of steps that doubles each
+        // time, so a cyclic search meets it eventually.
         let (mut hops, mut mark) = (0_u64, at);
         loop {
             for &(index, address) in &row.candidates {
@@ -285,10 +284,10 @@ impl<S: Source> View<'_, S> {
         }
     }
 
-    /// Notes what is buffered for a leaf, before the leaf is read. False if neither buffer nor leaf has the
-    /// hash.
+    /// Collects the buffered entries of a leaf, before the leaf is read. Returns false if neither the buffer nor the
+    /// leaf has the hash.
     ///
-    /// A reader must ask the buffer first, because entries may go from the buffer into the leaf at any time.
+    /// A reader must search the buffer first, because entries may move from the buffer into the leaf at any time.
     fn arrive(
         &mut self,
         (at, highest): (FileBlock, u32),
@@ -307,7 +306,7 @@ impl<S: Source> View<'_, S> {
         true
     }
 
-    /// The entries of a hash in the leaf behind `before`.
+    /// Returns the entries with a hash in the leaf after `before`.
     fn next_row(&mut self, at: FileBlock, before: FileBlock, hash: u32) -> Result<Row> {
         let layout = self.layout;
         let row = self.with(at, Part::Leaf, |block| {
@@ -320,7 +319,7 @@ impl<S: Source> View<'_, S> {
         row.ok_or_else(|| self.dir.corrupt("directory leaf", problem()))
     }
 
-    /// Compares the entry that a leaf names with the name that is searched for. `None` if it is another.
+    /// Compares the name of the entry at an address with the name searched for. Returns `None` if they differ.
     fn candidate(
         &mut self,
         (leaf, index): (FileBlock, usize),
@@ -344,8 +343,8 @@ impl<S: Source> View<'_, S> {
     }
 }
 
-/// Whether two different entries both have the very name that is searched for. An entry may have come from the insert buffer
-/// into its leaf since the buffer was asked, and is then found twice.
+/// Returns whether two different entries both match the name exactly. One entry may be found twice: it may have moved
+/// from the insert buffer into its leaf after the buffer was searched.
 fn is_second((matched, spot): &(Match, Spot), (other, found): &(Match, Spot)) -> bool {
     (*matched, *other) == (Match::Exact, Match::Exact)
         && (spot.number, spot.offset) != (found.number, found.offset)
@@ -355,16 +354,16 @@ fn second_entry(dir: &Handle) -> vfs::Error {
     dir.corrupt("directory entry", "a second entry of the name that is looked for")
 }
 
-/// What a descent finds in a block.
+/// The contents of one block met in a descent.
 enum Descent<T> {
     Leaf(T),
     Node { level: u16, index: usize, child: u32, highest: u32 },
 }
 
-/// The entries of a hash in a leaf.
+/// The entries with a hash in a leaf.
 struct Row {
     candidates: SmallVec<[(usize, u32); 4]>,
-    /// Whether the next leaf may have more.
+    /// True if the next leaf may have more.
     goes_on: bool,
     forw: u32,
 }
@@ -383,7 +382,7 @@ fn found(dirent: &Dirent<'_>) -> Found {
     Found { ino: Ino(dirent.ino.0), file_type: dirent.file_type }
 }
 
-/// The shortform directory of an inode.
+/// Returns the shortform directory of an inode.
 pub(super) fn short<'d>(source: &impl Source, dir: &'d Handle) -> Result<Short<'d>> {
     let geometry = &source.fs().volume.geometry;
     let fork = dir.inode.fork(Fork::Data);
@@ -395,7 +394,7 @@ pub(super) fn short<'d>(source: &impl Source, dir: &'d Handle) -> Result<Short<'
     short.map_err(|c| c.of_inode(dir.ino().0).into())
 }
 
-/// Checks that the logical block that a node or a sibling names can be one of the index.
+/// Checks that a block number from a node or a sibling pointer is within the hash index.
 pub(super) fn check_index_block(dir: &Handle, layout: &Layout, at: u32) -> Result<FileBlock> {
     let (first, end) = (layout.leaf_first(), layout.free_first());
     let at = FileBlock(at.into());

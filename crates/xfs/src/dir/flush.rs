@@ -1,4 +1,4 @@
-//! Bringing the names of an insert buffer into the hash index when a checkpoint is closed.
+//! Merging the names of insert buffers into the hash index when a checkpoint is closed.
 
 use smallvec::SmallVec;
 use transaction::{Corruption, Txn};
@@ -11,16 +11,16 @@ use crate::format::dir::{Layout, Part};
 use crate::format::edit::Edit;
 use crate::op::held::HeldBlock;
 
-/// Most leaves that are held at a time.
+/// Maximum number of leaves held at a time.
 const LEAVES_AT_ONCE: usize = 32;
 
-/// Puts entries into a leaf that has room for them. False if the block is no leaf or has no room.
+/// Merges entries into a leaf with room for them. Returns false if the block is not a leaf or has no room.
 pub(super) fn merge(layout: &Layout, held: &mut impl Edit, entries: &mut BufferedEntries) -> bool {
     leaf::kind(layout, held.bytes()) == Some(LeafKind::Many) && leaf::merge(layout, held, entries)
 }
 
-/// Brings all that is buffered for a directory's leaves into them, some leaves at a time. An entry leaves
-/// the buffer when its leaf has it for good.
+/// Merges all buffered entries of a directory into their leaves, a few leaves at a time. An entry is removed from the
+/// buffer once its leaf has it permanently.
 pub(super) fn merge_all(
     layout: &Layout,
     state: &mut DirState,
@@ -49,6 +49,7 @@ pub(super) fn merge_all(
         if merged.is_empty() {
             return Ok(());
         }
+        // The merged entries are part of the checkpoint from here on, so they are no longer buffered.
         txn.join_part();
         merged.into_iter().for_each(|number| buffer.note_flushed(number));
     }

@@ -1,4 +1,4 @@
-//! The forms of a directory: which one it has, and the steps from one to the next.
+//! The forms of a directory, and the conversions between them.
 
 use operation::Outcome;
 use vfs::Error;
@@ -10,7 +10,7 @@ use super::state::DirState;
 use super::{Entry, Found};
 use crate::format::dir::{Part, data};
 
-/// Most steps from one form to another that one entry can bring about.
+/// Maximum number of conversions that adding one entry can cause.
 const STEPS_MAX: usize = 4;
 
 impl<'a> DirChange<'_, 'a> {
@@ -21,7 +21,7 @@ impl<'a> DirChange<'_, 'a> {
         Ok(self.view().form()?)
     }
 
-    /// Adds an entry. `Exists` if the name is taken.
+    /// Adds an entry. Fails with `Exists` if the name exists.
     pub(super) fn add(&mut self, entry: Entry<'_>) -> Outcome<()> {
         for _ in 0..STEPS_MAX {
             match self.form()? {
@@ -52,7 +52,7 @@ impl<'a> DirChange<'_, 'a> {
         Err(self.corrupt("directory", "an entry fits into no form"))
     }
 
-    /// Removes an entry and returns what it led to.
+    /// Removes an entry and returns the inode it named.
     pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<Found> {
         match self.form()? {
             DirForm::Short => {
@@ -66,7 +66,7 @@ impl<'a> DirChange<'_, 'a> {
         }
     }
 
-    /// Makes an existing name lead elsewhere, and returns what it led to.
+    /// Changes the inode of an existing entry, and returns the previous one.
     pub(super) fn replace(&mut self, entry: Entry<'_>) -> Outcome<Found> {
         let form = self.form()?;
         if form == DirForm::Short {
@@ -74,7 +74,7 @@ impl<'a> DirChange<'_, 'a> {
             if self.replace_short(offset, entry)? {
                 return Ok(found);
             }
-            // A larger inode number does not fit into the inode.
+            // A larger inode number does not fit into the shortform directory.
             self.short_to_block()?;
         }
         let layout = self.layout;
@@ -88,7 +88,7 @@ impl<'a> DirChange<'_, 'a> {
         Ok(spot.found)
     }
 
-    /// Runs `body` on a directory of node form with its state, which is read if none is kept.
+    /// Runs `body` on a directory of node form with its state, which is read if it is not in memory.
     fn with_nodes<T>(
         &mut self,
         body: impl FnOnce(&mut NodeChange<'_, 'a>) -> Outcome<T>,

@@ -1,11 +1,11 @@
-//! Making room in the hash index of a node directory, and freeing blocks that it needs no longer.
+//! Making room in the hash index of a node directory, and freeing its empty blocks.
 //!
-//! The index grows in rounds: if a leaf is full, one block whose parent has room is split, or a level is
-//! added at the root, which never moves; then the search starts again. When an entry is removed, the path
-//! shrinks from the leaf up: an empty block is freed, and two neighbours below one parent become one if they
-//! leave a quarter of it free. A root with one child takes that child's contents.
+//! The index grows in rounds. If a leaf is full, one block whose parent has room is split, or a level is added at the
+//! root, which never moves; then the search starts again. When an entry is removed, the path shrinks from the leaf up:
+//! an empty block is freed, and two neighbours below one parent are joined if the result is at most three quarters
+//! full. A root with one child takes over that child's contents.
 //!
-//! A node names the highest hash of each child. Blocks of one level are chained in both directions.
+//! A node stores the highest hash of each child. Blocks of one level are linked in both directions.
 
 use operation::Outcome;
 use vfs::Error;
@@ -19,7 +19,7 @@ use crate::format::dir::magic;
 use crate::format::edit::Edit;
 
 impl NodeChange<'_, '_> {
-    /// Adds a block of a kind to the index.
+    /// Adds a block to the index.
     fn new_index_block(&mut self, kind: LeafKind) -> Outcome<(FileBlock, DirBufferId)> {
         let layout = self.dir.layout;
         self.state.set_changed();
@@ -56,7 +56,7 @@ impl NodeChange<'_, '_> {
         self.add_level()
     }
 
-    /// Moves the upper half of a block into a new one behind it.
+    /// Moves the upper half of a block into a new block after it.
     fn split(&mut self, at: FileBlock, (parent, index): (DirBufferId, usize)) -> Outcome<()> {
         let layout = self.dir.layout;
         let old = self.index_buffer(at)?;
@@ -95,7 +95,7 @@ impl NodeChange<'_, '_> {
         Ok(())
     }
 
-    /// Lets `change` change a neighbour, if there is one.
+    /// Calls `change` with a sibling, if there is one.
     fn set_sibling(
         &mut self,
         at: u32,
@@ -110,7 +110,7 @@ impl NodeChange<'_, '_> {
         Ok(())
     }
 
-    /// Moves what the root has into a new block below it.
+    /// Moves the contents of the root into a new block below it.
     fn add_level(&mut self) -> Outcome<()> {
         let layout = self.dir.layout;
         let root = self.index_buffer(layout.leaf_first())?;
@@ -135,7 +135,7 @@ impl NodeChange<'_, '_> {
         Ok(())
     }
 
-    /// Whether the index still has an entry where it was found before.
+    /// Returns whether the index still has an entry at the location where it was found before.
     pub(super) fn is_still_there(&mut self, spot: &Spot, hash: u32) -> Outcome<bool> {
         if spot.is_buffered {
             return Ok(false);
@@ -149,8 +149,8 @@ impl NodeChange<'_, '_> {
         Ok(is_leaf && spot.index < table.count && table.entry(block, spot.index) == entry)
     }
 
-    /// The path to the leaf that an entry is in. `path` leads to the first leaf with its hash, which may be
-    /// before its own.
+    /// Returns the path to the leaf of an entry. `path` leads to the first leaf that may have its hash, which may be an
+    /// earlier one.
     fn path_to(&mut self, mut path: IndexPath, spot: &Spot) -> Outcome<IndexPath> {
         for _ in 0..spot.hops {
             self.advance(&mut path)?;
@@ -162,8 +162,8 @@ impl NodeChange<'_, '_> {
         Err(self.dir.corrupt("directory leaf", problem))
     }
 
-    /// Takes an entry out of the index. `path` leads to the first leaf with its hash. Without `path`, the
-    /// function searches for it if it needs it.
+    /// Removes an entry from the index. `path` leads to the first leaf that may have its hash. If `path` is `None`, it
+    /// is searched for when needed.
     pub(super) fn remove_hash(
         &mut self,
         path: Option<IndexPath>,
@@ -199,7 +199,7 @@ impl NodeChange<'_, '_> {
         self.shrink(&mut path)
     }
 
-    /// Moves a path on to the next leaf.
+    /// Advances a path to the next leaf.
     fn advance(&mut self, path: &mut IndexPath) -> Outcome<()> {
         let layout = self.dir.layout;
         let depth = path.nodes.len();
@@ -248,7 +248,7 @@ impl NodeChange<'_, '_> {
         self.lower_root()
     }
 
-    /// The number of entries of an index block that are not stale, after buffered ones were merged into it.
+    /// Merges buffered entries into an index block, and returns its number of entries that are not stale.
     fn live(&mut self, at: FileBlock) -> Outcome<usize> {
         let layout = self.dir.layout;
         self.merge_buffered(at, None)?;
@@ -259,7 +259,7 @@ impl NodeChange<'_, '_> {
         Ok(if is_node { count } else { count.saturating_sub(leaf::stale(&layout, block)) })
     }
 
-    /// Takes a block out of the chain of its level.
+    /// Removes a block from the sibling chain of its level.
     fn unlink(&mut self, at: FileBlock) -> Outcome<()> {
         let buf = self.index_buffer(at)?;
         let (back, forw) = leaf::siblings(self.dir.bytes(buf));
@@ -276,8 +276,8 @@ impl NodeChange<'_, '_> {
         leaf::set_counts(&layout, &mut held, table.count.saturating_sub(1), level.into());
     }
 
-    /// Joins a child with the one behind or before it below the same parent. False if they do not fit
-    /// into one block with room to spare.
+    /// Joins a child with its right or left neighbour below the same parent. Returns false if the result would be too
+    /// full.
     fn try_join(
         &mut self,
         (parent, index): (DirBufferId, usize),
@@ -345,7 +345,7 @@ impl NodeChange<'_, '_> {
         Ok(last)
     }
 
-    /// Moves the contents of the root's only child into the root, as long as it has only one.
+    /// Moves the contents of the root's only child into the root, while it has only one.
     fn lower_root(&mut self) -> Outcome<()> {
         let layout = self.dir.layout;
         let root = self.index_buffer(layout.leaf_first())?;
@@ -366,7 +366,7 @@ impl NodeChange<'_, '_> {
             let child = self.index_buffer(at)?;
             let block = self.dir.bytes(child);
             let kind = leaf::kind(&layout, block).unwrap_or(LeafKind::Many);
-            // A leaf has the number of stale entries where a node has its level.
+            // A leaf has its count of stale entries where a node has its level.
             let second = leaf::stale(&layout, block);
             let table = leaf::table(&layout, block);
             let rows = block[table.start..table.end()].to_vec();

@@ -1,21 +1,19 @@
 //! The insert buffer: names of a large directory that are not in its hash index yet.
 //!
-//! The hash of a new name leads to any one of a large directory's leaves, which then comes from memory
-//! that no processor has at hand, to take one entry and move half of the others. So for each leaf of a
-//! large directory the insert buffer keeps a filter, which says of most new hashes that the leaf does not
-//! have them, and *buffered* entries: they are in the data blocks already, and go into the leaf together,
-//! in one pass, when there are enough of them, when the leaf is changed for another reason, and when a
-//! checkpoint is closed.
+//! Hashes of new names are spread over all leaves, so each insertion would touch another leaf, in memory that is not
+//! cached. For each leaf the insert buffer therefore keeps a filter and *buffered* entries. The filter shows for most
+//! new hashes that the leaf does not have them. Buffered entries are already in the data blocks. They are merged into
+//! the leaf together: when there are enough of them, when the leaf changes for another reason, and when a checkpoint is
+//! closed.
 //!
 //! Invariants:
-//! - A leaf has room for what is buffered for it: `live` and `buffered` together are less than its capacity
-//!   (one less, because a stale entry at the end keeps its place: the node above names its hash). So
-//!   merging entries into it never splits it: that takes no space, changes no other block and no inode, and
-//!   fails only if the device does.
-//! - The hash of a buffered entry is below the highest one that the nodes above name for the leaf: it
-//!   belongs into this leaf and no other, and the nodes need not change.
-//! - A filter knows every hash of the leaf and of what is buffered for it. It may know more.
-//! - Buffered entries are nowhere else, so they are never dropped. All else can be read from the directory.
+//! - `live` plus `buffered` of a leaf is less than its capacity. So merging never splits the leaf. It takes no space,
+//!   changes no other block and no inode, and fails only if the device does. The sum must not equal the capacity:
+//!   merging keeps a stale entry at the end, because the node above has its hash.
+//! - The hash of a buffered entry is below the highest hash of the leaf in the nodes above. So it belongs to this leaf
+//!   alone, and the nodes need not change.
+//! - A filter contains every hash of the leaf and of its buffered entries. False positives are possible.
+//! - Buffered entries exist nowhere else in the index, so they are never dropped. All else can be rebuilt.
 
 mod slab;
 
@@ -25,10 +23,10 @@ use self::slab::{LINE_WORDS, Line, Slab, Slot};
 use crate::format::address::Block;
 use crate::format::dir::leaf::LeafEntry;
 
-/// Addresses of entries whose hash is in the insert buffer.
+/// Addresses of buffered entries with one hash.
 pub(crate) type BufferedAddresses = SmallVec<[u32; 4]>;
 
-/// Entries of a filter's line at most, so that it has 8 bits for each.
+/// Maximum number of hashes per filter line: 8 bits for each.
 const HASHES_PER_LINE: usize = 64;
 /// Bits that a hash sets in its line.
 const BITS_PER_HASH: u32 = 4;
@@ -36,21 +34,21 @@ const BITS_PER_HASH: u32 = 4;
 /// The buffered entries of one leaf, and one more. Tests may buffer more.
 pub(super) type BufferedEntries = SmallVec<[LeafEntry; 36]>;
 
-/// What the buffer keeps of a leaf.
+/// The insert buffer's data of one leaf.
 #[derive(Default)]
 struct BufferedLeaf {
-    /// The lines of the filter, and behind them the buffered entries. `None` if neither is kept.
+    /// The lines of the filter, followed by the buffered entries. `None` without a buffer.
     slot: Option<Slot>,
     block: u64,
-    /// Entries of the leaf that are not stale.
+    /// Number of entries of the leaf that are not stale.
     live: u16,
-    /// Buffered entries.
+    /// Number of buffered entries.
     buffered: u16,
-    /// Hashes that were entered into the filter.
+    /// Number of hashes entered into the filter.
     marked: u16,
 }
 
-/// The line of a filter that a hash belongs to, and its bits there.
+/// Returns the line of a filter that a hash belongs to, and its bits there.
 fn bits_of(hash: u32, lines: usize) -> (usize, [(usize, u64); BITS_PER_HASH as usize]) {
     let mut mixed = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -87,14 +85,14 @@ fn set_entry(lines: &mut [Line], filter: usize, index: usize, entry: LeafEntry) 
     lines[filter + index / LINE_WORDS].0[index % LINE_WORDS] = pack(entry);
 }
 
-/// How much the insert buffer takes for each leaf.
+/// Size of the insert buffer's data of one leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BufferSize {
-    /// Entries of a leaf.
+    /// Maximum number of entries of a leaf.
     capacity: usize,
-    /// Lines of a filter.
+    /// Number of lines of a filter.
     filter: usize,
-    /// Most entries that are buffered for a leaf.
+    /// Maximum number of entries buffered for a leaf.
     buffered_max: usize,
 }
 
@@ -112,30 +110,30 @@ impl BufferSize {
         self.filter + self.buffered_max.div_ceil(LINE_WORDS)
     }
 
-    /// Bytes for one leaf.
+    /// Returns the bytes of memory for one leaf.
     pub(super) const fn bytes(&self) -> usize {
         self.lines() * size_of::<Line>() + size_of::<BufferedLeaf>()
     }
 }
 
-/// A step to take back.
+/// A step to undo if the operation fails.
 enum Undo {
     /// An entry was buffered for a leaf.
     Added(u32),
-    /// Number of live entries of a leaf that nothing was buffered for.
+    /// The previous number of live entries of a leaf without buffered entries.
     Lived(u32, u16),
-    /// Number of live entries of a leaf, and what was buffered for it.
+    /// The previous number of live entries of a leaf, and its previous buffered entries.
     Had(u32, u16, Box<BufferedEntries>),
-    /// The buffer of a leaf was made anew; this is the old one.
+    /// The buffer of a leaf was rebuilt; this is the previous one.
     Replaced(u32, BufferedLeaf),
 }
 
-/// What becomes of one more entry of a leaf.
+/// How one more entry of a leaf is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BufferRoom {
     /// It is buffered.
     Buffers,
-    /// The buffer is full: all go into the leaf, and this one too.
+    /// The buffer is full: all its entries and this one are merged into the leaf.
     Merges,
     /// The leaf must be split first.
     LeafFull,
@@ -144,12 +142,12 @@ pub(super) enum BufferRoom {
 /// The insert buffer of a directory.
 pub(super) struct InsertBuffer {
     size: BufferSize,
-    /// By the numbers of the leaves.
+    /// Indexed by leaf number.
     leaves: Vec<BufferedLeaf>,
     slab: Slab,
-    /// Leaves that something is buffered for.
+    /// Number of leaves with buffered entries.
     buffered_leaves: usize,
-    /// Leaves with a buffer.
+    /// Number of leaves with a buffer.
     kept: usize,
     undo: Vec<Undo>,
 }
@@ -160,28 +158,28 @@ impl InsertBuffer {
         Self { size, leaves: Vec::new(), slab, buffered_leaves: 0, kept: 0, undo: Vec::new() }
     }
 
-    /// How much it takes for each leaf.
+    /// Returns the size of the data of one leaf.
     pub(super) const fn size(&self) -> BufferSize {
         self.size
     }
 
-    /// The number of leaves that something is buffered for.
+    /// Returns the number of leaves with buffered entries.
     pub(super) const fn buffered_leaves(&self) -> usize {
         self.buffered_leaves
     }
 
-    /// Whether nothing is buffered.
+    /// Returns whether nothing is buffered.
     pub(super) const fn is_empty(&self) -> bool {
         self.buffered_leaves == 0
     }
 
-    /// The buffer of a leaf, if it has one, and its lines.
+    /// Returns the buffer of a leaf and its lines, if it has one.
     fn get(&self, leaf: u32) -> Option<(&BufferedLeaf, &[Line])> {
         let buffer = self.leaves.get(leaf as usize)?;
         Some((buffer, self.slab.get(buffer.slot?)))
     }
 
-    /// Changes the buffer of a leaf, and counts the leaves that something is buffered for.
+    /// Changes the buffer of a leaf, and updates the number of leaves with buffered entries.
     fn change_leaf(&mut self, leaf: u32, change: impl FnOnce(&mut BufferedLeaf)) {
         let buffer = &mut self.leaves[leaf as usize];
         let before = buffer.buffered > 0;
@@ -193,7 +191,7 @@ impl InsertBuffer {
         }
     }
 
-    /// Enters a hash into the filter of a leaf that has a buffer.
+    /// Adds a hash to the filter of a leaf, if the leaf has a buffer.
     fn mark(&mut self, leaf: u32, hash: u32) {
         let buffer = &mut self.leaves[leaf as usize];
         if let Some(slot) = buffer.slot {
@@ -202,7 +200,7 @@ impl InsertBuffer {
         }
     }
 
-    /// Buffers these entries for a leaf and no others.
+    /// Replaces the buffered entries of a leaf.
     fn set_entries(&mut self, leaf: u32, entries: &[LeafEntry]) {
         if let Some(slot) = self.leaves[leaf as usize].slot {
             let lines = self.slab.get_mut(slot);
@@ -226,12 +224,12 @@ impl InsertBuffer {
         old
     }
 
-    /// Whether neither a leaf nor what is buffered for it has a hash. False if that is not known.
+    /// Returns whether a hash is known to be neither in a leaf nor buffered for it.
     pub(super) fn lacks(&self, leaf: u32, hash: u32) -> bool {
         self.get(leaf).is_some_and(|(_, lines)| !may_have(lines, hash, self.size.filter))
     }
 
-    /// What is buffered for a leaf.
+    /// Returns the entries buffered for a leaf.
     pub(super) fn entries(&self, leaf: u32) -> impl Iterator<Item = LeafEntry> + '_ {
         let found = self.get(leaf).into_iter();
         found.flat_map(|(buffer, lines)| {
@@ -240,17 +238,17 @@ impl InsertBuffer {
         })
     }
 
-    /// Addresses of entries with a hash that are buffered for a leaf.
+    /// Returns the addresses of the entries with a hash that are buffered for a leaf.
     pub(super) fn with_hash(&self, leaf: u32, hash: u32) -> BufferedAddresses {
         self.entries(leaf).filter(|entry| entry.hash == hash).map(|entry| entry.address).collect()
     }
 
-    /// The number of entries that are buffered for a leaf.
+    /// Returns the number of entries buffered for a leaf.
     pub(super) fn count(&self, leaf: u32) -> usize {
         self.get(leaf).map_or(0, |(buffer, _)| buffer.buffered.into())
     }
 
-    /// What becomes of one more entry of a leaf.
+    /// Returns how one more entry of a leaf can be stored.
     pub(super) fn room(&self, leaf: u32) -> BufferRoom {
         let Some((buffer, _)) = self.get(leaf) else { return BufferRoom::LeafFull };
         let buffered = usize::from(buffer.buffered);
@@ -275,7 +273,7 @@ impl InsertBuffer {
         self.change_leaf(leaf, |buffer| buffer.buffered += 1);
     }
 
-    /// Takes a buffered entry out. False if there is none.
+    /// Removes a buffered entry. Returns false if it is not buffered.
     pub(super) fn take(&mut self, leaf: u32, entry: LeafEntry) -> bool {
         let mut entries: BufferedEntries = self.entries(leaf).collect();
         let Some(at) = entries.iter().position(|other| *other == entry) else { return false };
@@ -285,7 +283,7 @@ impl InsertBuffer {
         true
     }
 
-    /// Notes what is to come back if the operation fails.
+    /// Records a leaf's counts and entries, to be restored if the operation fails.
     fn note_old(&mut self, leaf: u32) {
         let Some((buffer, _)) = self.get(leaf) else { return };
         let step = if buffer.buffered == 0 {
@@ -296,7 +294,7 @@ impl InsertBuffer {
         self.undo.push(step);
     }
 
-    /// Notes that what was buffered for a leaf is in it now, and `more`; and that it has `live` entries.
+    /// Records that the buffered entries of a leaf and `more` were merged into it. The leaf now has `live` entries.
     pub(super) fn note_merged(&mut self, leaf: u32, more: Option<u32>, live: usize) {
         if self.get(leaf).is_none() {
             return;
@@ -311,7 +309,7 @@ impl InsertBuffer {
         });
     }
 
-    /// Notes that a leaf has `live` entries now, and `hash` perhaps among them.
+    /// Records that a leaf now has `live` entries, perhaps including the new hash `hash`.
     pub(super) fn note_live(&mut self, leaf: u32, hash: Option<u32>, live: usize) {
         if self.get(leaf).is_none() {
             return;
@@ -323,12 +321,12 @@ impl InsertBuffer {
         }
     }
 
-    /// Whether a leaf has a buffer whose filter is good for something.
+    /// Returns whether a leaf has a buffer whose filter is not overfull.
     pub(super) fn is_useful(&self, leaf: u32) -> bool {
         self.get(leaf).is_some_and(|(buffer, _)| usize::from(buffer.marked) <= self.size.capacity)
     }
 
-    /// Makes the buffer of a leaf anew. Nothing may be buffered for it.
+    /// Rebuilds the buffer of a leaf. Nothing may be buffered for it.
     pub(super) fn make(
         &mut self,
         leaf: u32,
@@ -349,7 +347,7 @@ impl InsertBuffer {
         self.undo.push(Undo::Replaced(leaf, old));
     }
 
-    /// Gives the buffer of a leaf up. Nothing may be buffered for it.
+    /// Drops the buffer of a leaf. Nothing may be buffered for it.
     pub(super) fn forget(&mut self, leaf: u32) {
         if self.get(leaf).is_some() {
             let old = self.replace(leaf, BufferedLeaf::default());
@@ -367,7 +365,7 @@ impl InsertBuffer {
         }
     }
 
-    /// Takes back the changes of an operation that failed. Filters may know more hashes afterwards.
+    /// Undoes the changes of a failed operation. Filters may contain additional hashes afterwards.
     pub(super) fn roll_back(&mut self) {
         while let Some(step) = self.undo.pop() {
             match step {
@@ -389,14 +387,14 @@ impl InsertBuffer {
         }
     }
 
-    /// The first leaf from `from` on that something is buffered for, and its block.
+    /// Returns the first leaf from number `from` on with buffered entries, and its block.
     pub(super) fn next_leaf(&self, from: u32) -> Option<(u32, Block)> {
         let rest = self.leaves.get(from as usize..)?;
         let found = rest.iter().position(|buffer| buffer.buffered > 0)?;
         Some((from + found as u32, Block(rest[found].block)))
     }
 
-    /// Notes that what was buffered for a leaf is in it for good.
+    /// Records that the buffered entries of a leaf were merged into it permanently.
     pub(super) fn note_flushed(&mut self, leaf: u32) {
         self.change_leaf(leaf, |buffer| {
             buffer.live += buffer.buffered;
@@ -404,14 +402,14 @@ impl InsertBuffer {
         });
     }
 
-    /// Gives the buffers of all leaves up, if nothing is buffered.
+    /// Drops the buffers of all leaves, if nothing is buffered.
     pub(super) fn clear(&mut self) {
         if self.buffered_leaves == 0 {
             *self = Self::new(self.size);
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory in use.
     pub(super) fn bytes(&self) -> usize {
         self.slab.bytes() + self.leaves.len() * size_of::<BufferedLeaf>()
     }

@@ -1,5 +1,5 @@
-//! Directories of leaf form: several data blocks, and one leaf that has the hash index and, at its
-//! end, the longest unused range of each data block.
+//! Directories of leaf form: several data blocks, and one leaf with the hash index and, at its end, the longest unused
+//! range of each data block (the bests array).
 
 use operation::Outcome;
 use vfs::Error;
@@ -14,8 +14,7 @@ use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
 use crate::format::dir::{Layout, Part, magic};
 use crate::format::edit::Edit;
 
-/// Puts a value into the row at the end of a leaf. The row grows if the value is for the block behind the
-/// last.
+/// Sets a value of the bests array of a leaf. Extends the array if the block is the one after its last.
 fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
     let count = leaf::bests_count(layout, held.bytes());
     if number >= count {
@@ -28,7 +27,7 @@ fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
     held.set16(leaf::bests_start(layout, count) + number * 2, best);
 }
 
-/// Cuts the row at the end of a leaf to `count` values.
+/// Truncates the bests array of a leaf to `count` values.
 fn cut_bests(layout: &Layout, held: &mut impl Edit, count: usize) {
     let old = leaf::bests_count(layout, held.bytes());
     let from = leaf::bests_start(layout, old);
@@ -47,7 +46,7 @@ fn best(layout: &Layout, block: &[u8], number: usize) -> u16 {
     }
 }
 
-/// The data block an entry goes to, and whether it is a new one.
+/// Returns the data block for a new entry, and whether it must be created.
 fn choose(layout: &Layout, block: &[u8], size: usize) -> (usize, bool) {
     let count = leaf::bests_count(layout, block);
     let has_room = |number: &usize| {
@@ -62,7 +61,7 @@ fn choose(layout: &Layout, block: &[u8], size: usize) -> (usize, bool) {
 }
 
 impl DirChange<'_, '_> {
-    /// Adds an entry to a directory of leaf form. False if the leaf has no room for its hash.
+    /// Adds an entry to a directory of leaf form. Returns false if the leaf has no room for its hash.
     pub(super) fn add_leaf(&mut self, entry: Entry<'_>) -> Outcome<bool> {
         let layout = self.layout;
         let search = self.view().search(entry.name)?;
@@ -94,7 +93,7 @@ impl DirChange<'_, '_> {
         Ok(true)
     }
 
-    /// Enters an entry into a data block, which is new or has room for it. Returns its offset there.
+    /// Writes an entry into a data block, which is new or has room for it. Returns the entry's offset.
     fn add_to_data(&mut self, entry: Entry<'_>, number: u32, is_new: bool) -> Outcome<usize> {
         let layout = self.layout;
         let buf = if is_new {
@@ -107,7 +106,7 @@ impl DirChange<'_, '_> {
         offset.ok_or_else(|| self.corrupt("directory leaf", problem()))
     }
 
-    /// Checks that the row at the end of the leaf describes as many data blocks as the size has.
+    /// Checks that the bests array describes as many data blocks as the size implies.
     fn check_bests_count(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let blocks = self.view().data_blocks()? as usize;
@@ -155,7 +154,7 @@ impl DirChange<'_, '_> {
         Ok(spot.found)
     }
 
-    /// Makes the bytes of an entry unused. Returns the longest unused range that its block has then.
+    /// Marks the bytes of an entry unused. Returns the longest unused range of its block afterwards.
     pub(super) fn release_entry(&mut self, spot: &Spot, name: &[u8]) -> Outcome<usize> {
         let layout = self.layout;
         let buf = self.buffer(layout.data_at(spot.number), Part::Data)?;
@@ -165,8 +164,7 @@ impl DirChange<'_, '_> {
         Ok(data::best_len(&layout, held.bytes()))
     }
 
-    /// Turns a directory of leaf form into one of node form: the row at the end of the leaf moves into an
-    /// index of free space.
+    /// Converts a directory from leaf to node form: moves the bests array into a free-space index.
     pub(super) fn leaf_to_node(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
@@ -182,8 +180,8 @@ impl DirChange<'_, '_> {
         Ok(())
     }
 
-    /// Turns a directory of node form into one of leaf form, if it has one leaf and the index of free space
-    /// fits into that. False, and nothing done, if not.
+    /// Converts a directory from node to leaf form, if it has one leaf with room for the free-space index. Otherwise
+    /// returns false without a change.
     pub(super) fn try_node_to_leaf(&mut self) -> Outcome<bool> {
         let layout = self.layout;
         let blocks = self.view().data_blocks()? as usize;

@@ -1,8 +1,8 @@
 //! Listing directories.
 //!
-//! As in the kernel, a cookie is an entry's position in the data blocks, in units of 8 bytes. Entries never
-//! move in a data block, and keep their offsets when a shortform directory becomes a block. So an entry keeps
-//! its cookie until it is removed. A listing goes on with the first entry at or behind its cookie.
+//! As in the kernel, a cookie is an entry's position in the data blocks, in units of 8 bytes. Entries never move in a
+//! data block, and keep their offsets when a shortform directory becomes a block. So an entry keeps its cookie until it
+//! is removed. A listing resumes with the first entry at or after its cookie.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use crate::format::inode::{Fork, Format};
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
-/// The function that a listing shows each entry to.
+/// Callback of a listing, called with each entry.
 pub(super) type Each<'e> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'e;
 
 impl<S: Source> View<'_, S> {
@@ -38,7 +38,7 @@ impl<S: Source> View<'_, S> {
         }
     }
 
-    /// Lists a directory that lies in its inode. Returns how many entries it showed, without the dots.
+    /// Lists a shortform directory. Returns the number of entries passed to `each`, without `.` and `..`.
     fn list_short(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<u64> {
         let (layout, short) = (self.layout, self.short()?);
         let directory = Some(FileType::Directory);
@@ -90,7 +90,7 @@ impl<S: Source> View<'_, S> {
         Ok(())
     }
 
-    /// The first data block at or behind the end of the hole that a data block would be in.
+    /// Returns the first data block at or after the end of the hole that contains a data block number.
     fn behind_hole(&mut self, number: u32) -> Result<u32> {
         let at = self.layout.data_at(number);
         let run = map::run_at(self.source, self.dir, Fork::Data, at)?;
@@ -101,7 +101,7 @@ impl<S: Source> View<'_, S> {
     }
 }
 
-/// Lists a data block. Returns how many entries it showed, without the dots, and whether to go on.
+/// Lists a data block. Returns the number of entries passed to `each`, without `.` and `..`, and whether to continue.
 fn list_block(
     layout: &Layout,
     block: &[u8],

@@ -1,10 +1,10 @@
-//! Where the blocks of a directory are, as far as that is kept in memory.
+//! Cached locations of the blocks of a directory.
 
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::Layout;
 
-/// Where a directory's blocks are on the device, as far as it is known: data blocks, blocks of the hash index
-/// and of the free index, by their numbers. 0 stands for unknown.
+/// Known device locations of a directory's data blocks, hash index blocks and free index blocks, by their numbers. 0
+/// means unknown.
 #[derive(Default)]
 pub(super) struct Maps([Vec<u64>; 3]);
 
@@ -25,8 +25,8 @@ impl Maps {
         self.0[row].get(index).copied().filter(|block| *block != 0).map(Block)
     }
 
-    /// Notes where a block is, unless it lies further out than the directory has blocks: that is not worth
-    /// the memory.
+    /// Records the location of a block, unless its number is larger than the directory's number of blocks: such a
+    /// sparse array would waste memory.
     pub(super) fn set(&mut self, layout: &Layout, at: FileBlock, block: Block, blocks: u64) {
         let (row, index) = Self::row(layout, at);
         if layout.blocks() > 1 || index as u64 > blocks {
@@ -46,7 +46,7 @@ impl Maps {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory in use.
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(|row| row.capacity() * 8).sum()
     }

@@ -1,11 +1,11 @@
-//! Directories in all their forms: names to inodes.
+//! Directories in all their forms, which map names to inodes.
 //!
-//! A directory takes the smallest form that its entries fit into, and changes it one step at a time:
-//! shortform, block, leaf, node ([`crate::format::dir`] says what these are).
+//! A directory takes the smallest form that its entries fit into, and changes it one step at a time: shortform, block,
+//! leaf, node (see [`crate::format::dir`]).
 //!
 //! - A [`View`] reads a directory, through the cache or through an operation.
-//! - A [`DirChange`] changes it within an operation. Each form has a file of its own.
-//! - A [`node::NodeChange`] changes a directory of node form, and the state that is kept of it in memory.
+//! - A [`DirChange`] changes it within an operation. Each form has its own file.
+//! - A [`node::NodeChange`] changes a directory of node form, and its state in memory.
 
 mod block;
 mod buffered;
@@ -60,15 +60,15 @@ impl<'n> From<Entry<'n>> for NewEntry<'n> {
     }
 }
 
-/// What a name leads to.
+/// The inode that a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) ino: Ino,
-    /// The type, where the directory says so.
+    /// The file type, if the directory stores it.
     pub(crate) file_type: Option<FileType>,
 }
 
-/// Looks a name up, `.` and `..` too.
+/// Looks a name up, including `.` and `..`.
 pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
     if name == b"." {
         return Ok(Some(Found { ino: dir.ino(), file_type: Some(FileType::Directory) }));
@@ -79,8 +79,8 @@ pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Res
     View::new(source, dir).lookup(name)
 }
 
-/// Looks up a name that is to be changed, and says where its entry is if that helps to find it again. The
-/// directory stays locked until it is changed.
+/// Looks up a name that is to be changed. In node form, also returns the location of its entry, which saves a second
+/// search. The directory must stay locked until it is changed.
 pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
     if matches!(name, b"." | b".." | b"") || name.len() > NAME_LEN_MAX {
         return Ok(lookup(&mut &*fs, dir, name)?.map(|found| (found, None)));
@@ -88,17 +88,17 @@ pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Foun
     View::new(&mut &*fs, dir).locate(name)
 }
 
-/// Returns the spelling that the entry of `name` is stored in, where case makes no difference. The entry was found
-/// since the directory was locked.
+/// Returns the name as stored in the entry that matches `name`, for directories that ignore case. The entry must have
+/// been found under the current lock of the directory.
 ///
 /// # Errors
-/// `Corrupt` if it is not there; what reading brings.
+/// `Corrupt` if there is no such entry; errors of reading.
 pub(crate) fn stored_name(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     let stored = View::new(&mut &*fs, dir).stored_name(name)?;
     stored.ok_or_else(|| dir.corrupt("directory entry", "it is gone although it is locked"))
 }
 
-/// Whether a directory has no entries but `.` and `..`.
+/// Returns whether a directory has no entries except `.` and `..`.
 pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
     let mut is_empty = true;
     for_each_entry(source, dir, &mut |_| {
@@ -108,7 +108,7 @@ pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
     Ok(is_empty)
 }
 
-/// Shows all entries but `.` and `..`.
+/// Calls `each` with all entries except `.` and `..`.
 pub(crate) fn for_each_entry(
     source: &mut impl Source,
     dir: &Handle,
@@ -121,7 +121,7 @@ pub(crate) fn for_each_entry(
     })
 }
 
-/// Lists a directory as [`vfs::FileSystem::readdir`] does.
+/// Lists a directory, as [`vfs::FileSystem::readdir`] does.
 pub(crate) fn readdir(
     fs: &Xfs,
     dir: &Handle,
@@ -133,20 +133,19 @@ pub(crate) fn readdir(
 }
 
 impl Xfs {
-    /// Drops the state of a directory whose inode becomes another one.
+    /// Drops the state of a directory whose inode number gets a new inode.
     fn forget_dir(&self, ino: Ino) {
         self.dirs.forget(ino);
     }
 
-    /// Chooses how large directories find room for new entries. Only the positions of entries on disk differ
-    /// by it.
+    /// Chooses how large directories find room for new entries. It affects only the positions of entries on disk.
     pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
         self.free_index = strategy;
         self.dirs.read_all_again();
     }
 
-    /// Sets when large directories have an insert buffer, which is a matter of speed and memory alone.
-    /// Directories whose state is in memory already buffer as many names for a leaf as before.
+    /// Sets when large directories have an insert buffer. This affects only speed and memory. Directories with a state
+    /// in memory keep their number of names buffered per leaf.
     pub fn set_insert_buffering(&self, buffering: InsertBuffering) {
         self.dirs.set_buffering(buffering);
     }
@@ -160,13 +159,13 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Adds an entry. `Exists` if the name is taken.
+    /// Adds an entry. Fails with `Exists` if the name exists.
     pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         DirChange::new(self, dir).add(entry)
     }
 
-    /// Removes an entry and returns what it led to. `NotFound` if there is none. `hint` is where the entry
-    /// was found since the directory was locked.
+    /// Removes an entry and returns the inode it named. Fails with `NotFound` if there is none. `hint` is the location
+    /// found under the current lock of the directory.
     pub(crate) fn remove_entry(
         &mut self,
         dir: &mut Handle,
@@ -176,8 +175,8 @@ impl Op<'_> {
         DirChange::new(self, dir).remove(name, hint)
     }
 
-    /// Makes an existing name (`..` too) lead elsewhere, and returns what it led to. `NotFound` if
-    /// there is none.
+    /// Changes the inode of an existing entry (also `..`), and returns the previous one. Fails with `NotFound` if there
+    /// is none.
     pub(crate) fn replace_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<Found> {
         DirChange::new(self, dir).replace(entry)
     }

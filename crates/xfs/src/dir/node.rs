@@ -1,4 +1,4 @@
-//! Directories of node form: any number of data blocks and leaves, and an index of free space.
+//! Directories of node form: any number of data blocks and leaves, and a free-space index.
 
 use operation::Outcome;
 use vfs::Error;
@@ -17,18 +17,19 @@ use crate::format::dir::leaf::{self, LeafEntry};
 use crate::format::edit::Edit;
 use crate::op::Op;
 
-/// Most rounds of making room in the tree for one entry: each splits one block or adds a level, and a
-/// path has five blocks.
+/// Maximum number of rounds of making room in the hash index for one entry. Each round splits one block or adds a
+/// level, and a path has at most five blocks.
 const ROUNDS_MAX: usize = 16;
 
-/// A directory of node form that an operation changes, and the state that is kept of it.
+/// A directory of node form that an operation changes, and its state in memory.
 pub(super) struct NodeChange<'o, 'a> {
     pub(super) dir: DirChange<'o, 'a>,
     pub(super) state: &'o mut NodeState,
 }
 
 impl<'a> NodeChange<'_, 'a> {
-    /// The directory as the operation reads it, with the names that are only in the insert buffer.
+    /// Returns a view of the directory that reads through the operation and includes names that are only in the insert
+    /// buffer.
     pub(super) fn view(&mut self) -> View<'_, Op<'a>> {
         View { insert_buffer: Some(&self.state.insert_buffer), ..self.dir.view() }
     }
@@ -38,7 +39,7 @@ impl<'a> NodeChange<'_, 'a> {
         self.dir.buffer(at, Part::Leaf)
     }
 
-    /// Adds an entry. `Exists` if the name is taken.
+    /// Adds an entry. Fails with `Exists` if the name exists.
     pub(super) fn add(&mut self, entry: Entry<'_>) -> Outcome<()> {
         let layout = self.dir.layout;
         let search = self.view().search(entry.name)?;
@@ -61,13 +62,14 @@ impl<'a> NodeChange<'_, 'a> {
             self.set_best(number, best)?;
         }
         let new = LeafEntry { hash: search.hash, address: layout.address(number, offset) };
+        // The filter shows that the leaf does not have the hash, so the leaf need not be read.
         if search.is_absent && self.add_buffered(search.path.leaf, new)? {
             return Ok(());
         }
         self.add_hash(search.path, new)
     }
 
-    /// Puts a hash into its leaf.
+    /// Adds a hash to its leaf.
     fn add_hash(&mut self, mut path: IndexPath, new: LeafEntry) -> Outcome<()> {
         let layout = self.dir.layout;
         for _ in 0..ROUNDS_MAX {
@@ -91,7 +93,7 @@ impl<'a> NodeChange<'_, 'a> {
         Err(self.dir.corrupt("directory node", "no room after many splits"))
     }
 
-    /// Removes an entry and returns what it led to.
+    /// Removes an entry and returns the inode it named.
     pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<Found> {
         let layout = self.dir.layout;
         let hash = layout.hash(name);
@@ -124,7 +126,7 @@ impl<'a> NodeChange<'_, 'a> {
         Ok(spot.found)
     }
 
-    /// Makes the nodes above a block name its highest hash.
+    /// Updates the highest hash of a block in the nodes above it.
     pub(super) fn set_hash_above(
         &mut self,
         nodes: &[(FileBlock, usize)],

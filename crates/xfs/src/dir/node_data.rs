@@ -1,4 +1,4 @@
-//! Data blocks of a directory of node form, and what the index of free space says of them.
+//! Data blocks of a directory of node form, and their values in the free-space index.
 
 use operation::Outcome;
 use vfs::Error;
@@ -10,7 +10,7 @@ use crate::format::dir::free::{self, Header};
 use crate::format::dir::{Part, magic};
 
 impl DirChange<'_, '_> {
-    /// Adds an empty data block, and brings the size up to it.
+    /// Adds an empty data block, and extends the size to include it.
     pub(super) fn new_data_block(&mut self, number: u32) -> Outcome<DirBufferId> {
         let layout = self.layout;
         if u64::from(number) >= layout.data_blocks_max() {
@@ -27,7 +27,7 @@ impl DirChange<'_, '_> {
 }
 
 impl NodeChange<'_, '_> {
-    /// Adds an empty data block and enters it into the index of free space.
+    /// Adds an empty data block and enters it into the free-space index.
     pub(super) fn append_data(&mut self) -> Outcome<(u32, DirBufferId)> {
         let layout = self.dir.layout;
         self.state.set_changed();
@@ -48,7 +48,7 @@ impl NodeChange<'_, '_> {
         Ok((number, buf))
     }
 
-    /// Notes the longest unused range of a data block in the index of free space.
+    /// Stores the longest unused range of a data block in the free-space index.
     pub(super) fn set_best(&mut self, number: u32, best: usize) -> Outcome<()> {
         let layout = self.dir.layout;
         let (index, slot) = self.free_slot(number)?;
@@ -57,12 +57,12 @@ impl NodeChange<'_, '_> {
         Ok(())
     }
 
-    /// Brings the state up to the value that block `index` of the index of free space has now.
+    /// Updates the state with the value of data block `number` in free-space index block `index`.
     fn note_best(&mut self, number: u32, index: DirBufferId) {
         self.state.note_best(&self.dir.layout, number, self.dir.bytes(index));
     }
 
-    /// The block of the index of free space that describes a data block, and its slot there.
+    /// Returns the block of the free-space index that describes a data block, and its slot there.
     pub(super) fn free_slot(&mut self, number: u32) -> Outcome<(DirBufferId, usize)> {
         let layout = self.dir.layout;
         let (at, slot) = layout.free_at(number);
@@ -96,7 +96,7 @@ impl NodeChange<'_, '_> {
         Ok(())
     }
 
-    /// One past the last data block before `number`, which was the last.
+    /// Returns one past the last data block before `number`, which was the last.
     fn data_end(&mut self, number: u32) -> Outcome<u32> {
         let layout = self.dir.layout;
         let capacity = layout.free_capacity() as u32;

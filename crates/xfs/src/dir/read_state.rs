@@ -13,7 +13,7 @@ use crate::format::inode::Fork;
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
-/// Reads which numbers of the range from `first` to `limit` are taken.
+/// Reads which block numbers of the range from `first` to `limit` are in use.
 fn read_numbers<S: Source>(
     view: &mut View<'_, S>,
     (first, limit): (FileBlock, FileBlock),
@@ -41,7 +41,7 @@ fn read_numbers<S: Source>(
 }
 
 impl DirChange<'_, '_> {
-    /// Takes the state of the directory out of the store, or reads it.
+    /// Takes the state of the directory from the store, or reads it from the directory.
     pub(super) fn take_state(&mut self) -> Outcome<Box<DirState>> {
         let Some(mut state) = self.op.dirs.take(self.handle) else {
             return Ok(Box::new(self.read_state()?));
@@ -55,7 +55,7 @@ impl DirChange<'_, '_> {
         Ok(state)
     }
 
-    /// Reads all of a state again but the insert buffer, which is nowhere else.
+    /// Reads a state again, except for the insert buffer, which exists only in memory.
     fn read_again(&mut self, state: &mut DirState) -> Outcome<()> {
         let mut new = self.read_state()?;
         std::mem::swap(&mut new.nodes.insert_buffer, &mut state.nodes.insert_buffer);

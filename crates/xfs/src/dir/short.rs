@@ -1,4 +1,4 @@
-//! Changing shortform directories, and turning them into blocks and back.
+//! Changing shortform directories, and converting them to block form and back.
 
 use operation::Outcome;
 use vfs::{FileType, Ino};
@@ -15,7 +15,7 @@ use crate::format::edit::Edit;
 use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
 
-/// Puts a directory's bytes into its inode.
+/// Stores a directory's bytes in its inode.
 fn set_bytes(dir: &mut Handle, bytes: &[u8]) {
     let fork = dir.inode.fork_mut(Fork::Data);
     fork.fill(0);
@@ -23,8 +23,7 @@ fn set_bytes(dir: &mut Handle, bytes: &[u8]) {
     dir.inode.set_size(bytes.len() as u64);
 }
 
-/// Picks an offset for a new entry: behind the others if all entries still fit into a block then, else in a
-/// gap.
+/// Picks an offset for a new entry: after the others if all entries still fit into a block then, otherwise in a gap.
 fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize> {
     let (mut end, mut gap) = (layout.first_entry(), None);
     for entry in short.entries() {
@@ -33,7 +32,7 @@ fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize>
         }
         end = entry.offset + layout.entry_size(entry.name.len());
     }
-    // The hash index has the new entry, `.` and `..` too.
+    // The hash index would also have the new entry, `.` and `..`.
     let index = (short.count() + 3) * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
     let fits = |end: usize| end + index <= layout.size();
     if fits(end + size) { Some(end) } else { gap.filter(|_| fits(end)) }
@@ -46,7 +45,7 @@ impl DirChange<'_, '_> {
         set_bytes(self.handle, &format::build(&self.layout, parent, std::iter::empty()));
     }
 
-    /// Adds an entry whose name is free. False if there is no room in the inode.
+    /// Adds an entry whose name is unused. Returns false if there is no room in the inode.
     pub(super) fn add_short(&mut self, entry: Entry<'_>) -> Outcome<bool> {
         let layout = self.layout;
         let short = short(&self.op.fs, self.handle)?;
@@ -79,7 +78,7 @@ impl DirChange<'_, '_> {
         Ok(())
     }
 
-    /// Makes the entry with this offset (`..` too) lead elsewhere. False if there is no room.
+    /// Changes the inode of the entry with this offset (also `..`). Returns false if there is no room.
     pub(super) fn replace_short(&mut self, offset: usize, entry: Entry<'_>) -> Outcome<bool> {
         let layout = self.layout;
         let short = short(&self.op.fs, self.handle)?;
@@ -96,7 +95,7 @@ impl DirChange<'_, '_> {
         Ok(true)
     }
 
-    /// Turns a shortform directory into one of block form. Entries keep their offsets.
+    /// Converts a directory from shortform to block form. Entries keep their offsets.
     pub(crate) fn short_to_block(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let before = self.handle.clone();
@@ -111,7 +110,7 @@ impl DirChange<'_, '_> {
             (layout.header(), dot(b".".as_slice(), self.handle.ino())),
             (layout.dot_dot(), dot(b"..".as_slice(), short.parent())),
         ];
-        // The code of an unknown type is copied below.
+        // Type codes, which may be unknown ones, are copied unchanged below.
         let rest = short.entries().map(|e| {
             let file_type = e.file_type().unwrap_or(FileType::Regular);
             (e.offset, NewEntry { name: e.name, ino: e.ino, file_type })
@@ -139,7 +138,7 @@ impl DirChange<'_, '_> {
         Ok(())
     }
 
-    /// Turns a directory of block form into shortform if it fits into the inode.
+    /// Converts a directory from block form to shortform if it fits into the inode.
     pub(super) fn try_block_to_short(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let buf = self.buffer(FileBlock(0), Part::Data)?;
@@ -153,7 +152,7 @@ impl DirChange<'_, '_> {
         let Some(parent) = parent else {
             return Err(self.corrupt("directory block", "'..' is not its second entry"));
         };
-        // Most blocks are far too large, so the sum stops as soon as it is too large.
+        // Most blocks are far too large, so the sum stops as soon as it exceeds the room.
         let mut left = room;
         for entry in data::entries(&layout, block).filter(is_named) {
             let Some(rest) = left.checked_sub(3 + entry.name.len() + 4) else { return Ok(()) };
@@ -179,7 +178,7 @@ impl DirChange<'_, '_> {
         Ok(())
     }
 
-    /// Finds a name in a shortform directory.
+    /// Looks a name up in a shortform directory.
     pub(super) fn find_short(&mut self, name: &[u8]) -> Outcome<Option<(Found, usize)>> {
         Ok(self.view().find_short(name)?)
     }

@@ -13,7 +13,7 @@ use crate::inode::Handle;
 use crate::mkfs::{self, Contents, Options};
 use crate::{CACHE_BYTES_DEFAULT, Xfs};
 
-/// Time that this thread has been running, whatever else the machine does.
+/// Returns the CPU time of this thread, which does not depend on the load of the machine.
 fn clock() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
@@ -71,7 +71,7 @@ fn count_max() -> u64 {
     std::env::var("ENTRIES").ok().and_then(|text| text.parse().ok()).unwrap_or(200_000)
 }
 
-/// 40 bytes as fs_mark makes them: half of them slow, half random.
+/// Returns a name of 40 bytes as fs_mark makes them: 16 digits that count up, then random characters.
 fn mark_name(number: u64, rng: &mut fastrand::Rng) -> [u8; 40] {
     let mut name = [b'0'; 40];
     let digits = format!("{number:016}");

@@ -1,9 +1,8 @@
-//! The state that is kept in memory of a node directory that was changed: where its blocks are, which
-//! logical blocks are holes, what finds room for an entry, and the insert buffer. All but the insert buffer
-//! can be read from the directory.
+//! The in-memory state of a node directory that was changed: the locations of its blocks, its holes, the index to find
+//! room for an entry, and the insert buffer. All except the insert buffer can be read from the directory.
 //!
-//! A failed operation takes its changes of the state back. If more has changed than room, the state is read
-//! again before it is used.
+//! A failed operation undoes its changes of the state. If more than room has changed, the state is read again before
+//! its next use.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,27 +13,27 @@ use super::free::Bests;
 use super::insert_buffer::{BufferSize, InsertBuffer};
 use super::maps::Maps;
 
-/// Which numbers of directory blocks are taken in one part of a directory's space.
+/// Block numbers in use in one part of a directory's address space.
 #[derive(Default)]
 pub(super) struct Numbers {
-    /// All numbers from here on are holes.
+    /// All numbers from this one on are holes.
     end: u32,
-    /// Runs of holes before it: first number and length.
+    /// Runs of holes before `end`: first number and length.
     holes: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
 impl Numbers {
-    /// Notes that all numbers from here on are holes.
+    /// Sets the number from which on all are holes.
     pub(super) fn set_end(&mut self, end: u32) {
         self.end = end;
     }
 
-    /// Notes a run of holes before the end: first number and length.
+    /// Adds a run of holes before the end: first number and length.
     pub(super) fn add_holes(&mut self, first: u32, len: u32) {
         self.holes.push(Reverse((first, len)));
     }
 
-    /// Takes the lowest number that is a hole, and returns it.
+    /// Allocates the lowest number that is a hole, and returns it.
     pub(super) fn take(&mut self) -> u32 {
         let Some(Reverse((number, len))) = self.holes.pop() else {
             self.end += 1;
@@ -46,7 +45,7 @@ impl Numbers {
         number
     }
 
-    /// About how many numbers are taken: some holes are counted.
+    /// Returns the approximate count of numbers in use: each run of holes counts as one hole.
     pub(super) fn count(&self) -> u32 {
         self.end.saturating_sub(self.holes.len() as u32)
     }
@@ -61,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// What the store was told of a state's insert buffer.
+/// Values of a state's insert buffer that are included in the counters of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reported {
     pub(super) leaves: usize,
@@ -76,64 +75,64 @@ pub(crate) struct DirState {
     pub(super) nodes: NodeState,
 }
 
-/// The state of a node directory without its maps, which the forms without nodes can use too.
+/// The state of a node directory except the locations of its blocks, which other forms use, too.
 pub(super) struct NodeState {
     pub(super) data: Numbers,
     pub(super) leaves: Numbers,
     pub(super) bests: Bests,
     pub(super) insert_buffer: InsertBuffer,
-    /// What the store was told of the insert buffer.
+    /// Values of the insert buffer that are included in the counters of the store.
     pub(super) reported: Reported,
-    /// Old values of `bests`.
+    /// Previous values of `bests`.
     undo: Vec<(u32, u16)>,
-    /// Whether more has changed than `undo` knows of.
+    /// True if there were changes that `undo` does not cover.
     is_changed: bool,
-    /// Whether the directory is of another form now.
+    /// True if the directory was converted to another form.
     is_over: bool,
-    /// Whether all but the insert buffer must be read again.
+    /// True if all except the insert buffer must be read again.
     is_unread: bool,
 }
 
 impl DirState {
-    /// Bytes of memory, without those of the insert buffer.
+    /// Returns the bytes of memory, without those of the insert buffer.
     pub(super) fn bytes(&self) -> usize {
         self.maps.bytes() + self.nodes.bests.bytes() + self.nodes.data.holes.capacity() * 8
     }
 
-    /// Whether the directory still has nodes.
+    /// Returns whether the directory still has node form.
     pub(super) fn is_valid(&self) -> bool {
         !self.nodes.is_over
     }
 
-    /// Whether the whole state is as the directory is.
+    /// Returns whether the whole state is current.
     pub(super) fn is_read(&self) -> bool {
         !self.nodes.is_unread
     }
 
-    /// Whether the state may be dropped.
+    /// Returns whether the state may be dropped.
     pub(super) fn is_idle(&self) -> bool {
         self.nodes.is_idle()
     }
 
-    /// Marks all but the insert buffer to be read again.
+    /// Marks all except the insert buffer to be read again.
     pub(super) fn set_unread(&mut self) {
         self.nodes.is_unread = true;
     }
 
-    /// Keeps the changes of an operation that commits. False if the state is of no use any more.
+    /// Keeps the changes of an operation that commits. Returns false if the state must be dropped.
     pub(super) fn keep(&mut self) -> bool {
         self.nodes.keep();
         self.is_valid()
     }
 
-    /// Takes back the changes of an operation that failed. False if the state is of no use any more.
+    /// Undoes the changes of a failed operation. Returns false if the state must be dropped.
     pub(super) fn roll_back(&mut self) -> bool {
         self.nodes.roll_back()
     }
 }
 
 impl NodeState {
-    /// A state as it was read from the directory, with an empty insert buffer.
+    /// Returns a state as read from the directory, with an empty insert buffer.
     pub(super) fn new(data: Numbers, leaves: Numbers, bests: Bests, size: BufferSize) -> Self {
         Self {
             data,
@@ -148,17 +147,17 @@ impl NodeState {
         }
     }
 
-    /// Notes a change that cannot be taken back.
+    /// Records a change that cannot be undone in memory.
     pub(super) fn set_changed(&mut self) {
         self.is_changed = true;
     }
 
-    /// Notes that the directory has no nodes any more.
+    /// Records that the directory was converted from node form to another.
     pub(super) fn set_over(&mut self) {
         self.is_over = true;
     }
 
-    /// Notes the longest unused range of a data block.
+    /// Sets the longest unused range of a data block.
     pub(super) fn set_best(&mut self, number: u32, best: u16) {
         if let Some(old) = self.bests.set(number, best) {
             self.undo.push((number, old));

@@ -1,8 +1,8 @@
 //! The store of directory states between operations.
 //!
-//! An operation takes the state of a directory out of the store and puts it back when it ends, before its
-//! transaction ends. Nobody else wants the state meanwhile, because the operation has locked the directory.
-//! So when a checkpoint is closed, all states are in the store.
+//! An operation takes the state of a directory from the store and puts it back when it ends, before its transaction
+//! ends. The directory's lock keeps other operations from needing the state in between. So when a checkpoint is closed,
+//! all states are in the store.
 
 use std::sync::atomic::Ordering;
 
@@ -22,29 +22,29 @@ use crate::format::dir::Layout;
 use crate::format::geometry::Geometry;
 use crate::inode::Handle;
 
-/// Shards of the store, each with a lock.
+/// Number of shards of the store, each with a lock.
 const SHARDS: usize = 64;
-/// Most directories that a shard keeps, beside those that have buffered names.
+/// Maximum number of directories of a shard, not counting those with buffered names.
 const SHARD_STATES: usize = 16;
-/// Most bytes that the states of a shard take without their insert buffers, unless it keeps but one.
+/// Maximum bytes of the states of a shard without their insert buffers. A single state may exceed it.
 const SHARD_BYTES: usize = 2 << 20;
-/// Insert buffers may take this part of the cache's size in memory, beside the cache: one of so many.
+/// Insert buffers may take one part in this many of the cache's size, in memory outside the cache.
 const CACHE_PER_BUFFERS: usize = 8;
-/// Directories with fewer leaves than this have no insert buffer by default: the leaves are in the
-/// processor's caches anyway.
+/// Smaller directories, in leaves, have no insert buffer by default: their leaves stay in the processor's caches
+/// anyway.
 const LEAVES_MIN: u32 = 16;
-/// Most entries that are buffered for a leaf by default. Memory that is far away is met once for so many.
+/// Default maximum number of entries buffered for a leaf. They share one access to uncached memory.
 const BUFFERED_MAX: usize = 32;
 
-/// When large directories have an insert buffer, which keeps new names before they go into the hash index,
-/// and how large it is. Nothing of it is on disk.
+/// When large directories have an insert buffer, and its size. The buffer keeps new names before they are merged into
+/// the hash index. It exists only in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct InsertBuffering {
-    /// Fewest leaves of a directory with an insert buffer.
+    /// Minimum number of leaves of a directory with an insert buffer.
     pub leaves_min: u32,
-    /// Most names that are buffered for one leaf. More than a quarter of what a leaf holds counts as that.
+    /// Maximum number of names buffered per leaf. Limited to a quarter of the capacity of a leaf.
     pub buffered_max: usize,
-    /// Most bytes that the insert buffers of all directories take.
+    /// Maximum bytes of the insert buffers of all directories.
     pub bytes_max: usize,
 }
 
@@ -56,20 +56,20 @@ type StateList = Vec<Box<DirState>>;
 #[derive(Default)]
 struct Shard {
     states: Mutex<StateList>,
-    /// States with buffered names. Readers look here without the lock: they have locked the directory, so
-    /// that no name is buffered in it meanwhile.
+    /// Number of states with buffered names. Readers check it without the lock: they have locked the directory, so no
+    /// name of it can be buffered at the same time.
     buffered: AtomicU32,
 }
 
 /// The states of all directories.
 pub(crate) struct DirStates {
-    /// Each on cache lines of its own.
+    /// Each on its own cache lines.
     shards: Box<[CachePadded<Shard>]>,
-    /// Leaves that names are buffered for.
+    /// Number of leaves with buffered names.
     deferred: AtomicUsize,
-    /// Bytes of insert buffers.
+    /// Bytes of the insert buffers.
     bytes: AtomicUsize,
-    /// Looked at when leaves get buffers, which is seldom.
+    /// Locked only when a leaf gets a buffer, which is rare.
     buffering: Mutex<InsertBuffering>,
 }
 
@@ -98,12 +98,12 @@ impl DirStates {
         &self.shards[mixed as usize % SHARDS]
     }
 
-    /// How much a new insert buffer takes for each leaf.
+    /// Returns the size of a new insert buffer per leaf.
     pub(super) fn buffer_size(&self, layout: &Layout) -> BufferSize {
         BufferSize::new(layout.leaf_capacity(), self.buffering.lock().buffered_max)
     }
 
-    /// Whether the insert buffer of a directory may take in one more leaf.
+    /// Returns whether the insert buffer of a directory may include one more leaf.
     pub(super) fn may_buffer(&self, state: &NodeState) -> bool {
         let buffer = &state.insert_buffer;
         let more = (buffer.bytes() + buffer.size().bytes()).saturating_sub(state.reported.bytes);
@@ -112,7 +112,7 @@ impl DirStates {
             && self.bytes.load(Ordering::Relaxed) + more <= buffering.bytes_max
     }
 
-    /// Blocks that [`DirStates::flush_deferred`] will change.
+    /// Returns the number of blocks that [`DirStates::flush_deferred`] will change.
     pub(crate) fn deferred_blocks(&self) -> usize {
         self.deferred.load(Ordering::Relaxed)
     }
@@ -128,15 +128,14 @@ impl DirStates {
         self.report(&mut state.nodes.reported, Reported::default(), self.shard(state.ino));
     }
 
-    /// Drops the state of an inode that is not the directory any more that it was.
+    /// Drops the state of an inode that is no longer the same directory.
     pub(super) fn forget(&self, ino: Ino) {
         if let Some(state) = self.take(ino) {
             self.discard(state);
         }
     }
 
-    /// Keeps a state. If the shard is full, drops those that were unused for longest and have no buffered
-    /// names.
+    /// Stores a state. If the shard is full, drops the least recently used states without buffered names.
     fn put(&self, mut state: Box<DirState>) {
         let shard = self.shard(state.ino);
         let buffer = &state.nodes.insert_buffer;
@@ -157,14 +156,14 @@ impl DirStates {
         }
     }
 
-    /// Brings the counts of the store up to what a state has now.
+    /// Updates the counters of the store with the current values of a state.
     fn report(&self, old: &mut Reported, new: Reported, shard: &Shard) {
         if *old == new {
             return;
         }
         let change = |total: &AtomicUsize, old: usize, new: usize| {
             if old != new {
-                // It wraps around, and back.
+                // The difference may wrap around; so does the sum.
                 total.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
             }
         };
@@ -178,7 +177,7 @@ impl DirStates {
         *old = new;
     }
 
-    /// Addresses of entries with a hash that are buffered for a leaf. The directory is locked.
+    /// Returns the addresses of entries with a hash that are buffered for a leaf. The directory must be locked.
     pub(crate) fn buffered(&self, dir: Ino, leaf: u32, hash: u32) -> BufferedAddresses {
         let shard = self.shard(dir);
         if shard.buffered.load(Ordering::Relaxed) == 0 {
@@ -189,22 +188,22 @@ impl DirStates {
         state.map(|state| state.nodes.insert_buffer.with_hash(leaf, hash)).unwrap_or_default()
     }
 
-    /// Where a block of a directory is, as far as its state knows. The directory is locked. A caller who
-    /// would have to wait for the answer gets none.
+    /// Returns the location of a directory's block, if its state has it. The directory must be locked. Returns `None`
+    /// instead of waiting for the shard's lock.
     pub(crate) fn block_at(&self, dir: &Handle, layout: &Layout, at: FileBlock) -> Option<Block> {
         let states = self.shard(dir.ino()).states.try_lock()?;
         state_of(&states, dir).filter(|state| state.is_read())?.maps.get(layout, at)
     }
 
-    /// Whether there is a state of a directory, which then has nodes. The directory is locked. A caller who
-    /// would have to wait for the answer is told that there is none.
+    /// Returns whether the store has a state of a directory, which implies node form. The directory must be locked.
+    /// Returns false instead of waiting for the shard's lock.
     pub(crate) fn is_node(&self, dir: &Handle) -> bool {
         let states = self.shard(dir.ino()).states.try_lock();
         states.is_some_and(|states| state_of(&states, dir).is_some())
     }
 
-    /// Brings all buffered names into the leaves, because a checkpoint is closed: no operation is under way.
-    /// Readers may be under way, and find each name in the buffer or in the leaf.
+    /// Merges all buffered names into the leaves when a checkpoint is closed. No operation is running. Readers may be,
+    /// and find each name in the buffer or in the leaf.
     pub(crate) fn flush_deferred(
         &self,
         geometry: &Geometry,
@@ -220,7 +219,7 @@ impl DirStates {
                 if !state.nodes.insert_buffer.is_empty() {
                     merge_all(&layout, state, txn)?;
                 } else if is_short {
-                    // Nothing came in since the last checkpoint, so others shall have the memory.
+                    // No name was buffered since the last checkpoint, so the memory is freed for others.
                     state.nodes.insert_buffer.clear();
                 }
                 let bytes = state.nodes.insert_buffer.bytes();
@@ -230,7 +229,7 @@ impl DirStates {
         Ok(())
     }
 
-    /// Marks all states to be read again before they are used.
+    /// Marks all states to be read again before their next use.
     pub(super) fn read_all_again(&self) {
         for shard in &self.shards {
             shard.states.lock().iter_mut().for_each(|state| state.set_unread());
@@ -238,7 +237,7 @@ impl DirStates {
     }
 }
 
-/// The state of a directory, unless it is one that had its number before.
+/// Returns the state of a directory, unless it belongs to a previous inode with the same number.
 fn state_of<'s>(states: &'s StateList, dir: &Handle) -> Option<&'s DirState> {
     let state = states.iter().find(|state| state.ino == dir.ino())?;
     (state.generation == dir.inode.generation() && state.is_valid()).then_some(state)
@@ -255,14 +254,14 @@ impl<'a> TakenStates<'a> {
         Self { states, taken: SmallVec::new() }
     }
 
-    /// Whether there is a state of a directory, which then has nodes.
+    /// Returns whether there is a state of a directory, which implies node form.
     pub(super) fn has(&mut self, dir: &Handle) -> bool {
         let Some(state) = self.take(dir) else { return false };
         self.give(state);
         true
     }
 
-    /// Takes the state of a directory, if there is one, to be given back soon.
+    /// Takes the state of a directory, if there is one. The caller must give it back soon.
     pub(super) fn take(&mut self, dir: &Handle) -> Option<Box<DirState>> {
         let ino = dir.ino();
         let state = match self.taken.iter().position(|state| state.ino == ino) {
@@ -276,12 +275,12 @@ impl<'a> TakenStates<'a> {
         None
     }
 
-    /// Keeps a state to the end of the operation.
+    /// Keeps a state until the end of the operation.
     pub(super) fn give(&mut self, state: Box<DirState>) {
         self.taken.push(state);
     }
 
-    /// As [`DirStates::buffered`], within the operation.
+    /// Like [`DirStates::buffered`], within the operation.
     pub(crate) fn buffered(&self, dir: Ino, leaf: u32, hash: u32) -> BufferedAddresses {
         match self.taken.iter().find(|state| state.ino == dir) {
             Some(state) => state.nodes.insert_buffer.with_hash(leaf, hash),
@@ -291,7 +290,7 @@ impl<'a> TakenStates<'a> {
 }
 
 impl TakenStates<'_> {
-    /// Puts the states back, of which `end` says whether they are still of use.
+    /// Puts the states back. `end` returns whether to keep a state.
     fn put_back(&mut self, end: impl Fn(&mut DirState) -> bool) {
         for mut state in self.taken.drain(..) {
             if end(&mut state) {

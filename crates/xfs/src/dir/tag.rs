@@ -1,4 +1,4 @@
-//! What directory blocks are to the engine.
+//! Tags of directory blocks.
 
 use transaction::Tag;
 use vfs::Ino;
@@ -7,7 +7,7 @@ use crate::format::address::FileBlock;
 use crate::format::dir::Part;
 use crate::kind::Kind;
 
-/// The tag of a directory block that is one block of the file system.
+/// Returns the tag of a directory block that is one file-system block.
 pub(super) fn tag_of(part: Part, dir: Ino, at: FileBlock) -> Tag {
     let kind = match part {
         Part::Data => Kind::DirData,

@@ -1,4 +1,4 @@
-//! A directory to be read: its blocks are found by their logical block and checked.
+//! Reading a directory: finds its blocks by their logical block number and checks them.
 
 use std::cell::RefCell;
 
@@ -16,18 +16,18 @@ use crate::map::{self, Place};
 use crate::op::source::Source;
 
 thread_local! {
-    /// Memory for a directory block of several blocks that is only looked at: 64 KiB at most.
+    /// Buffer for reading a directory block of several file-system blocks: at most 64 KiB.
     static PIECES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A directory to be read: through the cache, or through an operation.
+/// A directory read through the cache or through an operation.
 pub(super) struct View<'v, S: Source> {
     pub(super) source: &'v mut S,
     pub(super) dir: &'v Handle,
     pub(super) layout: Layout,
-    /// Where its blocks are, as far as the state knows that an operation has taken.
+    /// Known locations of its blocks, from the state taken by an operation.
     pub(super) maps: Option<&'v mut Maps>,
-    /// The insert buffer of the state that an operation has taken.
+    /// The insert buffer of the state taken by an operation.
     pub(super) insert_buffer: Option<&'v InsertBuffer>,
 }
 
@@ -37,12 +37,12 @@ impl<'v, S: Source> View<'v, S> {
         Self { source, dir, layout, maps: None, insert_buffer: None }
     }
 
-    /// The number of data blocks that the directory's size makes room for, holes included.
+    /// Returns the number of data blocks within the directory's size, including holes.
     pub(super) fn data_blocks(&self) -> Result<u32> {
         data_blocks(self.dir, &self.layout)
     }
 
-    /// Where a block of the file system is that belongs to the directory; `None` for a hole.
+    /// Returns the location of a file-system block of the directory; `None` for a hole.
     pub(super) fn place(&mut self, at: FileBlock) -> Result<Option<Block>> {
         let known = self.maps.as_ref().and_then(|maps| maps.get(&self.layout, at));
         if known.is_some() {
@@ -67,7 +67,7 @@ impl<'v, S: Source> View<'v, S> {
         Ok(Some(block))
     }
 
-    /// Lets `look` see a directory block. `None` if there is none.
+    /// Calls `look` with a directory block. Returns `None` if there is none.
     pub(super) fn with_if<T>(
         &mut self,
         at: FileBlock,
@@ -82,7 +82,7 @@ impl<'v, S: Source> View<'v, S> {
         if let Some(data) = self.source.whole(self.dir.ino(), at) {
             return Ok(Some(look(data)));
         }
-        // If a look leads to another one, that one finds no memory and takes its own.
+        // A nested call finds this buffer empty and allocates its own.
         let mut data = PIECES.take();
         data.clear();
         let first = self.assemble_into(at, part, &mut data, |_| ())?;
@@ -91,7 +91,7 @@ impl<'v, S: Source> View<'v, S> {
         Ok(seen)
     }
 
-    /// Lets `look` see a directory block that must be there.
+    /// Calls `look` with a directory block, which must exist.
     pub(super) fn with<T>(
         &mut self,
         at: FileBlock,
@@ -102,7 +102,7 @@ impl<'v, S: Source> View<'v, S> {
         self.with_if(at, part, look)?.ok_or_else(missing)
     }
 
-    /// Reads and checks a directory block of several blocks, and says where those are.
+    /// Reads and checks a directory block of several file-system blocks, and returns their locations.
     pub(super) fn assemble(
         &mut self,
         at: FileBlock,
@@ -114,8 +114,8 @@ impl<'v, S: Source> View<'v, S> {
         Ok(first.map(|_| (places, data)))
     }
 
-    /// Appends a directory block of several blocks to `data`, and checks it. Where its first block is;
-    /// `None` if there is none.
+    /// Appends a directory block of several file-system blocks to `data`, and checks it. Returns the location of its
+    /// first block; `None` if there is none.
     fn assemble_into(
         &mut self,
         at: FileBlock,
@@ -142,7 +142,7 @@ impl<'v, S: Source> View<'v, S> {
     }
 }
 
-/// The number of data blocks that a directory's size makes room for, holes included.
+/// Returns the number of data blocks within a directory's size, including holes.
 pub(super) fn data_blocks(dir: &Handle, layout: &Layout) -> Result<u32> {
     let size = dir.inode.size();
     let count = size >> layout.size_log;
@@ -152,7 +152,7 @@ pub(super) fn data_blocks(dir: &Handle, layout: &Layout) -> Result<u32> {
     Ok(count as u32)
 }
 
-/// A block that something leads to and that is not there.
+/// Returns the error for a block that is referenced but missing.
 pub(super) fn missing(dir: Ino, at: FileBlock) -> impl FnOnce() -> Error {
     move || {
         let damage = vfs::Corruption::new("directory", format!("it has no block {at}"));

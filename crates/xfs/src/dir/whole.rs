@@ -1,7 +1,7 @@
-//! Directory blocks of several blocks of the file system, which an operation changes in one piece.
+//! Directory blocks of several file-system blocks, which an operation changes in one contiguous copy.
 //!
-//! The pieces are plain bytes to the engine. When the operation commits, the checksum of the whole is
-//! brought up to date, and what differs goes into the pieces.
+//! The engine treats the pieces as plain bytes. When the operation commits, the checksum of the directory block is
+//! updated, and differences are written into the pieces.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::format::geometry::Geometry;
 #[derive(Default)]
 pub(crate) struct Wholes(Vec<Whole>);
 
-/// A copy of a directory block of several blocks.
+/// A contiguous copy of a directory block of several file-system blocks.
 pub(super) struct Whole {
     pub(super) ino: Ino,
     pub(super) at: FileBlock,
@@ -27,7 +27,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Checks the block, which is about to be sealed. The engine sees the pieces alone.
+    /// Checks the directory block before it is sealed, because the engine sees only the pieces.
     pub(super) fn verify(&self, geometry: &Geometry) -> Result<(), Corruption> {
         let Some(&first) = self.places.first() else { return Ok(()) };
         let who = (self.ino, self.at.0 as u32);
@@ -37,7 +37,7 @@ impl Whole {
 }
 
 impl Wholes {
-    /// All copies, which the operation has no more then.
+    /// Removes and returns all copies.
     pub(super) fn take_all(&mut self) -> Vec<Whole> {
         std::mem::take(&mut self.0)
     }
@@ -46,7 +46,7 @@ impl Wholes {
         self.0.iter().position(|w| w.ino == ino && w.at == at && !w.is_gone)
     }
 
-    /// The copy of a directory block, if there is one.
+    /// Returns the copy of a directory block, if there is one.
     pub(crate) fn find(&self, ino: Ino, at: FileBlock) -> Option<&[u8]> {
         self.position(ino, at).map(|index| self.bytes(index))
     }
@@ -73,7 +73,7 @@ impl Wholes {
         &mut whole.data[range]
     }
 
-    /// The block is being given back.
+    /// Records that the block is being freed.
     pub(super) fn forget(&mut self, ino: Ino, at: FileBlock) {
         if let Some(index) = self.position(ino, at) {
             self.0[index].is_gone = true;

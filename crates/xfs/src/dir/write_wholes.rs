@@ -1,4 +1,4 @@
-//! Bringing the copies of directory blocks of several blocks into their pieces.
+//! Writing the copies of directory blocks of several file-system blocks into their pieces.
 
 use operation::Outcome;
 
@@ -8,7 +8,7 @@ use crate::kind::Kind;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Brings the copies of directory blocks into their pieces.
+    /// Writes the copies of directory blocks into their pieces.
     pub(crate) fn write_wholes(&mut self) -> Outcome<()> {
         let geometry = self.fs.volume.geometry;
         let changed = |whole: &Whole| whole.is_changed && !whole.is_gone;
@@ -20,7 +20,7 @@ impl Op<'_> {
                 let tag = Kind::Part.of_inode(whole.ino, whole.at.0 as u32 + i as u32);
                 let id = self.buffer(*place, tag)?;
                 if self.fs.engine.has_log() {
-                    // Whoever replays takes the block as a whole.
+                    // Recovery replays the directory block as a whole, so all of it is logged.
                     self.txn.edit(id, 0..new.len()).copy_from_slice(new);
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Blocks of one file that become another file's, too.
+//! Sharing blocks between files.
 
 use operation::data::{self, ChangeFiles};
 use operation::{Outcome, RunOperations};
@@ -12,7 +12,7 @@ use crate::inode::Handle;
 use crate::map::{self, Extent, Place};
 use crate::op::Op;
 
-/// Where blocks come from and where they go.
+/// Source and target of the remaining blocks.
 #[derive(Clone, Copy)]
 struct Step {
     from: FileBlock,
@@ -21,18 +21,18 @@ struct Step {
 }
 
 impl Xfs {
-    /// Whether files can share blocks.
+    /// Returns whether files can share blocks.
     pub fn can_share(&self) -> bool {
         self.volume.geometry.features.ro_compat(RoCompat::REFLINK)
     }
 
-    /// Gives a file the blocks that hold `len` bytes of another file (or of itself, elsewhere): whoever writes to
-    /// either gets other blocks. What is a hole there stays one here. Offsets are multiples of the block size; the
-    /// last block may be shared to its end. The size grows to what the bytes need.
+    /// Maps the blocks of `len` bytes of a file into another file (or elsewhere in the same file); later writes to
+    /// either copy them first. Holes stay holes. Offsets must be multiples of the block size; the last block may be
+    /// shared to its end. The size grows as needed.
     ///
     /// # Errors
-    /// `Unsupported` if files cannot share blocks, `Invalid` for bytes that do not start with a block, `Corrupt` where
-    /// the target has blocks already, `NoSpace` if there is no room to count references.
+    /// `Unsupported` if files cannot share blocks, `Invalid` for offsets that are not block-aligned, `Corrupt` if the
+    /// target already has blocks there, `NoSpace` if there is no room for reference counts.
     pub fn share_blocks(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<()> {
         self.check_writable()?;
         if !self.can_share() {
@@ -48,7 +48,7 @@ impl Xfs {
         operation::waiting::settle(self, from.0)?;
         operation::waiting::settle(self, to.0)?;
         if self.load_file(to.0)?.inode.size() < to.1 {
-            // What lies behind the old end, in its last block, is nobody's.
+            // Zeroes the bytes after the old end in the last block, which have undefined contents.
             data::resize(self, to.0, to.1, None)?;
         }
         let _lock = self.locks.exclusive(&[from.0, to.0]);
@@ -78,7 +78,7 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    /// Shares the blocks that lie in one piece where the rest starts. How many were done.
+    /// Shares the contiguous blocks at the start of the rest. Returns how many were done.
     fn share_some(&mut self, from: Ino, to: Ino, rest: Step) -> Outcome<u64> {
         let source = self.fs.load_file(from)?;
         let run = map::run_at(self, &source, Fork::Data, rest.from)?;
@@ -89,7 +89,7 @@ impl Op<'_> {
             Place::Unwritten(start) => (start, true),
         };
         let (ag, block) = self.fs.volume.geometry.split(start);
-        // The reverse map takes a second owner only of blocks that are known to be shared.
+        // The reverse map accepts a second owner only for blocks recorded as shared.
         self.ag(ag)?.add_references(block, len as u32)?;
         let mut target = if to == from { source.clone() } else { self.fs.load_file(to)? };
         let extent = Extent { offset: rest.to, start, len, unwritten };

@@ -1,4 +1,4 @@
-//! What the data path of the operation core asks of XFS.
+//! Implements the traits of the operation core's data path.
 
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl ReadFiles for Xfs {
     }
 }
 
-/// A block of a file. What is past the last one that a file can have is a hole.
+/// Converts a logical block to a block of a file. Blocks past the last one that a file can have are holes.
 fn file_block(at: LogicalBlock) -> FileBlock {
     FileBlock(at.0)
 }
@@ -114,7 +114,7 @@ impl ChangeFiles for Xfs {
         blocks_of(&self.volume.geometry, offset, len)
     }
 
-    /// Blocks that are another file's, too, are not written over.
+    /// Blocks shared with other files must not be overwritten.
     fn can_overwrite(&self, file: &Handle, bytes: Range<u64>) -> Result<bool> {
         Ok(!map::may_share(file) || self.has_own(file, bytes)?)
     }
@@ -135,7 +135,7 @@ impl ChangeFiles for Xfs {
         }
     }
 
-    /// What a failure leaves is space past the end, which the format allows.
+    /// A failure leaves space past the end, which the format allows.
     fn finish_truncation(&self, ino: Ino, size: u64) -> Result<()> {
         let mut is_done = false;
         while !is_done {
@@ -150,8 +150,7 @@ impl ChangeFiles for Xfs {
     }
 }
 
-/// The blocks of a file that hold the bytes `offset..offset + len`; `FileTooLarge` past the largest
-/// size.
+/// Returns the blocks of a file that contain the bytes `offset..offset + len`, or `FileTooLarge` past the largest size.
 fn blocks_of(geometry: &Geometry, offset: u64, len: u64) -> Result<Range<LogicalBlock>> {
     let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Error::FileTooLarge)?;
     let last = end.div_ceil(1 << geometry.block_log);

@@ -1,5 +1,5 @@
-//! Where the data of new files goes: behind that of the file before, so that small files lie close
-//! together, and in another group once the inode's own is full.
+//! Placement of the data of new files: after that of the previous file, so that small files are close together, and in
+//! another group once the inode's group is full.
 
 use std::sync::atomic::Ordering;
 
@@ -10,9 +10,10 @@ use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
 use crate::inode::Handle;
 
-/// Where data was allocated last, by group of the inodes.
+/// The most recent allocation of data, by group of the inodes.
 pub(crate) struct Hints {
-    /// Each on a cache line of its own, because threads work in different groups. The block behind it; 0, which no file can have, for none yet.
+    /// The block after the last allocation; 0, which no file can have, for none yet. Each is on its own cache line,
+    /// because threads work in different groups.
     behind: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -26,14 +27,14 @@ impl Hints {
         self.behind.get(ag.0 as usize)
     }
 
-    /// Where the first block of a file is best; `None` if no data was allocated nearby yet.
+    /// Returns the best place for the first block of a file; `None` if no data was allocated nearby yet.
     pub(crate) fn data_goal(&self, geometry: &Geometry, file: &Handle) -> Option<FsBlock> {
         let hint = self.of(geometry, file)?.load(Ordering::Relaxed);
         let goal = FsBlock(hint);
         (hint != 0 && geometry.contains(goal, 1)).then_some(goal)
     }
 
-    /// Notes that data of a file was allocated before `behind`.
+    /// Records that data of a file was allocated just before `behind`.
     pub(crate) fn note_data(&self, geometry: &Geometry, file: &Handle, behind: FsBlock) {
         if let Some(hint) = self.of(geometry, file) {
             hint.store(behind.0, Ordering::Relaxed);

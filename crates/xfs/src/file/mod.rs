@@ -1,5 +1,5 @@
-//! Contents of regular files, as far as XFS has its own way with them, and targets of symbolic links. What
-//! it shares with other formats is in [`operation::data`], whose questions [`data`] answers.
+//! Contents of regular files, where XFS differs from other formats, and targets of symbolic links. The common code is
+//! in [`operation::data`], whose traits [`data`] implements.
 
 mod clone;
 mod data;
@@ -14,23 +14,23 @@ use crate::Xfs;
 pub(crate) use hints::Hints;
 pub(crate) use symlink::readlink;
 
-/// Runs that one operation maps or frees at most, where the log is large.
+/// Maximum number of runs that one operation maps or frees, with a large log.
 const CHANGES_PER_OP_MAX: usize = 128;
 
-/// Runs that one operation may map or free whatever the log.
+/// The same limit with the smallest log.
 const CHANGES_PER_OP_MIN: usize = 4;
 
-/// Shares of the largest checkpoint that are blocks for one run: each may change some eight blocks of
-/// trees, and what is open when a checkpoint is about to be closed must fit an eighth of it, of several
-/// threads.
+/// Blocks of the largest checkpoint for each run that one operation may map or free. Each run may change about eight
+/// tree blocks. The open operations of several threads must fit into an eighth of a checkpoint that is about to be
+/// closed.
 const CHANGE_SHARES: usize = 256;
 
-/// Largest size of a file in bytes.
+/// Maximum size of a file in bytes.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
 impl Xfs {
-    /// Runs that one operation maps or frees at most, so that several of them fit what the log has left
-    /// for operations that are open when a checkpoint is full.
+    /// Returns the maximum number of runs that one operation maps or frees. Several such operations fit into the part
+    /// of the log for operations that are open when a checkpoint is full.
     pub(crate) fn changes_per_op(&self) -> u32 {
         let fits = self.engine.log_blocks_max() / CHANGE_SHARES;
         fits.clamp(CHANGES_PER_OP_MIN, CHANGES_PER_OP_MAX) as u32

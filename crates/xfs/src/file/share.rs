@@ -1,4 +1,4 @@
-//! Blocks that several files have.
+//! Blocks shared by several files.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use crate::Xfs;
 use crate::inode::Handle;
 
 impl Xfs {
-    /// Whether all of some bytes of a file are in blocks that data was written to and that nobody else
-    /// has. That stays so as long as the file is locked.
+    /// Returns whether all of some bytes of a file are in written blocks that no other file shares. The result stays
+    /// valid while the file is locked.
     pub(super) fn has_own(&self, file: &Handle, bytes: Range<u64>) -> Result<bool> {
         let blocks = self.blocks_of(file, bytes.start, bytes.end - bytes.start)?;
         self.atomically(|op| {

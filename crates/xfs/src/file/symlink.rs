@@ -21,7 +21,7 @@ use crate::map::{self, Place};
 use crate::op::Op;
 use crate::xattr::forkoff::default_forkoff;
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
     if link.file_type()? != FileType::Symlink {
         return Err(Error::Invalid("not a symbolic link"));
@@ -40,7 +40,7 @@ pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
     Ok(target)
 }
 
-/// Gathers a target from its blocks. Each run of blocks has one header.
+/// Reads a target from its blocks. Each run of blocks has one header.
 fn read_remote(fs: &Xfs, link: &Handle, len: usize) -> Result<Vec<u8>> {
     let geometry = &fs.volume.geometry;
     let blocks = u64::from(blocks_for(geometry, len));
@@ -64,7 +64,7 @@ fn read_remote(fs: &Xfs, link: &Handle, len: usize) -> Result<Vec<u8>> {
     Ok(target)
 }
 
-/// Adds what one run of blocks has of a target.
+/// Appends the part of a target in one run of blocks.
 fn read_run(
     fs: &Xfs,
     link: &Handle,
@@ -93,8 +93,8 @@ fn read_run(
     Ok(())
 }
 
-/// Bytes that the data fork of a new link can have, beside the attribute fork that it has or, in an
-/// image with parent pointers, is about to get.
+/// Returns the size of the data fork of a new link, in bytes. It takes into account the attribute fork that the link
+/// has, or gets for its parent pointers.
 fn inline_max(geometry: &Geometry, link: &Handle) -> usize {
     let is_alone = !link.inode.has_attr_fork();
     if is_alone && geometry.features.incompat(Incompat::PARENT) {
@@ -104,7 +104,7 @@ fn inline_max(geometry: &Geometry, link: &Handle) -> usize {
 }
 
 impl Op<'_> {
-    /// Writes the target of a new symbolic link, 1 to 1024 bytes: into the inode or blocks.
+    /// Writes the target of a new symbolic link, 1 to 1024 bytes, into the inode or into blocks.
     pub(crate) fn init_symlink(&mut self, link: &mut Handle, target: &[u8]) -> Outcome<()> {
         if target.is_empty() || target.contains(&0) {
             return Err(Error::Invalid("not a target that a link can have").into());
@@ -123,7 +123,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Moves a target that lies in the inode to blocks, to make room for attributes.
+    /// Moves a target from the inode to blocks, to make room for attributes.
     pub(crate) fn move_target_out(&mut self, link: &mut Handle) -> Outcome<()> {
         let len = usize::try_from(link.inode.size()).unwrap_or(usize::MAX);
         let target: Option<SmallVec<[u8; 512]>> =
@@ -134,7 +134,7 @@ impl Op<'_> {
         }
     }
 
-    /// Puts a target into new blocks.
+    /// Writes a target to new blocks.
     fn write_remote(&mut self, link: &mut Handle, target: &[u8]) -> Outcome<()> {
         let geometry = self.fs.volume.geometry;
         link.inode.set_format(Fork::Data, Format::Extents);

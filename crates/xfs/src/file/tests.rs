@@ -1,4 +1,4 @@
-//! Targets of links that are written here and read by the kernel.
+//! Targets of links, written here and read by the kernel.
 
 use operation::RunOperations;
 use std::fs::File;
@@ -14,14 +14,14 @@ use vfs::{FileSystem, Ino};
 use crate::Xfs;
 use crate::format::inode::{Fork, Format};
 
-/// Lengths around all that decides where a target goes.
+/// Lengths around all the limits that decide where a target is stored.
 const LENS: [usize; 14] = [1, 50, 191, 192, 193, 335, 336, 337, 900, 967, 968, 969, 1000, 1023];
 
 fn target(len: usize) -> Vec<u8> {
     (0..len).map(|at| b'a' + (at * 7 % 26) as u8).collect()
 }
 
-/// An image by mkfs.xfs, in which the kernel makes a link per length, and their numbers.
+/// Makes an image with mkfs.xfs, in which the kernel makes one link per length. Returns their numbers.
 fn image_of_links(path: &Path, options: &str) -> Vec<Ino> {
     MkfsXfs::default().options(options).create(path, 400 << 20);
     let mount = KernelMount::new(path, &MountOptions::read_write("xfs"));
@@ -82,7 +82,7 @@ fn retarget(options: &str, is_moved: bool) {
     drop_all(&path, &links);
 }
 
-/// Links without contents are damage, so this is the end of the image.
+/// Drops all targets. Links without contents are damage, so the image is unusable afterwards.
 fn drop_all(path: &Path, links: &[Ino]) {
     xfs_repair(path);
     let fs = open_in_progress(path);

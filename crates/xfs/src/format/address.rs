@@ -1,8 +1,8 @@
-//! Addresses. Each kind is its own type, so that they cannot be mixed up.
+//! Addresses. Each kind is its own type, so that they cannot be confused.
 //!
-//! On disk, blocks are named in two ways: relative to their allocation group ([`AgBlock`]) in what
-//! belongs to the group, and by group and block packed into one number ([`FsBlock`]) in what belongs
-//! to files. The engine counts blocks from the start of the device ([`Block`]).
+//! On disk, blocks are addressed in two ways. Structures of an allocation group use numbers relative to the group
+//! ([`AgBlock`]). Structures of files use group and block packed into one number ([`FsBlock`]). The engine counts
+//! blocks from the start of the device ([`Block`]).
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub u64);
 
-/// A block as files' maps name it (`xfs_fsblock_t`): the group in the bits from `agblklog` on, the
-/// block within the group below. Neighbouring groups' blocks are not neighbouring numbers.
+/// A block as in extent maps (`xfs_fsblock_t`): the group in the bits from `agblklog` up, the block within the group
+/// below. Numbers of adjacent groups are not contiguous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FsBlock(pub u64);
 
@@ -32,7 +32,7 @@ pub struct AgNumber(pub u32);
 pub struct AgIno(pub u32);
 
 impl AgBlock {
-    /// "No block", where the format has no other way to say so (`NULLAGBLOCK`).
+    /// "No block", in fields without another null value (`NULLAGBLOCK`).
     pub const NULL: Self = Self(u32::MAX);
 }
 
@@ -42,7 +42,7 @@ impl AgIno {
 }
 
 impl FsBlock {
-    /// The block `count` blocks on in the same group.
+    /// Returns the block `count` blocks further in the same group.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
@@ -50,10 +50,11 @@ impl FsBlock {
 }
 
 impl FileBlock {
-    /// One past the last block a file can have.
+    /// One past the last block that a file can have.
     pub const END: Self = Self(1 << 54);
 
-    /// The block `count` blocks on. Saturates, so that a hostile sum stays out of every range.
+    /// Returns the block `count` blocks further. Saturates, so that overflows from damaged images are outside of every
+    /// valid range.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))

@@ -1,5 +1,5 @@
-//! The headers of an allocation group: AGF (space), AGI (inodes) and AGFL (blocks kept for the space
-//! trees), in sectors 1, 2 and 3 of the group.
+//! The headers of an allocation group: AGF (space), AGI (inodes) and AGFL (blocks reserved for the space trees), in
+//! sectors 1, 2 and 3 of the group.
 
 mod structure;
 
@@ -28,10 +28,10 @@ pub const AGI_MAGIC: u32 = 0x5841_4749;
 pub const AGFL_MAGIC: u32 = 0x5841_464c;
 /// Version of AGF and AGI.
 pub const AG_VERSION: u32 = 1;
-/// Heads of lists of unlinked inodes in an AGI.
+/// Number of unlinked lists in an AGI.
 pub const UNLINKED_BUCKETS: usize = 64;
 
-/// The AGF as it is on disk. Fields as in the format document, without `agf_`.
+/// The AGF on disk. Fields as in the format document, without `agf_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
@@ -42,7 +42,7 @@ pub struct RawAgf {
     pub length: U32,
     /// By block, by size, reverse map.
     pub roots: [U32; 3],
-    /// As `roots`.
+    /// See `roots`.
     pub levels: [U32; 3],
     pub flfirst: U32,
     pub fllast: U32,
@@ -61,7 +61,7 @@ pub struct RawAgf {
     pub spare2: U32,
 }
 
-/// The AGI as it is on disk. Fields as in the format document, without `agi_`.
+/// The AGI on disk. Fields as in the format document, without `agi_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
@@ -106,7 +106,7 @@ const _: () = assert!(std::mem::offset_of!(RawAgf, crc) == 216);
 const _: () = assert!(std::mem::offset_of!(RawAgi, crc) == 312);
 const _: () = assert!(std::mem::offset_of!(RawAgfl, crc) == 32);
 
-/// Where each header's checksum is in its sector, by sector.
+/// Byte offset of each header's checksum in its sector, by sector.
 pub(crate) const CRC_OFFSETS: [usize; 4] = [
     super::superblock::CRC_OFFSET,
     std::mem::offset_of!(RawAgf, crc),
@@ -118,7 +118,7 @@ pub(crate) const NAMES: [&str; 4] = ["superblock", "AGF", "AGI", "AGFL"];
 /// Magic numbers, by sector.
 const MAGICS: [u32; 4] = [super::superblock::MAGIC, AGF_MAGIC, AGI_MAGIC, AGFL_MAGIC];
 
-/// The headers that lie in block `block` of their group: each sector's number and first byte there.
+/// Returns the headers in block `block` of their group: sector number and byte offset in the block.
 pub(crate) fn headers_in(
     geometry: &Geometry,
     block: u32,
@@ -129,14 +129,14 @@ pub(crate) fn headers_in(
     (first..(first + per_block).min(4)).map(move |s| (s as usize, (s - first) as usize * size))
 }
 
-/// The block of its group in which a header's sector lies, and its first byte there.
+/// Returns the block of the group that contains a header's sector, and the sector's byte offset in it.
 pub const fn sector_place(geometry: &Geometry, sector: u32) -> (u32, usize) {
     let byte = (sector as usize) << geometry.sector_log;
     ((byte >> geometry.block_log) as u32, byte & (geometry.block_size() - 1))
 }
 
-/// Checks magic numbers, checksums and group numbers of the headers in block `block` of group `ag`.
-/// Superblocks other than the first are copies that nothing reads.
+/// Checks magic numbers, checksums and group numbers of the headers in block `block` of group `ag`. Superblocks other
+/// than the first are copies, which are not read.
 pub(crate) fn verify(
     geometry: &Geometry,
     ag: AgNumber,
@@ -154,7 +154,7 @@ pub(crate) fn verify(
     Ok(())
 }
 
-/// Checks magic number, checksum and group number of the header in `sector`, which `bytes` are.
+/// Checks magic number, checksum and group number of the header in `sector`, with contents `bytes`.
 pub(crate) fn verify_header(
     geometry: &Geometry,
     ag: AgNumber,
@@ -192,7 +192,7 @@ pub(crate) fn verify_start(ag: AgNumber, sector: usize, bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// Brings the checksums of the headers in block `block` of group `ag` up to date.
+/// Updates the checksums of the headers in block `block` of group `ag`.
 pub(crate) fn seal(geometry: &Geometry, ag: AgNumber, block: u32, data: &mut [u8]) {
     if !geometry.features.crc() {
         return;

@@ -1,6 +1,5 @@
-//! Blocks of b+trees: the header, which is short in trees of a group and long in those of forks, and
-//! where entries and pointers lie behind it. Source: *XFS Filesystem Structure*, "Short Format" and
-//! "Long Format" B+trees.
+//! Blocks of b+trees: the header, which is short in trees of a group and long in those of forks, and the locations of
+//! entries and pointers after it. Source: *XFS Filesystem Structure*, "Short Format" and "Long Format" B+trees.
 
 mod entries;
 
@@ -12,36 +11,36 @@ use super::checksum;
 use super::geometry::Geometry;
 pub use entries::Entries;
 
-/// `NULLFSBLOCK`, and in four bytes `NULLAGBLOCK`: no sibling.
+/// `NULLFSBLOCK`, or `NULLAGBLOCK` in four bytes: no sibling.
 pub const NO_SIBLING: u64 = u64::MAX;
-/// Most levels that any tree can have: blocks of 1 KiB have at least 11 entries, so that 2^32 records
-/// of a group take 10, and 2^48 records of a fork, with 29 entries, too.
+/// Maximum number of levels of any tree. Blocks of 1 KiB have at least 11 entries, so 2^32 records of a group take 10
+/// levels, as do 2^48 records of a fork, with 29 entries.
 pub const LEVELS_MAX: usize = 12;
-/// Largest record of any tree in bytes.
+/// Maximum size of a record of any tree, in bytes.
 pub const RECORD_SIZE_MAX: usize = 24;
-/// Largest entry of any node beside the pointer, in bytes.
+/// Maximum size of a node entry without the pointer, in bytes.
 pub const KEY_SIZE_MAX: usize = 40;
-/// Byte of `bb_level` in all headers.
+/// Byte offset of `bb_level` in all headers.
 const LEVEL_OFFSET: usize = 4;
-/// Byte of `bb_numrecs` in all headers.
+/// Byte offset of `bb_numrecs` in all headers.
 const NUMRECS_OFFSET: usize = 6;
-/// Byte of `bb_leftsib` in all headers.
+/// Byte offset of `bb_leftsib` in all headers.
 const LEFT_OFFSET: usize = 8;
 
-/// What tells a tree's blocks from those of others.
+/// The properties that distinguish a tree's blocks from those of others.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Name in messages.
     pub name: &'static str,
-    /// `bb_magic` in version 4, where the tree is known there, and in version 5.
+    /// `bb_magic` in version 4, if that has the tree, and in version 5.
     pub magics: [u32; 2],
-    /// Whether the header is long: pointers have 64 bits.
+    /// True if the header is long: pointers have 64 bits.
     pub long: bool,
     /// Size of a record in bytes.
     pub record_size: usize,
-    /// Size of what nodes have per child beside the pointer, in bytes.
+    /// Size of a node entry without the pointer, in bytes.
     pub key_size: usize,
-    /// What records and keys say.
+    /// The kind of records and keys.
     pub entries: Entries,
 }
 
@@ -67,14 +66,14 @@ impl Shape {
     /// Reverse map: nodes have two keys per child.
     pub const RMAP: Self =
         Self::group("rmapbt", [b"RMB3", b"RMB3"], (24, 40), Entries::ReverseMaps);
-    /// Counts of references.
+    /// Reference counts.
     pub const REFCOUNT: Self =
         Self::group("refcountbt", [b"R3FC", b"R3FC"], (12, 4), Entries::References);
-    /// The map of a fork.
+    /// The extent map of a fork.
     pub const BMBT: Self =
         Self { long: true, ..Self::group("bmbt", [b"BMAP", b"BMA3"], (16, 8), Entries::Extents) };
 
-    /// Size of a block's header in bytes.
+    /// Returns the size of a block's header in bytes.
     pub const fn header_size(&self, crc: bool) -> usize {
         match (self.long, crc) {
             (false, false) => 16,
@@ -84,17 +83,17 @@ impl Shape {
         }
     }
 
-    /// Size of a pointer in bytes.
+    /// Returns the size of a pointer in bytes.
     pub const fn pointer_size(&self) -> usize {
         if self.long { 8 } else { 4 }
     }
 
-    /// Byte of the checksum in a version 5 block.
+    /// Returns the byte offset of the checksum in a version 5 block.
     pub const fn crc_offset(&self) -> usize {
         if self.long { 64 } else { 52 }
     }
 
-    /// Where entries lie in a leaf of the tree.
+    /// Returns the layout of a leaf of the tree.
     pub const fn leaf_area(&self, geometry: &Geometry) -> Area {
         let header = self.header_size(geometry.features.crc());
         let max = (geometry.block_size() - header) / self.record_size;
@@ -108,19 +107,19 @@ impl Shape {
         }
     }
 
-    /// Where keys and pointers lie in a node of the tree.
+    /// Returns the layout of a node of the tree.
     pub const fn node_area(&self, geometry: &Geometry) -> Area {
         let header = self.header_size(geometry.features.crc());
         self.node_area_in(geometry.block_size(), header, LEVEL_OFFSET)
     }
 
-    /// Where keys and pointers lie in a root in a fork of `size` bytes (`xfs_bmdr_block`).
+    /// Returns the layout of a root in a fork of `size` bytes (`xfs_bmdr_block`).
     pub const fn root_area(&self, size: usize) -> Area {
         self.node_area_in(size, ROOT_HEADER_SIZE, 0)
     }
 
-    /// Writes a root that was logged, which has the header and layout of a block of `logged.len()` bytes,
-    /// into a fork. False, and nothing is written, if it cannot be or has no room.
+    /// Writes a logged root, which has the header and layout of a block of `logged.len()` bytes, into a fork. Returns
+    /// false without a change if it is invalid or does not fit.
     #[must_use]
     pub fn write_logged_root(&self, logged: &[u8], fork: &mut [u8]) -> bool {
         let from = self.node_area_in(logged.len(), self.header_size(true), LEVEL_OFFSET);
@@ -136,13 +135,13 @@ impl Shape {
         true
     }
 
-    /// Size of the smallest fork whose root has room for so many entries, in bytes.
+    /// Returns the size of the smallest fork whose root has room for `entries` entries, in bytes.
     pub const fn root_size(&self, entries: usize) -> usize {
         ROOT_HEADER_SIZE + entries * (self.key_size + self.pointer_size())
     }
 
-    /// Writes the root that fills the fork `old` into one of another size: its pointers lie elsewhere
-    /// there. False, and nothing is written, if it cannot be or has no room.
+    /// Moves the root that fills the fork `old` into one of another size, where its pointers have other offsets.
+    /// Returns false without a change if it is invalid or does not fit.
     #[must_use]
     pub fn move_root(&self, old: &[u8], new: &mut [u8]) -> bool {
         let (from, to) = (self.root_area(old.len()), self.root_area(new.len()));
@@ -173,71 +172,71 @@ impl Shape {
 /// Size of the header of a root in a fork: level and number of entries.
 pub const ROOT_HEADER_SIZE: usize = 4;
 
-/// Where what a node or leaf holds lies in its bytes.
+/// Layout of the contents of a node or leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
-    /// First byte of records or keys.
+    /// Byte offset of records or keys.
     pub entries: usize,
-    /// Size of each in bytes.
+    /// Size of each record or key in bytes.
     pub entry_size: usize,
-    /// First byte of pointers; leaves have none.
+    /// Byte offset of pointers; unused in leaves.
     pub pointers: usize,
-    /// Size of each in bytes; 0 in leaves.
+    /// Size of a pointer in bytes; 0 in leaves.
     pub pointer_size: usize,
-    /// Most entries.
+    /// Maximum number of entries.
     pub max: usize,
-    /// Byte of the level; the number of entries follows.
+    /// Byte offset of the level; the number of entries follows.
     level_offset: usize,
 }
 
 impl Area {
-    /// Entries that a block other than a root must have.
+    /// Returns the minimum number of entries of a block other than a root.
     pub const fn min(&self) -> usize {
         self.max / 2
     }
 
-    /// Level: 0 for leaves.
+    /// Returns the level: 0 for leaves.
     pub fn level(&self, data: &[u8]) -> u16 {
         be16(data, self.level_offset)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn count(&self, data: &[u8]) -> usize {
         be16(data, self.level_offset + 2).into()
     }
 
-    /// The bytes of the number of entries.
+    /// Returns the byte range of the number of entries.
     pub const fn count_range(&self) -> std::ops::Range<usize> {
         self.level_offset + 2..self.level_offset + 4
     }
 
-    /// The bytes of the level.
+    /// Returns the byte range of the level.
     pub const fn level_range(&self) -> std::ops::Range<usize> {
         self.level_offset..self.level_offset + 2
     }
 
-    /// The bytes of some entries.
+    /// Returns the byte range of some entries.
     pub const fn entry_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
         self.entries + from * self.entry_size..self.entries + to * self.entry_size
     }
 
-    /// The bytes of some pointers.
+    /// Returns the byte range of some pointers.
     pub const fn pointer_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
         self.pointers + from * self.pointer_size..self.pointers + to * self.pointer_size
     }
 
-    /// An entry.
+    /// Returns an entry.
     pub fn entry<'d>(&self, data: &'d [u8], at: usize) -> &'d [u8] {
         &data[self.entry_range(at, at + 1)]
     }
 
-    /// Where entry `at` of a node leads.
+    /// Returns the pointer of entry `at` of a node.
     pub fn pointer(&self, data: &[u8], at: usize) -> u64 {
         read_pointer(data, self.pointers + at * self.pointer_size, self.pointer_size == 8)
     }
 }
 
-/// A pointer of four or eight bytes; [`NO_SIBLING`] for all ones.
+/// Reads a pointer of four or eight bytes; [`NO_SIBLING`] for all ones.
 fn read_pointer(data: &[u8], at: usize, long: bool) -> u64 {
     if long {
         return be64(data, at);
@@ -248,12 +247,12 @@ fn read_pointer(data: &[u8], at: usize, long: bool) -> u64 {
     }
 }
 
-/// A pointer as it is written, in the last bytes.
+/// Returns a pointer as it is written. Short pointers use the last four bytes.
 pub fn pointer_bytes(pointer: u64) -> [u8; 8] {
     pointer.to_be_bytes()
 }
 
-/// Which neighbour of a block on its level.
+/// A neighbour of a block on its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one with lower keys.
@@ -263,19 +262,19 @@ pub enum Side {
 }
 
 impl Shape {
-    /// The bytes of a sibling pointer.
+    /// Returns the byte range of a sibling pointer.
     pub const fn sibling_range(&self, side: Side) -> std::ops::Range<usize> {
         let size = self.pointer_size();
         let start = LEFT_OFFSET + if matches!(side, Side::Right) { size } else { 0 };
         start..start + size
     }
 
-    /// A sibling; [`NO_SIBLING`] at the end of a level.
+    /// Returns a sibling; [`NO_SIBLING`] at the end of a level.
     pub fn sibling(&self, data: &[u8], side: Side) -> u64 {
         read_pointer(data, self.sibling_range(side).start, self.long)
     }
 
-    /// Writes the header of a new block of `level` without siblings into zeros.
+    /// Writes the header of a new block of `level` without siblings. `data` must be zeros.
     pub fn init(&self, geometry: &Geometry, block: Block, owner: u64, level: u16, data: &mut [u8]) {
         let crc = geometry.features.crc();
         put32(data, 0, self.magics[usize::from(crc)]);
@@ -297,8 +296,8 @@ impl Shape {
         }
     }
 
-    /// Checks the header of a block that was read: that it is of this tree, in its place and its owner's,
-    /// that level and number of entries can be, and the checksum. Records are checked when they are used.
+    /// Checks the header of a block that was read: tree, location, owner, level, number of entries and checksum.
+    /// Records are checked when they are used.
     pub fn verify(
         &self,
         geometry: &Geometry,
@@ -313,8 +312,7 @@ impl Shape {
         self.verify_header(geometry, block, owner, data).map(drop)
     }
 
-    /// Checks all of a block but its checksum, and of its entries those that changed: what must be so before
-    /// it is sealed.
+    /// Checks a block except for its checksum, including the changed entries, before it is sealed.
     pub fn verify_structure(
         &self,
         geometry: &Geometry,
@@ -336,7 +334,7 @@ impl Shape {
             .mismatch(format_args!("{magic:#010x}"), format_args!("{found:#010x}")))
     }
 
-    /// Checks a header behind the magic number; where the entries lie.
+    /// Checks the fields after the magic number. Returns the layout of the entries.
     fn verify_header(
         &self,
         geometry: &Geometry,
@@ -389,7 +387,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Whether a pointer in `block` names a block that there is; of the same group in short trees.
+    /// Returns whether a pointer in `block` is a valid block number; in short trees, of the same group.
     fn is_address(&self, geometry: &Geometry, block: Block, pointer: u64) -> bool {
         if self.long {
             return geometry.contains(super::address::FsBlock(pointer), 1);
@@ -398,7 +396,7 @@ impl Shape {
         pointer > 0 && pointer < u64::from(geometry.ag_len(ag))
     }
 
-    /// Brings a block's checksum up to date.
+    /// Updates a block's checksum.
     pub fn seal(&self, geometry: &Geometry, data: &mut [u8]) {
         if geometry.features.crc() {
             checksum::seal(data, self.crc_offset());
@@ -406,7 +404,7 @@ impl Shape {
     }
 }
 
-/// The block of a group that a checked pointer of a short tree names.
+/// Converts a checked pointer of a short tree to a block of the group.
 pub const fn ag_block(pointer: u64) -> AgBlock {
     AgBlock(pointer as u32)
 }
@@ -444,7 +442,7 @@ mod tests {
         assert!(!shape.move_root(&old, &mut [0; 512]));
     }
 
-    /// Two groups of 1000 blocks of 1 KiB.
+    /// Returns a geometry with two groups of 1000 blocks of 1 KiB.
     fn geometry(version: u8) -> Geometry {
         let features = Features {
             version,
@@ -471,7 +469,7 @@ mod tests {
         }
     }
 
-    /// What is said of a new block of group 1 after `harm`.
+    /// Returns the result of verifying a new block of group 1 after `harm`.
     fn verdict(shape: Shape, version: u8, owner: u64, harm: impl Fn(&mut [u8])) -> String {
         let (geometry, place) = (geometry(version), Block(1010));
         let mut data = vec![0; 1024];
@@ -517,7 +515,7 @@ mod tests {
 
     #[test]
     fn blocks_hold_what_the_format_says() {
-        // Leaf and node of version 5, by hand from the sizes of headers, records and keys.
+        // Leaf and node capacities of version 5, computed by hand from the sizes of headers, records and keys.
         let capacity = |shape: Shape, size: usize| {
             let header = shape.header_size(true);
             let node = shape.node_area_in(size, header, LEVEL_OFFSET).max;

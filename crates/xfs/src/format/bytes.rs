@@ -1,6 +1,6 @@
-//! Big-endian numbers in byte slices, for structures whose place varies.
+//! Big-endian numbers in byte slices, for structures at variable offsets.
 
-/// So many bytes at `at`: one check of bounds, however many they are.
+/// Returns `N` bytes at `at`, with a single bounds check.
 #[inline]
 fn bytes<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
@@ -8,19 +8,19 @@ fn bytes<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
     bytes
 }
 
-/// The big-endian `u16` at `at`.
+/// Reads a big-endian `u16` at `at`.
 #[inline]
 pub fn be16(data: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(bytes(data, at))
 }
 
-/// The big-endian `u32` at `at`.
+/// Reads a big-endian `u32` at `at`.
 #[inline]
 pub fn be32(data: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes(data, at))
 }
 
-/// The big-endian `u64` at `at`.
+/// Reads a big-endian `u64` at `at`.
 #[inline]
 pub fn be64(data: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes(data, at))

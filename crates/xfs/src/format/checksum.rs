@@ -1,17 +1,17 @@
-//! The checksum of version 5 metadata: CRC-32C over the whole structure with the checksum's own four
-//! bytes as zeros, stored in little-endian order, unlike everything else.
+//! The checksum of version 5 metadata: CRC-32C over the whole structure, with the checksum field as zeros, stored in
+//! little-endian order, unlike everything else.
 
 use std::array;
 
 use transaction::Corruption;
 
-/// The checksum of `data`, whose checksum field is at `at`.
+/// Returns the checksum of `data`, whose checksum field is at `at`.
 ///
 /// # Panics
 /// If `data` ends before the field does.
 pub fn compute(data: &[u8], at: usize) -> u32 {
-    // The whole word around the field is taken by itself, because what is behind it is summed up faster
-    // from a whole word on.
+    // The whole words around the field are processed separately, because CRC-32C of the rest is faster from an aligned
+    // offset.
     let start = at & !7;
     let end = data.len().min((at + 4).next_multiple_of(8));
     let mut word = [0; 16];
@@ -23,12 +23,12 @@ pub fn compute(data: &[u8], at: usize) -> u32 {
     crc32c::crc32c_append(crc, &data[end..])
 }
 
-/// The checksum that is stored at `at`.
+/// Returns the stored checksum at `at`.
 fn stored(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
 }
 
-/// Brings the checksum field at `at` up to date.
+/// Updates the checksum field at `at`.
 pub fn seal(data: &mut [u8], at: usize) {
     let crc = compute(data, at);
     data[at..at + 4].copy_from_slice(&crc.to_le_bytes());
@@ -40,17 +40,16 @@ pub fn check(structure: &'static str, data: &[u8], at: usize) -> Result<(), Corr
     if computed == stored { Ok(()) } else { Err(Corruption::checksum(structure, computed, stored)) }
 }
 
-/// What a run of zeros makes of the checksum before it. Checksums of equal length differ by what their
-/// bits differ in, so that four look-ups take the place of the run.
+/// Extends checksums by a run of zeros. CRC is linear, so four table look-ups replace processing the run.
 pub struct Zeros {
-    /// Of the checksum 0.
+    /// The result for the checksum 0.
     base: u32,
-    /// What each byte of a checksum adds, by its place and value.
+    /// The contribution of each byte of a checksum, by its position and value.
     added: [[u32; 256]; 4],
 }
 
 impl Zeros {
-    /// For runs of `len` bytes.
+    /// Returns the tables for runs of `len` bytes.
     pub fn new(len: usize) -> Self {
         let zeros = vec![0; len];
         let after = |crc| crc32c::crc32c_append(crc, &zeros);
@@ -60,7 +59,7 @@ impl Zeros {
         Self { base, added }
     }
 
-    /// The checksum of what has the checksum `crc`, followed by the run.
+    /// Returns the checksum of data with checksum `crc` followed by the run.
     pub fn append(&self, crc: u32) -> u32 {
         let bytes = crc.to_le_bytes().into_iter().zip(&self.added);
         bytes.fold(self.base, |crc, (byte, added)| crc ^ added[usize::from(byte)])

@@ -1,18 +1,18 @@
-//! Blocks that are changed range by range, so that the holder of a block can keep the old bytes.
+//! Editing blocks range by range, so that the holder of a block can save the old bytes.
 
 use std::ops::Range;
 
 use super::bytes::{put16, put32};
 
-/// A block to change: one that an operation holds, or plain memory.
+/// A block that can be edited: one held by an operation, or plain memory.
 pub trait Edit {
-    /// The block.
+    /// Returns the contents of the block.
     fn bytes(&self) -> &[u8];
 
-    /// Bytes of it, to change.
+    /// Returns a range of it for changing.
     fn edit(&mut self, range: Range<usize>) -> &mut [u8];
 
-    /// Moves the bytes of `source` to `to` on; the two may overlap.
+    /// Moves the bytes of `source` to offset `to`; the ranges may overlap.
     fn shift(&mut self, source: Range<usize>, to: usize) {
         let start = source.start.min(to);
         let end = source.end.max(to + source.len());
@@ -31,7 +31,7 @@ pub trait Edit {
     }
 }
 
-/// A block in memory that nobody wants back.
+/// A block in memory whose old bytes are not saved.
 impl Edit for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self

@@ -1,5 +1,4 @@
-//! Extents as forks list them, in the inode or in the leaves of their trees: 128 bits each
-//! (`xfs_bmbt_rec_t`).
+//! Extents as stored in the inode or in the leaves of extent map trees: 128 bits each (`xfs_bmbt_rec_t`).
 
 use transaction::Corruption;
 
@@ -9,37 +8,37 @@ use super::geometry::Geometry;
 
 /// Size of an extent on disk in bytes.
 pub const EXTENT_SIZE: usize = 16;
-/// Most blocks an extent can have: its length has 21 bits.
+/// Maximum length of an extent in blocks: 21 bits.
 pub const LEN_MAX: u64 = (1 << 21) - 1;
 
-/// Bits of the first logical block; above them is the bit that says "unwritten".
+/// Number of bits of the first logical block; above them is the unwritten flag.
 const OFFSET_BITS: u32 = 54;
-/// Bits of the first block that are in the upper half of the record.
+/// Number of bits of the first block that are in the upper half of the record.
 const START_HIGH_BITS: u32 = 9;
-/// Bits of the length, at the bottom of the lower half.
+/// Number of bits of the length, at the bottom of the lower half.
 const LEN_BITS: u32 = 21;
 
 const _: () = assert!(1 + OFFSET_BITS + START_HIGH_BITS == u64::BITS);
 const _: () = assert!(FileBlock::END.0 == 1 << OFFSET_BITS);
 
-/// Blocks of a fork that lie in a row.
+/// Contiguous blocks of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First logical block.
     pub offset: FileBlock,
     /// First block.
     pub start: FsBlock,
-    /// Blocks: 1 to [`LEN_MAX`].
+    /// Number of blocks: 1 to [`LEN_MAX`].
     pub len: u64,
-    /// Whether they read as zeros.
+    /// True if they are unwritten and read as zeros.
     pub unwritten: bool,
 }
 
 impl Extent {
-    /// The extent that the first 16 bytes of `record` describe. Nothing is checked.
+    /// Parses the extent in the first 16 bytes of `record`. Does not check it.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     pub fn parse(record: &[u8]) -> Self {
         let (high, low) = (be64(record, 0), be64(record, 8));
         let start_high = high & ((1 << START_HIGH_BITS) - 1);
@@ -54,7 +53,7 @@ impl Extent {
     /// Writes the extent into the first 16 bytes of `record`.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     pub fn put(&self, record: &mut [u8]) {
         let state = u64::from(self.unwritten) << (u64::BITS - 1);
         let start_high = self.start.0 >> (u64::BITS - LEN_BITS);
@@ -62,13 +61,13 @@ impl Extent {
         put64(record, 8, self.start.0 << LEN_BITS | self.len);
     }
 
-    /// One past its last logical block.
+    /// Returns one past its last logical block.
     #[must_use]
     pub const fn end(&self) -> FileBlock {
         self.offset.plus(self.len)
     }
 
-    /// Its logical blocks `from..to`, as far as it has them. `None` if it has none of them.
+    /// Returns the part of it within the logical blocks `from..to`. `None` if that is empty.
     #[must_use]
     pub fn part(&self, from: FileBlock, to: FileBlock) -> Option<Self> {
         let (from, to) = (from.max(self.offset), to.min(self.end()));
@@ -77,7 +76,7 @@ impl Extent {
         Some(Self { offset: from, start: self.start.plus(skip), len, ..*self })
     }
 
-    /// Both as one, if `next` continues this one in every respect and the sum can be counted.
+    /// Returns both joined, if `next` continues this one in every respect and the length does not overflow.
     #[must_use]
     pub fn joined(&self, next: &Self) -> Option<Self> {
         let continues = self.end() == next.offset
@@ -87,7 +86,7 @@ impl Extent {
         continues.then_some(Self { len: self.len + next.len, ..*self })
     }
 
-    /// Checks that it has blocks, that they are in one group, and that its end can be counted.
+    /// Checks that it is not empty, is within one group, and does not end past the last logical block.
     pub fn check(&self, geometry: &Geometry) -> Result<(), Corruption> {
         let is_sound =
             self.len > 0 && self.end() <= FileBlock::END && geometry.contains(self.start, self.len);
@@ -100,7 +99,7 @@ impl Extent {
     }
 }
 
-/// The first logical block of the extent that `record` describes.
+/// Returns the first logical block of the extent in `record`.
 pub fn offset_of(record: &[u8]) -> FileBlock {
     FileBlock(be64(record, 0) >> START_HIGH_BITS & ((1 << OFFSET_BITS) - 1))
 }

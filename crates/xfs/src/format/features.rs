@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// `sb_versionnum`: the low four bits are the version, the rest are these.
+    /// `sb_versionnum`: the low four bits are the version, the others are these flags.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Version: u16 {
         /// Extended attributes are in use.
@@ -16,21 +16,21 @@ bitflags! {
         const ALIGN = 0x0080;
         /// A stripe unit is set.
         const DALIGN = 0x0100;
-        /// A reserved bit of old times.
+        /// A reserved bit of old versions.
         const SHARED = 0x0200;
         /// Version 2 logs.
         const LOGV2 = 0x0400;
-        /// Sectors are not of 512 bytes.
+        /// Sectors larger than 512 bytes.
         const SECTOR = 0x0800;
         /// Unwritten extents.
         const EXTFLG = 0x1000;
         /// Version 2 directories.
         const DIRV2 = 0x2000;
-        /// Names of directories are hashed and compared without regard to ASCII case.
+        /// Directory names are hashed and compared case-insensitively (ASCII).
         const BORG = 0x4000;
-        /// `sb_features2` counts.
+        /// `sb_features2` is valid.
         const MOREBITS = 0x8000;
-        /// What all images of version 5 have.
+        /// Flags that all images of version 5 have.
         const OF_VERSION_5 = Self::NLINK.bits()
             | Self::ALIGN.bits()
             | Self::LOGV2.bits()
@@ -46,7 +46,7 @@ bitflags! {
         const LAZYSBCOUNT = 0x0002;
         /// Version 2 attributes: variable space in the inode.
         const ATTR2 = 0x0008;
-        /// Parents of old times; never in use.
+        /// Old parent pointers; never used.
         const PARENT = 0x0010;
         /// 32-bit project identifiers.
         const PROJID32 = 0x0080;
@@ -69,14 +69,14 @@ bitflags! {
         const INOBTCOUNT = 1 << 3;
     }
 
-    /// `sb_features_incompat`: unknown ones refuse an image.
+    /// `sb_features_incompat`: images with unknown ones are refused.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Incompat: u32 {
         /// Directory entries have a type.
         const FTYPE = 1;
         /// Inode chunks may have holes.
         const SPINODES = 1 << 1;
-        /// Metadata bears another uuid than the superblock.
+        /// Metadata has another UUID than the superblock.
         const META_UUID = 1 << 2;
         /// Timestamps up to 2486.
         const BIGTIME = 1 << 3;
@@ -96,7 +96,7 @@ bitflags! {
         const ZONE_GAPS = 1 << 10;
     }
 
-    /// `sb_features_log_incompat`: forbids replaying a log that has what is unknown.
+    /// `sb_features_log_incompat`: logs with unknown ones must not be replayed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LogIncompat: u32 {
         /// Attribute intents.
@@ -109,7 +109,7 @@ bitflags! {
 pub struct Features {
     /// 4 or 5.
     pub version: u8,
-    /// Bits beside the version.
+    /// Flags of `sb_versionnum`.
     pub version_bits: Version,
     /// `sb_features2`.
     pub features2: Features2,
@@ -124,12 +124,12 @@ pub struct Features {
 }
 
 impl Features {
-    /// Whether metadata has checksums (version 5).
+    /// Returns whether metadata has checksums (version 5).
     pub const fn crc(&self) -> bool {
         self.version == 5
     }
 
-    /// Whether directory entries have a type.
+    /// Returns whether directory entries have a type.
     pub const fn ftype(&self) -> bool {
         match self.version {
             5 => self.incompat.contains(Incompat::FTYPE),
@@ -137,23 +137,23 @@ impl Features {
         }
     }
 
-    /// Whether names are hashed and compared without regard to ASCII case.
+    /// Returns whether names are hashed and compared case-insensitively (ASCII).
     pub const fn ascii_ci(&self) -> bool {
         self.version_bits.contains(Version::BORG)
     }
 
-    /// Whether a read-only compatible feature is on.
+    /// Returns whether a read-only compatible feature is enabled.
     pub const fn ro_compat(&self, feature: RoCompat) -> bool {
         self.crc() && self.ro_compat.contains(feature)
     }
 
-    /// Whether an incompatible feature is on.
+    /// Returns whether an incompatible feature is enabled.
     pub const fn incompat(&self, feature: Incompat) -> bool {
         self.crc() && self.incompat.contains(feature)
     }
 }
 
-/// Names of bits, as options of mkfs.xfs have them where there is one.
+/// Names of bits. Those of mkfs.xfs options are used if they exist.
 type Names = &'static [(u32, &'static str)];
 
 const VERSION_NAMES: Names = &[
@@ -196,7 +196,7 @@ const INCOMPAT_NAMES: Names = &[
 ];
 const LOG_INCOMPAT_NAMES: Names = &[(LogIncompat::XATTRS.bits(), "xattrs")];
 
-/// The names of the bits that are set; bits without one in hexadecimal.
+/// Returns the names of the bits that are set; bits without a name in hexadecimal.
 fn names_of(bits: u32, names: Names) -> Vec<String> {
     let known = names.iter().filter(|(bit, _)| bits & bit != 0);
     let mut list: Vec<String> = known.map(|(_, name)| (*name).to_owned()).collect();
@@ -208,8 +208,8 @@ fn names_of(bits: u32, names: Names) -> Vec<String> {
 }
 
 impl Features {
-    /// The names of all features by kind, as options of mkfs.xfs have them: those of the version, and
-    /// for version 5 the read-only compatible, incompatible and log incompatible ones.
+    /// Returns the names of all features by kind: those of the version, and for version 5 the read-only compatible,
+    /// incompatible and log incompatible ones. Names of mkfs.xfs options are used if they exist.
     pub fn names(&self) -> Vec<(&'static str, Vec<String>)> {
         let version_bits = self.version_bits.difference(Version::MOREBITS);
         let mut version = names_of(version_bits.bits().into(), VERSION_NAMES);

@@ -1,4 +1,4 @@
-//! Where things are: arithmetic over the superblock's numbers.
+//! Locations of structures, computed from the superblock's fields.
 
 use vfs::Ino;
 
@@ -6,20 +6,19 @@ use super::address::{AgBlock, AgIno, AgNumber, Block, FsBlock};
 use super::features::{Features, Incompat, Version};
 use super::superblock::Superblock;
 
-/// Size of the daddr unit in bytes: what block headers count their own place in.
+/// Size of the daddr unit as a power of two: the unit of locations in block headers.
 pub const DADDR_BYTES_LOG: u8 = 9;
-/// Inodes of a chunk (`XFS_INODES_PER_CHUNK`).
+/// Number of inodes of a chunk (`XFS_INODES_PER_CHUNK`).
 pub const INODES_PER_CHUNK: u32 = 64;
-/// Sectors at the start of a group: superblock, AGF, AGI and AGFL.
+/// Number of header sectors of a group: superblock, AGF, AGI and AGFL.
 const HEADER_SECTORS: u32 = 4;
 
-/// What every part of a file system knows of its shape. All numbers were checked by
-/// [`Superblock::parse`].
+/// Sizes and features of a file system. All fields were checked by [`Superblock::parse`].
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     /// Features.
     pub features: Features,
-    /// The uuid that metadata bears.
+    /// The UUID in metadata.
     pub meta_uuid: [u8; 16],
     /// Block size as a power of two.
     pub block_log: u8,
@@ -29,25 +28,25 @@ pub struct Geometry {
     pub inode_log: u8,
     /// Directory block size as a power of two.
     pub dir_block_log: u8,
-    /// Bits of the block number in an [`FsBlock`].
+    /// Number of bits of the block number in an [`FsBlock`].
     pub ag_block_log: u8,
-    /// Blocks of an allocation group (the last may have fewer).
+    /// Number of blocks of an allocation group (the last may have fewer).
     pub ag_blocks: u32,
-    /// Allocation groups.
+    /// Number of allocation groups.
     pub ag_count: u32,
-    /// All blocks.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// What the first block of a chunk of inodes is a multiple of (`sb_inoalignmt`); 0 if of nothing.
+    /// Alignment of inode chunks in blocks (`sb_inoalignmt`); 0 if not aligned.
     pub inode_align: u32,
-    /// The same of a sparse chunk (`sb_spino_align`); 0 if there are none.
+    /// Alignment of sparse inode chunks in blocks (`sb_spino_align`); 0 if there are none.
     pub sparse_align: u32,
 }
 
-/// Bytes of a cluster of inodes of 256 bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
+/// Size of a cluster of inodes of 256 bytes, in bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
 pub const INODE_CLUSTER_BYTES: u32 = 8192;
 
 impl Geometry {
-    /// The shape that a superblock describes.
+    /// Returns the geometry described by a superblock.
     pub fn new(sb: &Superblock) -> Self {
         let raw = &sb.raw;
         let has_meta_uuid = sb.features.incompat(Incompat::META_UUID);
@@ -69,77 +68,77 @@ impl Geometry {
         }
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     pub const fn block_size(&self) -> usize {
         1 << self.block_log
     }
 
-    /// Inode size in bytes.
+    /// Returns the inode size in bytes.
     pub const fn inode_size(&self) -> usize {
         1 << self.inode_log
     }
 
-    /// Sector size in bytes.
+    /// Returns the sector size in bytes.
     pub const fn sector_size(&self) -> usize {
         1 << self.sector_log
     }
 
-    /// Directory block size in bytes.
+    /// Returns the directory block size in bytes.
     pub const fn dir_block_size(&self) -> usize {
         1 << self.dir_block_log
     }
 
-    /// File-system blocks of a directory block.
+    /// Returns the number of file-system blocks of a directory block.
     pub const fn dir_block_blocks(&self) -> u32 {
         1 << (self.dir_block_log - self.block_log)
     }
 
-    /// Inodes in a block, as a power of two.
+    /// Returns the number of inodes in a block, as a power of two.
     pub const fn inodes_per_block_log(&self) -> u8 {
         self.block_log - self.inode_log
     }
 
-    /// All allocation groups.
+    /// Returns all allocation groups.
     pub fn ags(&self) -> impl Iterator<Item = AgNumber> + use<> {
         (0..self.ag_count).map(AgNumber)
     }
 
-    /// Blocks of a group.
+    /// Returns the number of blocks of a group.
     pub fn ag_len(&self, ag: AgNumber) -> u32 {
         let start = u64::from(ag.0) * u64::from(self.ag_blocks);
         (self.blocks.saturating_sub(start)).min(u64::from(self.ag_blocks)) as u32
     }
 
-    /// The device's block of a block of a group. The group and block must be in range.
+    /// Returns the device block of a block of a group. The group and block must be in range.
     pub fn block_of(&self, ag: AgNumber, block: AgBlock) -> Block {
         Block(u64::from(ag.0) * u64::from(self.ag_blocks) + u64::from(block.0))
     }
 
-    /// A block of a group, as files' maps name it.
+    /// Returns the address of a block of a group, as in extent maps.
     pub const fn fs_block(&self, ag: AgNumber, block: AgBlock) -> FsBlock {
         FsBlock((ag.0 as u64) << self.ag_block_log | block.0 as u64)
     }
 
-    /// Group and block that an address stands for, whether there is such a block or not.
+    /// Returns the group and block of an address, which need not exist.
     pub const fn split(&self, block: FsBlock) -> (AgNumber, AgBlock) {
         let ag = block.0 >> self.ag_block_log;
         let ag = if ag > u32::MAX as u64 { u32::MAX } else { ag as u32 };
         (AgNumber(ag), AgBlock((block.0 & ((1 << self.ag_block_log) - 1)) as u32))
     }
 
-    /// The device's block of an address that was checked by [`Geometry::contains`].
+    /// Returns the device block of an address that was checked by [`Geometry::contains`].
     pub fn device_block(&self, block: FsBlock) -> Block {
         let (ag, block) = self.split(block);
         self.block_of(ag, block)
     }
 
-    /// Group and block of a block of the device.
+    /// Returns the group and block of a device block.
     pub fn locate(&self, block: Block) -> (AgNumber, AgBlock) {
         let ag_blocks = u64::from(self.ag_blocks);
         (AgNumber((block.0 / ag_blocks) as u32), AgBlock((block.0 % ag_blocks) as u32))
     }
 
-    /// Whether `len` blocks from `start` on lie in one group.
+    /// Returns whether `len` blocks from `start` on are within one group.
     pub fn contains(&self, start: FsBlock, len: u64) -> bool {
         let (ag, block) = self.split(start);
         ag.0 < self.ag_count
@@ -147,27 +146,28 @@ impl Geometry {
             && len <= u64::from(self.ag_blocks)
     }
 
-    /// The first byte of a block on the device.
+    /// Returns the byte offset of a block on the device.
     pub const fn byte_of(&self, block: Block) -> u64 {
         block.0 << self.block_log
     }
 
-    /// A block's place as its header states it, in units of 512 bytes.
+    /// Returns a block's location as in its header, in units of 512 bytes.
     pub const fn daddr(&self, block: Block) -> u64 {
         block.0 << (self.block_log - DADDR_BYTES_LOG)
     }
 
-    /// The inode of a group by its number within it.
+    /// Returns the number of an inode of a group.
     pub const fn ino(&self, ag: AgNumber, ino: AgIno) -> Ino {
         Ino((ag.0 as u64) << (self.ag_block_log + self.inodes_per_block_log()) | ino.0 as u64)
     }
 
-    /// The last block of a group that its headers take.
+    /// Returns the last block of a group with headers.
     pub const fn headers_end(&self) -> AgBlock {
         AgBlock(((HEADER_SECTORS << self.sector_log) - 1) >> self.block_log)
     }
 
-    /// Group of an inode and its number there, or `None` if no such inode can be: none lies among the headers.
+    /// Returns the group of an inode and its number in the group, or `None` if the number is invalid. Blocks with
+    /// headers contain no inodes.
     pub fn split_ino(&self, ino: Ino) -> Option<(AgNumber, AgIno)> {
         let bits = self.ag_block_log + self.inodes_per_block_log();
         let ag = u32::try_from(ino.0 >> bits).ok().filter(|ag| *ag < self.ag_count)?;
@@ -177,20 +177,20 @@ impl Geometry {
         is_within.then_some((AgNumber(ag), AgIno(ag_ino)))
     }
 
-    /// The block within its group that holds an inode, and the inode's first byte there.
+    /// Returns the block within its group that contains an inode, and the inode's byte offset in the block.
     pub const fn inode_place(&self, ino: AgIno) -> (AgBlock, usize) {
         let per_block = self.inodes_per_block_log();
         let index = ino.0 & ((1 << per_block) - 1);
         (AgBlock(ino.0 >> per_block), (index as usize) << self.inode_log)
     }
 
-    /// The first inode of a block of a group.
+    /// Returns the first inode of a block of a group.
     pub const fn first_ino(&self, block: AgBlock) -> AgIno {
         AgIno(block.0 << self.inodes_per_block_log())
     }
 
-    /// Blocks of a cluster, in which kernels read and write inodes. Larger inodes have larger clusters where
-    /// chunks are aligned to them.
+    /// Returns the number of blocks of a cluster, the unit in which kernels read and write inodes. Larger inodes have
+    /// larger clusters if chunks are aligned to them.
     pub const fn kernel_cluster_blocks(&self) -> u32 {
         let scaled = (INODE_CLUSTER_BYTES as u64) << self.inode_log >> 8;
         let is_scaled =
@@ -200,19 +200,19 @@ impl Geometry {
         if blocks == 0 { 1 } else { blocks }
     }
 
-    /// Blocks of a cluster, if every chunk is made of whole ones that begin at a multiple of their size; else 1.
+    /// Returns the number of blocks of a cluster, if every chunk consists of whole, aligned clusters; otherwise 1.
     pub const fn cluster_blocks(&self) -> u32 {
         let blocks = self.kernel_cluster_blocks();
         let is_aligned = self.inode_align > 0 && self.inode_align.is_multiple_of(blocks);
         if is_aligned && self.chunk_blocks().is_multiple_of(blocks) { blocks } else { 1 }
     }
 
-    /// Whether a cluster may be a sparse chunk, so that kernels take it for one that was made by itself.
+    /// Returns whether a cluster may be a sparse chunk, so that kernels accept the creation of a single cluster.
     pub const fn has_sparse_clusters(&self) -> bool {
         self.sparse_align > 0 && self.sparse_align == self.cluster_blocks()
     }
 
-    /// Blocks that a chunk of 64 inodes takes; 1 where a block holds more.
+    /// Returns the number of blocks of a chunk of 64 inodes; 1 if a block contains more.
     pub const fn chunk_blocks(&self) -> u32 {
         let per_block_log = self.inodes_per_block_log();
         if per_block_log >= 6 { 1 } else { INODES_PER_CHUNK >> per_block_log }

@@ -1,6 +1,6 @@
-//! The hash of names, in directories and attributes (`xfs_da_hashname`).
+//! The hash of names in directories and attributes (`xfs_da_hashname`).
 
-/// The hash of a name.
+/// Returns the hash of a name.
 pub fn name_hash(name: &[u8]) -> u32 {
     let (words, rest) = name.as_chunks::<4>();
     let mut hash = 0_u32;
@@ -16,9 +16,8 @@ pub fn name_hash(name: &[u8]) -> u32 {
     }
 }
 
-/// A byte of a name as directories without regard to case see it: letters of ASCII and of Latin-1
-/// are lower case. Everything else is itself, so that text in UTF-8 may come out as something else;
-/// it is only compared.
+/// Folds a byte of a name for case-insensitive directories: converts letters of ASCII and of Latin-1 to lower case.
+/// Bytes of UTF-8 sequences may change, too; the result is only used for comparison.
 pub const fn fold(byte: u8) -> u8 {
     match byte {
         b'A'..=b'Z' | 0xc0..=0xd6 | 0xd8..=0xde => byte + 32,
@@ -26,12 +25,12 @@ pub const fn fold(byte: u8) -> u8 {
     }
 }
 
-/// The hash of a name where case makes no difference.
+/// Returns the hash of a name in a case-insensitive directory.
 pub fn folded_hash(name: &[u8]) -> u32 {
     name.iter().fold(0_u32, |hash, &byte| u32::from(fold(byte)) ^ hash.rotate_left(7))
 }
 
-/// Whether two names are the same where case makes no difference.
+/// Returns whether two names are equal in a case-insensitive directory.
 pub fn folded_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| fold(a) == fold(b))
 }
@@ -42,7 +41,7 @@ mod tests {
 
     #[test]
     fn known_hashes() {
-        // What the leaves of directories made by mkfs.xfs hold for these.
+        // Values in the leaves of directories made by mkfs.xfs.
         assert_eq!(name_hash(b"."), 0x2e);
         assert_eq!(name_hash(b".."), 0x172e);
         assert_eq!(name_hash(b"abcd"), 0x61 << 21 ^ 0x62 << 14 ^ 0x63 << 7 ^ 0x64);

@@ -1,4 +1,4 @@
-//! Inodes: the core at the start of each slot, and the two forks behind it.
+//! Inodes: the core at the start of each slot, followed by the two forks.
 
 mod slot;
 mod structure;
@@ -20,62 +20,62 @@ pub const MAGIC: u16 = 0x494e;
 pub const CORE_SIZE_V3: usize = 176;
 /// Size of the core of a version 1 or 2 inode in bytes.
 pub const CORE_SIZE_V2: usize = 100;
-/// Bytes of the checksum.
+/// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = 100;
-/// Byte of `di_gen`.
+/// Byte offset of `di_gen`.
 pub const GENERATION_OFFSET: usize = 92;
-/// Byte of `di_next_unlinked`.
+/// Byte offset of `di_next_unlinked`.
 pub const NEXT_UNLINKED_OFFSET: usize = 96;
 
 /// Bits of `di_flags`.
 pub mod flags {
     /// The file's data is on the realtime device.
     pub const REALTIME: u16 = 1;
-    /// It has space past its end on purpose.
+    /// It has preallocated space past its end.
     pub const PREALLOC: u16 = 1 << 1;
-    /// New files in the directory get its project.
+    /// New files in the directory inherit its project.
     pub const PROJINHERIT: u16 = 1 << 9;
-    /// Nothing about it may change.
+    /// It must not be changed.
     pub const IMMUTABLE: u16 = 1 << 3;
     /// It may only be appended to.
     pub const APPEND: u16 = 1 << 4;
-    /// What is written to it is durable at once.
+    /// Writes to it are synchronous.
     pub const SYNC: u16 = 1 << 5;
-    /// Its access time stays.
+    /// Its access time is not updated.
     pub const NOATIME: u16 = 1 << 6;
-    /// Backups leave it out.
+    /// Backups skip it.
     pub const NODUMP: u16 = 1 << 7;
-    /// New files in the directory have their data on the realtime device.
+    /// New files in the directory are on the realtime device.
     pub const RTINHERIT: u16 = 1 << 8;
-    /// No symbolic links may be made in the directory.
+    /// Symbolic links must not be created in the directory.
     pub const NOSYMLINKS: u16 = 1 << 10;
-    /// It has a hint of how much to allocate at once (`di_extsize`).
+    /// It has an extent size hint (`di_extsize`).
     pub const EXTSIZE: u16 = 1 << 11;
-    /// New files in the directory get its hint.
+    /// New files in the directory inherit its extent size hint.
     pub const EXTSZINHERIT: u16 = 1 << 12;
-    /// Its extents stay where they are.
+    /// Defragmentation skips it.
     pub const NODEFRAG: u16 = 1 << 13;
-    /// What is made in the directory is to be allocated together.
+    /// New files in the directory are allocated close together.
     pub const FILESTREAM: u16 = 1 << 14;
 }
 
 /// Bits of `di_flags2`.
 pub mod flags2 {
-    /// It is to be mapped without a cache, where devices can.
+    /// It is mapped without the page cache, if the device supports that.
     pub const DAX: u64 = 1;
     /// Its extents may be shared.
     pub const REFLINK: u64 = 1 << 1;
-    /// It has a hint of how much to copy at once (`di_cowextsize`); in a directory, for new files.
+    /// It has a copy-on-write extent size hint (`di_cowextsize`); for a directory, inherited by new files.
     pub const COWEXTSIZE: u64 = 1 << 2;
-    /// Its times are of the large kind.
+    /// Its timestamps have the large format.
     pub const BIGTIME: u64 = 1 << 3;
-    /// Its counts of extents are of the large kind.
+    /// Its extent counters have the large format.
     pub const NREXT64: u64 = 1 << 4;
     /// It is metadata in the metadata directory.
     pub const METADATA: u64 = 1 << 5;
 }
 
-/// How a fork's contents are kept (`di_format`, `di_aformat`).
+/// The format of a fork's contents (`di_format`, `di_aformat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Format {
@@ -83,9 +83,9 @@ pub enum Format {
     Device = 0,
     /// In the fork itself.
     Local = 1,
-    /// In blocks, listed in the fork.
+    /// In blocks, mapped by an extent list in the fork.
     Extents = 2,
-    /// In blocks, listed in a tree whose root is in the fork.
+    /// In blocks, mapped by a tree whose root is in the fork.
     Btree = 3,
 }
 
@@ -110,7 +110,7 @@ pub enum Fork {
     Attr,
 }
 
-/// Which time of an inode.
+/// A timestamp of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Time {
@@ -131,13 +131,13 @@ impl Time {
     }
 }
 
-/// Seconds before 1970 at which large timestamps start to count nanoseconds.
+/// Offset of the epoch of large timestamps, in seconds before 1970.
 const BIGTIME_EPOCH_OFFSET: i64 = 1 << 31;
-/// Last second of a large timestamp.
+/// Maximum seconds of a large timestamp.
 pub const BIGTIME_SEC_MAX: i64 = (u64::MAX / NSEC_PER_SEC) as i64 - BIGTIME_EPOCH_OFFSET - 1;
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 
-/// A copy of an inode's slot: core and forks. It was checked by [`Inode::parse`].
+/// A copy of an inode's slot: core and forks. Checked by [`Inode::parse`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
     bytes: Slot,
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Inode {
     }
 }
 
-/// Checks what all slots of a chunk have, in use or not: magic number, version, checksum and number.
+/// Checks the fields that all slots of a chunk have, in use or not: magic number, version, checksum and number.
 pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     let at = |c: Corruption| c.of_inode(ino.0);
     structure::verify_start(geometry, slot).map_err(at)?;
@@ -159,10 +159,10 @@ pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Cor
     structure::verify_identity(geometry, ino, slot).map_err(at)
 }
 
-/// Makes a zero-filled slot of a version 5 file system a free inode.
+/// Initializes a zeroed slot of a version 5 file system as a free inode.
 pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
-    // Any number will do that another file system's inode does not have, too: the same image comes
-    // out of the same source each time.
+    // The generation may be any number that differs from that of other file systems' inodes. It is computed, so that
+    // images are reproducible.
     let mut identity = [0; 24];
     identity[..8].copy_from_slice(&ino.0.to_be_bytes());
     identity[8..].copy_from_slice(&geometry.meta_uuid);
@@ -171,7 +171,7 @@ pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     slot[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Writes what a free inode has that is not zero, but for its checksum.
+/// Writes the non-zero fields of a free inode except its checksum.
 fn init_identity(geometry: &Geometry, ino: Ino, generation: u32, slot: &mut [u8]) {
     put16(slot, 0, MAGIC);
     slot[4] = 3;
@@ -181,8 +181,8 @@ fn init_identity(geometry: &Geometry, ino: Ino, generation: u32, slot: &mut [u8]
     slot[160..176].copy_from_slice(&geometry.meta_uuid);
 }
 
-/// Which pieces of `PIECE` bytes of a slot are not as in the free inode that `init_free_slot` makes, but for
-/// its generation, as a mask. The checksum is in the first piece, which differs with any other.
+/// Returns a mask of the pieces of `PIECE` bytes of a slot that differ from a free inode made by `init_free_slot`, with
+/// the given generation. The checksum is in the first piece, so that differs whenever another does.
 ///
 /// # Panics
 /// If the slot is shorter than two pieces.
@@ -197,7 +197,7 @@ pub fn pieces_beside_free<const PIECE: usize>(
     free[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&slot[CRC_OFFSET..CRC_OFFSET + 4]);
     let mut mask = 0;
     for (at, piece) in slot.as_chunks::<PIECE>().0.iter().enumerate() {
-        // Behind the core there are but zeros.
+        // After the core there are only zeros.
         let differs = match free.get(at * PIECE..(at + 1) * PIECE) {
             Some(free) => piece != free,
             None => piece != &[0; PIECE],
@@ -207,8 +207,8 @@ pub fn pieces_beside_free<const PIECE: usize>(
     if mask == 0 { 0 } else { mask | 1 }
 }
 
-/// The checksum of a slot whose forks and checksum field are zero. Chunks of 64 such slots are made all
-/// the time.
+/// Returns the checksum of a slot with zeroed forks and checksum field. Optimized, because slots are initialized in
+/// chunks of 64.
 fn checksum_of_empty(slot: &[u8]) -> u32 {
     static BEHIND_CORE: [OnceLock<Box<Zeros>>; SIZES] = [const { OnceLock::new() }; SIZES];
     let (core, forks) = slot.split_at(CORE_SIZE_V3);
@@ -218,13 +218,12 @@ fn checksum_of_empty(slot: &[u8]) -> u32 {
     zeros.append(crc32c::crc32c(core))
 }
 
-/// Smallest inode of version 5 in bytes.
+/// Minimum size of an inode of version 5 in bytes.
 const SIZE_MIN: usize = 512;
-/// Sizes of inodes: 512, 1024 and 2048 bytes.
+/// Number of inode sizes: 512, 1024 and 2048 bytes.
 const SIZES: usize = 3;
 
-/// Checks that a slot is that of the free inode `ino`, but not its checksum: next to nothing of what
-/// it says is used.
+/// Checks that a slot contains the free inode `ino`. Skips the checksum, because hardly any of its fields are used.
 pub fn check_free_slot(ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     let at = |c: Corruption| c.of_inode(ino.0);
     let magic = be16(slot, 0);
@@ -244,7 +243,7 @@ pub fn check_free_slot(ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     Ok(())
 }
 
-/// Brings the checksum of a slot up to date.
+/// Updates the checksum of a slot.
 pub fn seal_slot(slot: &mut [u8]) {
     if slot[4] == 3 {
         checksum::seal(slot, CRC_OFFSET);
@@ -252,13 +251,13 @@ pub fn seal_slot(slot: &mut [u8]) {
 }
 
 impl Inode {
-    /// A slot in use, checked: that its forks lie within it and have formats that fit its type.
+    /// Parses a slot in use, and checks that its forks are within it and have formats that fit its type.
     pub fn parse(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         verify_slot(geometry, ino, slot)?;
         Self::of_verified(ino, slot)
     }
 
-    /// As [`Inode::parse`], of a slot whose checksum is known to be right.
+    /// Like [`Inode::parse`], for a slot whose checksum is known to be valid.
     pub fn parse_sealed(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         let verified = structure::verify_start(geometry, slot)
             .and_then(|()| structure::verify_identity(geometry, ino, slot));
@@ -271,17 +270,17 @@ impl Inode {
         Ok(Self { bytes: Slot::copy_of(slot) })
     }
 
-    /// A copy of a slot that is not checked: one that may be free.
+    /// Copies a slot, which may be free, without checking it.
     pub fn from_slot(slot: &[u8]) -> Self {
         Self { bytes: Slot::copy_of(slot) }
     }
 
-    /// All bytes of the slot.
+    /// Returns all bytes of the slot.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All bytes of the slot, to change.
+    /// Returns all bytes of the slot for changing.
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -294,8 +293,8 @@ impl Inode {
         self.bytes[4] == 3
     }
 
-    /// Makes the slot a new inode: everything but number, uuid and the list of unlinked inodes is
-    /// zero, both forks are empty lists of extents.
+    /// Makes the slot a new inode: everything except number, UUID and the unlinked list is zeroed, and both forks are
+    /// empty extent lists.
     pub fn reset(&mut self, file_type: FileType, permissions: u16, generation: u32) {
         let size = self.core_size();
         let (ino, uuid) = (be64(&self.bytes, 152), <[u8; 16]>::try_from(&self.bytes[160..176]));
@@ -312,7 +311,7 @@ impl Inode {
         self.set_format(Fork::Attr, Format::Extents);
     }
 
-    /// Makes the slot a free one: mode and links are zero, the generation is the next.
+    /// Makes the slot a free inode: mode and link count are zero, and the generation is incremented.
     pub fn clear(&mut self) {
         let generation = self.generation();
         let is_v3 = self.is_v3();
@@ -320,12 +319,12 @@ impl Inode {
         self.reset(FileType::Regular, 0, generation.wrapping_add(1));
         put16(&mut self.bytes, 2, 0);
         if is_v3 {
-            // What the slot's times and counts look like stays, as in a new chunk.
+            // The flags for the formats of timestamps and counts are kept, as in a new chunk.
             self.set_flags2(flags2 & (flags2::BIGTIME | flags2::NREXT64));
         }
     }
 
-    /// How much to allocate at once, in blocks (`di_extsize`); 0 for no hint.
+    /// Returns the extent size hint, in blocks (`di_extsize`); 0 for none.
     pub fn extent_size_hint(&self) -> u32 {
         be32(&self.bytes, 72)
     }
@@ -335,27 +334,27 @@ impl Inode {
         put32(&mut self.bytes, 72, blocks);
     }
 
-    /// How much to copy at once when shared blocks are written to, in blocks (`di_cowextsize`).
+    /// Returns the copy-on-write extent size hint, in blocks (`di_cowextsize`); 0 for none.
     pub fn cow_extent_size_hint(&self) -> u32 {
         if self.is_v3() { be32(&self.bytes, 128) } else { 0 }
     }
 
-    /// Sets [`Inode::cow_extent_size_hint`], of an inode of version 3.
+    /// Sets [`Inode::cow_extent_size_hint`] of an inode of version 3.
     pub fn set_cow_extent_size_hint(&mut self, blocks: u32) {
         put32(&mut self.bytes, 128, blocks);
     }
 
-    /// Mode: type and permissions.
+    /// Returns the mode: type and permissions.
     pub fn mode(&self) -> u16 {
         be16(&self.bytes, 2)
     }
 
-    /// The type its mode names.
+    /// Returns the file type in its mode.
     pub fn file_type(&self) -> Option<FileType> {
         FileType::from_mode(self.mode())
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type() == Some(FileType::Directory)
     }
@@ -371,17 +370,17 @@ impl Inode {
         put16(&mut self.bytes, 2, mode);
     }
 
-    /// How a fork's contents are kept.
+    /// Returns the format of the data fork.
     pub fn format(&self) -> Format {
         Format::from_raw(self.bytes[5]).unwrap_or(Format::Extents)
     }
 
-    /// How the attribute fork's contents are kept, or `None` if there is no such fork.
+    /// Returns the format of the attribute fork, or `None` if there is no such fork.
     pub fn attr_format(&self) -> Option<Format> {
         self.has_attr_fork().then(|| Format::from_raw(self.bytes[83]).unwrap_or(Format::Extents))
     }
 
-    /// How a fork's contents are kept. An attribute fork that is not there is an empty list.
+    /// Returns the format of a fork. A missing attribute fork is an empty list.
     pub fn fork_format(&self, fork: Fork) -> Format {
         match fork {
             Fork::Data => self.format(),
@@ -389,7 +388,7 @@ impl Inode {
         }
     }
 
-    /// Says how a fork's contents are kept.
+    /// Sets the format of a fork.
     pub fn set_format(&mut self, fork: Fork, format: Format) {
         match fork {
             Fork::Data => self.bytes[5] = format as u8,
@@ -397,17 +396,17 @@ impl Inode {
         }
     }
 
-    /// Number of links.
+    /// Returns the link count.
     pub fn nlink(&self) -> u32 {
         if self.bytes[4] == 1 { be16(&self.bytes, 6).into() } else { be32(&self.bytes, 16) }
     }
 
-    /// Sets the number of links.
+    /// Sets the link count.
     pub fn set_nlink(&mut self, nlink: u32) {
         put32(&mut self.bytes, 16, nlink);
     }
 
-    /// Owner.
+    /// Returns the owner.
     pub fn uid(&self) -> u32 {
         be32(&self.bytes, 8)
     }
@@ -417,7 +416,7 @@ impl Inode {
         put32(&mut self.bytes, 8, uid);
     }
 
-    /// Group.
+    /// Returns the group.
     pub fn gid(&self) -> u32 {
         be32(&self.bytes, 12)
     }
@@ -427,18 +426,18 @@ impl Inode {
         put32(&mut self.bytes, 12, gid);
     }
 
-    /// Project.
+    /// Returns the project ID.
     pub fn projid(&self) -> u32 {
         u32::from(be16(&self.bytes, 22)) << 16 | u32::from(be16(&self.bytes, 20))
     }
 
-    /// Sets the project.
+    /// Sets the project ID.
     pub fn set_projid(&mut self, projid: u32) {
         put16(&mut self.bytes, 20, projid as u16);
         put16(&mut self.bytes, 22, (projid >> 16) as u16);
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         be64(&self.bytes, 56)
     }
@@ -448,7 +447,7 @@ impl Inode {
         put64(&mut self.bytes, 56, size);
     }
 
-    /// Blocks that both forks take, trees included.
+    /// Returns the number of blocks of both forks, including trees.
     pub fn nblocks(&self) -> u64 {
         be64(&self.bytes, 64)
     }
@@ -462,7 +461,7 @@ impl Inode {
         self.flags2() & flags2::NREXT64 != 0
     }
 
-    /// Extents of a fork. Meaningless while its contents are local or a device number.
+    /// Returns the number of extents of a fork. Meaningless for local contents or a device number.
     pub fn extents(&self, fork: Fork) -> u64 {
         match (fork, self.has_large_counts()) {
             (Fork::Data, true) => be64(&self.bytes, 24),
@@ -472,7 +471,7 @@ impl Inode {
         }
     }
 
-    /// Sets the number of extents of a fork. False if it cannot count that many.
+    /// Sets the number of extents of a fork. Returns false if it does not fit.
     #[must_use]
     pub fn set_extents(&mut self, fork: Fork, count: u64) -> bool {
         match (fork, self.has_large_counts()) {
@@ -485,49 +484,49 @@ impl Inode {
         true
     }
 
-    /// Whether it has an attribute fork.
+    /// Returns whether it has an attribute fork.
     pub fn has_attr_fork(&self) -> bool {
         self.bytes[82] != 0
     }
 
-    /// First byte of the attribute fork behind the core, a multiple of 8; 0 without one.
+    /// Returns the offset of the attribute fork after the core in bytes, a multiple of 8; 0 without one.
     pub fn forkoff_bytes(&self) -> usize {
         usize::from(self.bytes[82]) * 8
     }
 
-    /// Moves the boundary between the forks: `bytes` behind the core, a multiple of 8 within the
-    /// slot. What the forks hold is not moved.
+    /// Moves the boundary between the forks to `bytes` after the core, a multiple of 8 within the slot. Does not move
+    /// the contents of the forks.
     pub fn set_forkoff_bytes(&mut self, bytes: usize) {
         debug_assert!(bytes.is_multiple_of(8) && bytes < self.literal_size());
         self.bytes[82] = (bytes / 8) as u8;
     }
 
-    /// Bytes behind the core: what both forks have together.
+    /// Returns the total size of both forks in bytes.
     pub fn literal_size(&self) -> usize {
         self.bytes.len() - self.core_size()
     }
 
-    /// Flags.
+    /// Returns `di_flags`.
     pub fn flags(&self) -> u16 {
         be16(&self.bytes, 90)
     }
 
-    /// Sets the flags.
+    /// Sets `di_flags`.
     pub fn set_flags(&mut self, flags: u16) {
         put16(&mut self.bytes, 90, flags);
     }
 
-    /// Generation: differs each time the slot is used again.
+    /// Returns the generation, which differs each time the slot is reused.
     pub fn generation(&self) -> u32 {
         be32(&self.bytes, 92)
     }
 
-    /// The next inode of the list of unlinked inodes that this one is on; all ones for none.
+    /// Returns the next inode of the unlinked list; all ones for none.
     pub fn next_unlinked(&self) -> u32 {
         be32(&self.bytes, NEXT_UNLINKED_OFFSET)
     }
 
-    /// Counts changes of the inode (version 3).
+    /// Increments the change counter (version 3).
     pub fn bump_changecount(&mut self) {
         if self.is_v3() {
             let count = be64(&self.bytes, 104).wrapping_add(1);
@@ -535,17 +534,17 @@ impl Inode {
         }
     }
 
-    /// More flags (version 3).
+    /// Returns `di_flags2` (version 3).
     pub fn flags2(&self) -> u64 {
         if self.is_v3() { be64(&self.bytes, 120) } else { 0 }
     }
 
-    /// Sets the flags of version 3.
+    /// Sets `di_flags2` (version 3).
     pub fn set_flags2(&mut self, flags2: u64) {
         put64(&mut self.bytes, 120, flags2);
     }
 
-    /// One of its times. Version 2 has none of creation.
+    /// Returns a timestamp. Version 2 has no creation time.
     pub fn time(&self, which: Time) -> Option<Timestamp> {
         if which == Time::Create && !self.is_v3() {
             return None;
@@ -559,7 +558,7 @@ impl Inode {
         Some(Timestamp { sec: ((raw >> 32) as i32).into(), nsec })
     }
 
-    /// Sets one of its times, clamped to what its kind of timestamps can say.
+    /// Sets a timestamp, clamped to the range of its format.
     pub fn set_time(&mut self, which: Time, time: Timestamp) {
         if which == Time::Create && !self.is_v3() {
             return;
@@ -574,13 +573,13 @@ impl Inode {
         put64(&mut self.bytes, which.offset(), raw);
     }
 
-    /// The bytes of a fork: empty for an attribute fork that is not there.
+    /// Returns the bytes of a fork; empty for a missing attribute fork.
     pub fn fork(&self, fork: Fork) -> &[u8] {
         let range = self.fork_range(fork);
         &self.bytes[range]
     }
 
-    /// The bytes of a fork, to change.
+    /// Returns the bytes of a fork for changing.
     pub fn fork_mut(&mut self, fork: Fork) -> &mut [u8] {
         let range = self.fork_range(fork);
         &mut self.bytes[range]
@@ -596,14 +595,14 @@ impl Inode {
         }
     }
 
-    /// The device number, in the data fork of a device.
+    /// Returns the device number in the data fork of a device.
     pub fn device(&self) -> DeviceNumber {
-        // System V's split: 14 bits of major, 18 of minor.
+        // System V's encoding: 14 bits of major, 18 of minor.
         let raw = be32(self.fork(Fork::Data), 0);
         DeviceNumber { major: raw >> 18, minor: raw & 0x3_ffff }
     }
 
-    /// Sets the device number. False if it does not fit: 14 bits of major, 18 of minor.
+    /// Sets the device number. Returns false if it does not fit: 14 bits of major, 18 of minor.
     #[must_use]
     pub fn set_device(&mut self, device: DeviceNumber) -> bool {
         self.set_format(Fork::Data, Format::Device);

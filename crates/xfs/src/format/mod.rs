@@ -1,8 +1,7 @@
-//! The on-disk format, without I/O: structures as they lie on disk, and their checks.
+//! The on-disk format, without I/O: structures and their checks.
 //!
-//! Sources: *XFS Filesystem Structure* (djwong/xfs-documentation) and, for what is newer than that
-//! (bigtime, nrext64, parent pointers), the facts in `docs/xfs.md`. Everything is big-endian but
-//! checksums and the log's items.
+//! Sources: *XFS Filesystem Structure* (djwong/xfs-documentation) and, for newer features (bigtime, nrext64, parent
+//! pointers), the facts in `docs/xfs.md`. Everything is big-endian except checksums and the log's items.
 
 pub mod address;
 pub mod ag;

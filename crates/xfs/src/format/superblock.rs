@@ -1,7 +1,7 @@
-//! The superblock: sector 0 of every allocation group, of which the first counts.
+//! The superblock: sector 0 of every allocation group. Only the first one is used.
 //!
-//! A [`Superblock`] exists only if its numbers agree with each other and with the device, so that
-//! nothing computed from them later divides by zero, overflows or asks for absurd memory.
+//! A [`Superblock`] exists only if its fields are consistent with each other and with the device. So no later
+//! computation with them divides by zero, overflows or allocates excessive memory.
 
 use vfs::{Corruption, Error, Result};
 use zerocopy::big_endian::{U16, U32, U64};
@@ -14,22 +14,22 @@ use super::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Vers
 pub const MAGIC: u32 = 0x5846_5342;
 /// Size of the structure in bytes; what follows it in its sector is zero.
 pub const SUPERBLOCK_SIZE: usize = 288;
-/// Byte of the checksum in the structure.
+/// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = 224;
-/// Smallest and largest block size as powers of two: 512 bytes (version 4 only) to 64 KiB.
+/// Block sizes as powers of two: 512 bytes (version 4 only) to 64 KiB.
 const BLOCK_LOGS: std::ops::RangeInclusive<u8> = 9..=16;
 /// Sector sizes as powers of two: 512 bytes to 32 KiB.
 const SECTOR_LOGS: std::ops::RangeInclusive<u8> = 9..=15;
 /// Inode sizes as powers of two: 256 (version 4 only) to 2048 bytes.
 const INODE_LOGS: std::ops::RangeInclusive<u8> = 8..=11;
-/// Largest directory block as a power of two: 64 KiB.
+/// Maximum size of a directory block as a power of two: 64 KiB.
 const DIR_BLOCK_LOG_MAX: u8 = 16;
-/// Fewest blocks of an allocation group (`XFS_MIN_AG_BLOCKS`).
+/// Minimum number of blocks of an allocation group (`XFS_MIN_AG_BLOCKS`).
 pub(crate) const AG_BLOCKS_MIN: u32 = 64;
-/// Most groups this build keeps state of: 1 EiB in groups of 1 TiB.
+/// Maximum number of groups supported by this build: 1 EiB in groups of 1 TiB.
 pub(crate) const AGS_MAX: u32 = 1 << 20;
 
-/// The superblock as it is on disk. Fields as in the format document, without `sb_`.
+/// The superblock on disk. Fields as in the format document, without `sb_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
@@ -101,11 +101,11 @@ const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CRC_OFFSET);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, meta_uuid) == 248);
 
 impl RawSuperblock {
-    /// The features it declares.
+    /// Returns its features.
     pub fn features(&self) -> Features {
         let versionnum = self.versionnum.get();
         let has_features2 = versionnum & Version::MOREBITS.bits() != 0;
-        // An old bug left the field in the wrong place on some; both count.
+        // An old bug stored the field at another offset in some images; both are combined.
         let features2 = self.features2.get() | self.bad_features2.get();
         Features {
             version: (versionnum & 0xf) as u8,
@@ -119,21 +119,21 @@ impl RawSuperblock {
     }
 }
 
-/// A superblock whose numbers agree with each other.
+/// A superblock with consistent fields.
 #[derive(Clone, Debug)]
 pub struct Superblock {
-    /// As read.
+    /// The structure as read.
     pub raw: RawSuperblock,
-    /// What it declares.
+    /// Its features.
     pub features: Features,
 }
 
 impl Superblock {
-    /// Checks `sector`, the first sector of the device (at least 512 bytes; as many as
-    /// `sb_sectsize` says where it is larger), against itself and a device of `device_bytes`.
+    /// Parses and checks `sector`, the first sector of the device: its fields, and their consistency with a device of
+    /// `device_bytes`. It must have at least 512 bytes, or `sb_sectsize` if that is larger.
     ///
     /// # Errors
-    /// `Corrupt` where it cannot be right, `Unsupported` for incompatible features that are unknown.
+    /// `Corrupt` for invalid fields, `Unsupported` for unknown incompatible features.
     pub fn parse(sector: &[u8], device_bytes: u64) -> Result<Self> {
         let raw = RawSuperblock::read_from_prefix(sector)
             .map_err(|_| damage("the image is too short for one"))?
@@ -157,7 +157,7 @@ impl Superblock {
         Ok(Self { raw, features })
     }
 
-    /// Why the image may only be read, if that is so.
+    /// Returns why the image can only be read, if so.
     pub fn read_only_because(&self) -> Option<String> {
         if !self.features.crc() {
             return Some("version 4, without checksums".to_owned());
@@ -181,7 +181,7 @@ fn mismatch(field: &str, expected: impl std::fmt::Display, found: impl std::fmt:
     Corruption::new("superblock", field).mismatch(expected, found).into()
 }
 
-/// Checks the sizes that everything else is computed from.
+/// Checks the sizes from which everything else is computed.
 pub(super) fn check_sizes(raw: &RawSuperblock, features: &Features) -> Result<()> {
     let log_of = |field: &'static str, size: u64, log: u8, range: std::ops::RangeInclusive<u8>| {
         if !range.contains(&log) || 1_u64 << log != size {
@@ -212,7 +212,7 @@ pub(super) fn check_sizes(raw: &RawSuperblock, features: &Features) -> Result<()
     Ok(())
 }
 
-/// Checks that the image was finished, and groups and block counts against each other and the device.
+/// Checks that the image was finished, and that groups and block counts are consistent with each other and the device.
 fn check_geometry(raw: &RawSuperblock, device_bytes: u64) -> Result<()> {
     if raw.inprogress != 0 {
         return Err(damage("the image was never finished (inprogress is set)"));
@@ -249,7 +249,7 @@ pub(super) fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()>
     Ok(())
 }
 
-/// Refuses what cannot even be read.
+/// Refuses features that cannot even be read.
 pub(super) fn check_features(features: &Features) -> Result<()> {
     if !features.crc() {
         if !features.version_bits.contains(Version::DIRV2) {

@@ -1,4 +1,4 @@
-//! What a superblock must agree with before it is written: the file system that is open.
+//! Checks of a superblock before it is written, against the open file system.
 
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
@@ -6,12 +6,11 @@ use zerocopy::FromBytes;
 use super::geometry::Geometry;
 use super::superblock::{RawSuperblock, Superblock, check_features, check_groups, check_sizes};
 
-/// Checks a superblock that is about to be sealed and written, which starts `sector`: that its numbers agree
-/// as those of one that is read must, and that it still describes the file system that is open. While an image
-/// is made it may say so.
+/// Checks a superblock at the start of `sector` that is about to be sealed and written. Its fields must be consistent,
+/// as when it is read, and describe the open file system. It may be marked as in progress.
 ///
 /// # Errors
-/// The first number that cannot be right.
+/// The first invalid field.
 pub(crate) fn verify_structure(geometry: &Geometry, sector: &[u8]) -> Result<(), Corruption> {
     let Ok((raw, _)) = RawSuperblock::ref_from_prefix(sector) else {
         return Err(Corruption::new("superblock", "cut short"));

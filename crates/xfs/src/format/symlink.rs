@@ -1,5 +1,5 @@
-//! Targets of symbolic links that do not fit the inode. In version 5 each run of blocks starts with a
-//! header; in version 4 the target fills the blocks.
+//! Targets of symbolic links that do not fit into the inode. In version 5 each run of blocks starts with a header; in
+//! version 4 the blocks contain only the target.
 
 use transaction::Corruption;
 use vfs::Ino;
@@ -12,24 +12,24 @@ use super::geometry::Geometry;
 
 const STRUCTURE: &str = "symlink block";
 
-/// Longest target in bytes (`XFS_SYMLINK_MAXLEN`).
+/// Maximum length of a target in bytes (`XFS_SYMLINK_MAXLEN`).
 pub const TARGET_LEN_MAX: usize = 1024;
 /// `sl_magic`: "XSLM".
 pub const MAGIC: u32 = 0x5853_4c4d;
 /// Size of the header in bytes.
 pub const HEADER_SIZE: usize = size_of::<RawHeader>();
-/// Bytes of the checksum.
+/// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = std::mem::offset_of!(RawHeader, crc);
 
-/// The header as it is on disk (`xfs_dsymlink_hdr`). Fields as in the format document, without `sl_`.
+/// The header on disk (`xfs_dsymlink_hdr`). Fields as in the format document, without `sl_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
 pub struct RawHeader {
     pub magic: U32,
-    /// First byte of the target in this run.
+    /// Offset in the target of this run.
     pub offset: U32,
-    /// Bytes of the target in this run.
+    /// Number of bytes of the target in this run.
     pub bytes: U32,
     pub crc: [u8; 4],
     pub uuid: [u8; 16],
@@ -41,17 +41,17 @@ pub struct RawHeader {
 const _: () = assert!(size_of::<RawHeader>() == 56);
 const _: () = assert!(CRC_OFFSET == 12);
 
-/// Size of the header in this file system: 0 in version 4.
+/// Returns the size of the header in this file system: 0 in version 4.
 pub const fn header_size(geometry: &Geometry) -> usize {
     if geometry.features.crc() { HEADER_SIZE } else { 0 }
 }
 
-/// Blocks that a target of `len` bytes takes, by the format's own rule: as if each block had a header.
+/// Returns the number of blocks for a target of `len` bytes, by the format's own rule: as if each block had a header.
 pub const fn blocks_for(geometry: &Geometry, len: usize) -> u32 {
     len.div_ceil(geometry.block_size() - header_size(geometry)) as u32
 }
 
-/// The header of the run at `block`, for bytes `offset..offset + bytes` of the target.
+/// Returns the header of the run at `block`, for bytes `offset..offset + bytes` of the target.
 pub fn header(geometry: &Geometry, owner: Ino, block: Block, offset: u32, bytes: u32) -> RawHeader {
     RawHeader {
         magic: U32::new(MAGIC),
@@ -65,7 +65,7 @@ pub fn header(geometry: &Geometry, owner: Ino, block: Block, offset: u32, bytes:
     }
 }
 
-/// Checks a run of blocks that was just read and has a header, and says which bytes of the target it has.
+/// Checks a run of blocks with a header that was just read. Returns the range of the target in it.
 pub fn verify(
     geometry: &Geometry,
     owner: Ino,
@@ -77,7 +77,7 @@ pub fn verify(
     verify_structure(geometry, owner, block, run)
 }
 
-/// As [`verify`], but for the checksum: what must be so before a run is sealed.
+/// Like [`verify`], without the checksum, before a run is sealed.
 pub fn verify_structure(
     geometry: &Geometry,
     owner: Ino,
@@ -104,7 +104,7 @@ pub fn verify_structure(
     Ok(offset..end)
 }
 
-/// The header, with its magic number checked, and what is behind it.
+/// Returns the header, with its magic number checked, and the bytes after it.
 fn checked_header(run: &[u8]) -> Result<(&RawHeader, &[u8]), Corruption> {
     let fault = |problem| Corruption::new(STRUCTURE, problem);
     let (header, rest) = RawHeader::ref_from_prefix(run).map_err(|_| fault("it is cut short"))?;

@@ -1,4 +1,4 @@
-//! Taking inodes: which group, which chunk, which slot.
+//! Allocating inodes: choice of group, chunk and slot.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -18,29 +18,28 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 
-/// Free blocks in a row that a group must have for a new directory to be put there at first: a
-/// chunk of inodes, and some for the contents of the directory.
+/// Contiguous free blocks that a group must have for a new directory in the first round: a chunk of inodes, and room
+/// for the contents of the directory.
 const DIRECTORY_ROOM_BLOCKS: u32 = 64;
-/// Chunks before the parent's that a search without a tree of free inodes looks at, before it looks at
-/// all.
+/// Number of chunks before the parent's that a search without a tree of free inodes examines, before it examines all.
 const NEAR_STEPS: usize = 8;
 
 impl Op<'_> {
-    /// Takes a free inode, near `parent` or, for a directory, in a group that has room. Its slot is
-    /// as [`crate::format::inode::Inode::reset`] leaves it, with the flags that this file system gives
-    /// new inodes, and is written when it is staged. `NoInodes` if there is none.
+    /// Allocates a free inode, near `parent` or, for a directory, in a group with room. The slot is as left by
+    /// [`crate::format::inode::Inode::reset`], with the flags that this file system sets for new inodes. The caller
+    /// must stage it. Fails with `NoInodes` if there is none.
     pub(crate) fn allocate_inode(&mut self, parent: &Handle, is_dir: bool) -> Outcome<Handle> {
         let geometry = self.fs.volume.geometry;
         let (home, parent_ino) = geometry.split_ino(parent.ino()).unwrap_or_default();
-        // Directories go round the groups, starting at their parent's, so that files are spread. The
-        // group depends on the parent alone: it is the same each time.
+        // Directories are placed in the groups in turn, starting at their parent's, to spread files. The group depends
+        // on the parent alone, so the choice is deterministic.
         let turn = if is_dir { parent.inode.nlink().saturating_sub(1) } else { 0 };
         let count = u64::from(geometry.ag_count);
         let first = ((u64::from(home.0) + u64::from(turn)) % count) as u32;
         let shape = ChunkShape::of(&self.fs.volume);
         let fewest = shape.fewest_blocks();
         let rooms = if is_dir { [DIRECTORY_ROOM_BLOCKS.max(fewest), fewest] } else { [fewest; 2] };
-        // A summary of a group may be old, so the second round looks again.
+        // The summary of a group may be outdated, so the second round checks it again.
         for (round, room) in rooms.into_iter().enumerate() {
             for at in 0..geometry.ag_count {
                 let ag = AgNumber(((u64::from(first) + u64::from(at)) % count) as u32);
@@ -57,7 +56,7 @@ impl Op<'_> {
         Err(Error::NoInodes.into())
     }
 
-    /// The handle of an inode that was just taken.
+    /// Returns the handle of an inode that was just allocated.
     pub(crate) fn new_handle(&mut self, ag: AgNumber, ag_ino: AgIno) -> Outcome<Handle> {
         let geometry = self.fs.volume.geometry;
         let ino = geometry.ino(ag, ag_ino);
@@ -68,8 +67,8 @@ impl Op<'_> {
             check_free_slot(ino, &bytes[slot.clone()])?;
             Ok::<_, Corruption>(Inode::from_slot(&bytes[slot.clone()]))
         };
-        // The operation does not hold the block: others may write inodes of it meanwhile, and wait for
-        // no block that this one may hold.
+        // The operation does not hold the block: other operations may write inodes of it at the same time, and do not
+        // wait for a block that this one holds.
         let tag = Kind::Inodes.plain();
         let read = if self.txn.holds(block.0) {
             let id = self.buffer(block, tag)?;
@@ -82,15 +81,15 @@ impl Op<'_> {
         Ok(Handle::new(ino, inode, block, offset))
     }
 
-    /// Frees an inode when the operation commits. Its blocks must have been given back already.
+    /// Frees an inode when the operation commits. Its blocks must have been freed already.
     pub(crate) fn free_inode(&mut self, handle: Handle) {
         self.freed_inodes.push(handle);
     }
 }
 
 impl Xfs {
-    /// The handle of an inode that is free and kept for a file, as it will be when it is taken. Not to be called by a
-    /// thread that has an operation under way.
+    /// Returns the handle of a free inode reserved for a waiting file, as it will be when allocated. Must not be called
+    /// by a thread with a running operation.
     pub(crate) fn handle_to_be(&self, ino: Ino) -> Result<Handle> {
         let geometry = &self.volume.geometry;
         let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
@@ -104,7 +103,7 @@ impl Xfs {
         Ok(Handle::new(ino, inode, block, offset))
     }
 
-    /// Makes of a free inode a new one that has nothing yet.
+    /// Turns a free inode into an empty new one.
     fn reset_free(&self, inode: &mut Inode) {
         let geometry = &self.volume.geometry;
         inode.reset(FileType::Regular, 0, inode.generation());
@@ -120,7 +119,7 @@ impl Xfs {
 }
 
 impl HeldAg<'_, '_> {
-    /// Takes an inode, of a new chunk if no chunk has a free one.
+    /// Allocates an inode. Adds a chunk if no chunk has a free inode.
     fn take_inode(&mut self, near: AgIno, shape: &ChunkShape) -> Outcome<Option<AgIno>> {
         if self.guard.group().reserved.count() > 0 {
             return self.take_unkept(near, shape);
@@ -144,7 +143,7 @@ impl HeldAg<'_, '_> {
         Ok(Some(ino))
     }
 
-    /// Takes an inode of the chunk nearest to `near`, and changes the tree of free inodes.
+    /// Allocates an inode of the chunk nearest to `near`, and updates the tree of free inodes.
     fn take_from_fino(&mut self, near: AgIno) -> Outcome<Option<TakenInode>> {
         let ag = self.number();
         if self.guard.known_chunks.has_nearest(near)
@@ -165,6 +164,7 @@ impl HeldAg<'_, '_> {
         let distance = |chunk: InodeChunk| chunk.start.0.abs_diff(near.0);
         let is_below = below.is_some_and(|below| {
             let is_nearer = above.is_none_or(|above| distance(below) <= distance(above));
+            // A chunk that contains `near` is the nearest, regardless of its start.
             is_nearer || distance(below) < INODES_PER_CHUNK
         });
         let found = match (above, is_below) {
@@ -186,8 +186,8 @@ impl HeldAg<'_, '_> {
         Ok(Some(taken))
     }
 
-    /// Finds an inode to take in the tree of all chunks: close to `near`, in the chunk made last, or
-    /// anywhere. Leaves that tree as it is.
+    /// Finds an inode to allocate in the tree of all chunks: close to `near`, in the newest chunk, or anywhere. Does
+    /// not change the tree.
     fn find_in_ino(&mut self, near: AgIno) -> Outcome<Option<TakenInode>> {
         let ag = self.number();
         let newest = AgIno(self.guard.newino);

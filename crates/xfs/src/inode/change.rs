@@ -24,7 +24,7 @@ impl Xfs {
         })
     }
 
-    /// Changes an inode in an operation of its own.
+    /// Changes an inode in its own operation.
     pub(super) fn change_inode(
         &self,
         ino: Ino,

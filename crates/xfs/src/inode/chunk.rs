@@ -1,5 +1,5 @@
-//! Chunks of inodes. Each record of the trees of inodes stands for a chunk of 64 inodes. A sparse chunk
-//! has blocks for some of them only.
+//! Inode chunks. Each record of the inode trees describes a chunk of 64 inodes. A sparse chunk has blocks for only some
+//! of them.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -19,29 +19,28 @@ use crate::format::inode::init_free_slot;
 use crate::kind::Kind;
 use crate::volume::Volume;
 
-/// An inode that was taken out of a chunk.
+/// An inode that was allocated from a chunk.
 pub(super) struct TakenInode {
-    /// The chunk before.
+    /// The chunk's record before.
     pub(super) old: InodeChunk,
-    /// The chunk after.
+    /// The chunk's record after.
     pub(super) new: InodeChunk,
     pub(super) ino: AgIno,
 }
 
-/// Inodes that one bit of a hole mask stands for (`XFS_INODES_PER_HOLEMASK_BIT`).
+/// Number of inodes per bit of a hole mask (`XFS_INODES_PER_HOLEMASK_BIT`).
 const INODES_PER_HOLE_BIT: u32 = 4;
 
-/// What chunks of a file system are like.
+/// Size and alignment of the chunks of a file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkShape {
-    /// Blocks that are taken for a whole chunk, or for several where a block has that many inodes.
+    /// Blocks allocated for a whole chunk, or for several if one block has more inodes than a chunk.
     blocks: u32,
-    /// What the first block of a chunk is a multiple of.
+    /// Alignment of the first block of a chunk.
     align: u32,
-    /// Blocks that a sparse chunk may start with, and what their first one is a multiple of; `None`
-    /// if there are no sparse chunks.
+    /// Size and alignment, in blocks, of the pieces of sparse chunks; `None` if sparse chunks are not allowed.
     sparse_blocks: Option<u32>,
-    /// Whether records have a count of their inodes.
+    /// True if records store the number of their inodes.
     counts: bool,
 }
 
@@ -62,13 +61,13 @@ impl ChunkShape {
         Self { blocks, align, sparse_blocks: (counts && is_sound).then_some(sparse), counts }
     }
 
-    /// Fewest blocks that make a chunk.
+    /// Returns the minimum number of blocks of a chunk.
     pub(super) fn fewest_blocks(&self) -> u32 {
         self.sparse_blocks.unwrap_or(self.blocks)
     }
 }
 
-/// Which inodes of a chunk a hole mask says have no blocks, as a mask of inodes.
+/// Returns the mask of the inodes without blocks, according to a hole mask.
 const fn holes(holemask: u16) -> u64 {
     let mut holes = 0;
     let mut bit = 0;
@@ -82,19 +81,19 @@ const fn holes(holemask: u16) -> u64 {
 }
 
 impl InodeChunk {
-    /// Which inodes can be taken.
+    /// Returns the mask of inodes that can be allocated.
     pub(crate) fn available(&self) -> u64 {
         self.free & !holes(self.holemask)
     }
 
-    /// The mask of an inode in its chunk, if it belongs to it and has blocks.
+    /// Returns the mask of an inode in its chunk, if it belongs to the chunk and has blocks.
     pub(super) fn bit(&self, ino: AgIno) -> Option<u64> {
         let at = ino.0.checked_sub(self.start.0).filter(|at| *at < INODES_PER_CHUNK)?;
         let bit = 1 << at;
         (holes(self.holemask) & bit == 0).then_some(bit)
     }
 
-    /// Runs of inodes that have blocks: the first one's place in the chunk, and how many.
+    /// Returns the runs of inodes that have blocks: index of the first in the chunk, and number.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let mut left = !holes(self.holemask);
         std::iter::from_fn(move || {
@@ -109,13 +108,13 @@ impl InodeChunk {
     }
 }
 
-/// Damage in a record of a chunk.
+/// Returns the error for a damaged chunk record.
 pub(super) fn damage(ag: AgNumber, chunk: InodeChunk, problem: &str) -> Error {
     let what = format!("{problem}: the chunk of inode {}", chunk.start);
     Corruption::new("tree of inodes", what).in_group(ag.0.into()).into()
 }
 
-/// Takes the first inode that is free out of a chunk.
+/// Allocates the first free inode of a chunk.
 pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<TakenInode> {
     let available = old.available();
     if available == 0 || available.count_ones() != u32::from(old.freecount) {
@@ -130,7 +129,7 @@ pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<TakenInode> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Makes a new chunk. Returns false if the group has no room or the file system may have no more
+    /// Adds a new chunk. Returns false if the group has no room or the file system has reached its maximum number of
     /// inodes.
     pub(super) fn add_chunk(&mut self, shape: &ChunkShape) -> Outcome<bool> {
         let volume = self.volume;
@@ -140,7 +139,7 @@ impl HeldAg<'_, '_> {
         }
         self.adjust_agfl()?;
         let state = **self.guard;
-        // The best place is behind the chunk that was made last.
+        // The best location is after the newest chunk.
         let near = match AgIno(state.newino) {
             AgIno::NULL => state.root(AgTree::Ino).block,
             newest => {
@@ -154,7 +153,7 @@ impl HeldAg<'_, '_> {
             return Ok(true);
         }
         let Some(blocks) = shape.sparse_blocks else { return Ok(false) };
-        // The whole chunk of which the record has a piece must lie in the group, behind its headers.
+        // The whole chunk, of which the record describes a piece, must be within the group, after its headers.
         let last = (state.length / shape.align * shape.align).saturating_sub(shape.blocks);
         let within = (shape.align, last.saturating_add(blocks));
         let wish = Wish { near, len: blocks, align: blocks, within };
@@ -163,7 +162,7 @@ impl HeldAg<'_, '_> {
         Ok(true)
     }
 
-    /// Takes blocks for inodes and makes them free inodes.
+    /// Allocates blocks for inodes and initializes them.
     fn take_chunk_blocks(&mut self, wish: &Wish) -> Outcome<Option<AgBlock>> {
         if self.usable(self.claim) < wish.len {
             return Ok(None);
@@ -193,7 +192,7 @@ impl HeldAg<'_, '_> {
         Ok(())
     }
 
-    /// Enters whole chunks: one, or as many as fit in a block.
+    /// Adds records of whole chunks: one, or as many as fit into a block.
     fn enter_whole(&mut self, start: AgBlock, shape: &ChunkShape) -> Outcome<()> {
         let first = self.volume.geometry.first_ino(start);
         let inodes = shape.blocks << self.volume.geometry.inodes_per_block_log();
@@ -212,7 +211,7 @@ impl HeldAg<'_, '_> {
         Ok(())
     }
 
-    /// Enters a piece of a sparse chunk. The chunk may have other pieces already.
+    /// Adds a piece of a sparse chunk. The chunk may already have other pieces.
     fn enter_piece(&mut self, start: AgBlock, blocks: u32, shape: &ChunkShape) -> Outcome<()> {
         let geometry = self.volume.geometry;
         let ag = self.number();
@@ -253,8 +252,7 @@ impl HeldAg<'_, '_> {
         state.newino = chunk.0;
     }
 
-    /// Puts a chunk into the tree of free inodes, in the place of `old` if that is there. Does nothing in
-    /// a file system without that tree.
+    /// Puts a chunk into the tree of free inodes, replacing `old` if given. Does nothing without that tree.
     pub(super) fn put_free_chunk(
         &mut self,
         old: Option<InodeChunk>,
@@ -266,7 +264,7 @@ impl HeldAg<'_, '_> {
         self.put_chunk::<FinoTree>(old, chunk)
     }
 
-    /// Puts a chunk into a tree, in the place of `old` if that is there.
+    /// Puts a chunk into a tree, replacing `old` if given.
     pub(super) fn put_chunk<T: GroupTree<Record = InodeChunk, Key = AgIno>>(
         &mut self,
         old: Option<InodeChunk>,
@@ -283,7 +281,7 @@ impl HeldAg<'_, '_> {
         Ok(())
     }
 
-    /// Replaces a chunk in a tree, which must have it, by one with the same start.
+    /// Replaces the record of a chunk, which must be in the tree, by one with the same start.
     pub(super) fn replace_chunk<T: GroupTree<Record = InodeChunk, Key = AgIno>>(
         &mut self,
         old: InodeChunk,
@@ -303,7 +301,7 @@ impl HeldAg<'_, '_> {
         Ok(())
     }
 
-    /// Takes a chunk out of a tree, which must have it.
+    /// Removes a chunk, which must be in the tree.
     pub(super) fn take_chunk_out<T: GroupTree<Record = InodeChunk, Key = AgIno>>(
         &mut self,
         old: InodeChunk,

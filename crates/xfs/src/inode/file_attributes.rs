@@ -1,4 +1,4 @@
-//! Flags of inodes, hints for allocation, and the project: showing and changing them as kernels do.
+//! Inode flags, allocation hints and the project: shows and changes them as kernels do.
 
 use operation::reserve::Claim;
 use vfs::{Error, FileAttributes, FileAttributesChange, FileType, Ino, InodeFlags, Result};
@@ -8,7 +8,7 @@ use crate::Xfs;
 use crate::format::features::{Features2, RoCompat};
 use crate::format::inode::{Fork, Inode, Time, flags, flags2};
 
-/// Bits of `di_flags` and what they are called elsewhere.
+/// Bits of `di_flags` and the flags of the `vfs` crate.
 const FLAGS: [(u16, InodeFlags); 14] = [
     (flags::REALTIME, InodeFlags::REALTIME),
     (flags::PREALLOC, InodeFlags::PREALLOCATED),
@@ -26,11 +26,11 @@ const FLAGS: [(u16, InodeFlags); 14] = [
     (flags::FILESTREAM, InodeFlags::FILESTREAM),
 ];
 
-/// The same of `di_flags2`.
+/// Bits of `di_flags2` and the flags of the `vfs` crate.
 const FLAGS2: [(u64, InodeFlags); 2] =
     [(flags2::DAX, InodeFlags::DAX), (flags2::COWEXTSIZE, InodeFlags::COWEXTSIZE)];
 
-/// Flags that programs may set and clear, of regular files and directories.
+/// Flags that programs may set and clear on regular files and directories.
 const OF_ALL: InodeFlags = InodeFlags::IMMUTABLE
     .union(InodeFlags::APPEND)
     .union(InodeFlags::SYNC)
@@ -40,18 +40,18 @@ const OF_ALL: InodeFlags = InodeFlags::IMMUTABLE
     .union(InodeFlags::FILESTREAM)
     .union(InodeFlags::DAX);
 
-/// Those of directories alone, which others never get: kernels leave them out.
+/// Flags of directories alone. Kernels ignore them for other files.
 const OF_DIRECTORIES: InodeFlags =
     InodeFlags::PROJINHERIT.union(InodeFlags::RTINHERIT).union(InodeFlags::NOSYMLINKS);
 
-/// Those that are there while there is a hint.
+/// Flags that are set while the inode has an allocation hint.
 const OF_HINTS: InodeFlags =
     InodeFlags::EXTSIZE.union(InodeFlags::EXTSZINHERIT).union(InodeFlags::COWEXTSIZE);
 
-/// Longest extent, in blocks: 21 bits.
+/// Maximum length of an extent, in blocks: 21 bits.
 const EXTENT_BLOCKS_MAX: u32 = (1 << 21) - 1;
 
-/// The largest project without the feature projid32.
+/// Largest project ID without the feature projid32.
 const PROJECT_16_MAX: u32 = u16::MAX as u32;
 
 fn flags_of(inode: &Inode) -> InodeFlags {
@@ -62,7 +62,7 @@ fn flags_of(inode: &Inode) -> InodeFlags {
     first.chain(second).chain(has_attributes).collect()
 }
 
-/// Gives an inode the flags that can be changed, and leaves the others.
+/// Sets the changeable flags of an inode, and keeps the others.
 fn set_flags(inode: &mut Inode, new: InodeFlags) {
     let (mut own, mut own2) = (inode.flags(), inode.flags2());
     for (bit, flag) in FLAGS {
@@ -145,7 +145,7 @@ impl Xfs {
         Ok(())
     }
 
-    /// A hint in bytes as blocks, of which groups must have room for two.
+    /// Converts a hint from bytes to blocks. A group must have room for two such extents.
     fn hint_blocks(&self, bytes: u32) -> Result<u32> {
         let geometry = &self.volume.geometry;
         if !bytes.is_multiple_of(1 << geometry.block_log) {

@@ -1,7 +1,7 @@
-//! Chunks of inodes that were given back since the file system was opened.
+//! Inode chunks that were freed since the file system was opened.
 //!
-//! Their blocks may hold inodes as they were last written, as if in use, or by now anything. Who still
-//! has the number of such an inode, from before its name was removed, must learn that it is not in use.
+//! Their blocks may still contain inodes as last written, which look in use, or any later contents. A caller with an
+//! old inode number must get an error.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -13,31 +13,31 @@ use transaction::locks::atomic::AtomicUsize;
 
 use crate::format::address::Block;
 
-/// What becomes of a block of inodes when an operation commits.
+/// How an operation that commits changes a block of inodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InodeBlock {
-    /// Free inodes were put into it.
+    /// It was filled with free inodes.
     Made(Block),
-    /// It was given back.
+    /// It was freed.
     Gone(Block),
 }
 
-/// Blocks that held inodes and do not any more.
+/// Blocks that contained inodes and were freed.
 #[derive(Default)]
 pub(crate) struct GoneChunks {
-    /// Size of `blocks`, so that nobody waits where there are none.
+    /// Size of `blocks`, so that the lock is not needed while the set is empty.
     count: AtomicUsize,
     blocks: Mutex<HashSet<Block>>,
 }
 
 impl GoneChunks {
-    /// Whether a block held inodes and does not any more. To be asked after the block was read.
+    /// Returns whether a block of inodes was freed. Must be called after the block was read.
     pub(crate) fn contains(&self, block: Block) -> bool {
         self.count.load(Ordering::Acquire) > 0 && self.blocks.lock().contains(&block)
     }
 
-    /// Notes what an operation has done. To be called while its transaction still holds the blocks, so
-    /// that a reader that waits for them finds it noted.
+    /// Records the changes of an operation. Must be called while its transaction still holds the blocks, so that a
+    /// reader waiting for them finds them recorded.
     pub(crate) fn note(&self, changes: &[InodeBlock]) {
         if changes.is_empty() {
             return;
@@ -53,8 +53,8 @@ impl GoneChunks {
     }
 }
 
-/// The blocks of inodes that an operation makes or gives back. They are noted while the transaction still
-/// holds them, so that whoever waits to read one finds it noted.
+/// The blocks of inodes that an operation adds or frees. They are recorded while the transaction still holds them, so
+/// that a thread waiting to read one finds it recorded.
 pub(crate) struct ChunkChanges<'a> {
     gone: &'a GoneChunks,
     blocks: SmallVec<[InodeBlock; 8]>,
@@ -69,12 +69,12 @@ impl<'a> ChunkChanges<'a> {
         self.blocks.push(block);
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The block `at` of them if it was given back.
+    /// Returns the block with index `at` if it was freed.
     pub(super) fn gone_at(&self, at: usize) -> Option<Block> {
         match self.blocks[at] {
             InodeBlock::Made(_) => None,

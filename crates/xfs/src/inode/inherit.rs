@@ -1,18 +1,17 @@
-//! What a new inode takes over from its directory, beside the project: hints for allocation, and how it
-//! is to be treated by programs and kernels, as kernels do unless they are told otherwise
-//! (`fs.xfs.inherit_*`).
+//! Attributes that a new inode inherits from its directory, except the project: allocation hints and flags, as kernels
+//! inherit them by default (`fs.xfs.inherit_*`).
 
 use vfs::FileType;
 
 use crate::format::inode::{Inode, flags, flags2};
 use crate::inode::Handle;
 
-/// Flags that everything made in a directory gets from it.
+/// Flags that all new inodes inherit from their directory.
 const FOR_ALL: u16 =
     flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
 
-/// Gives a new inode, whose type is set, the flags that `parent` has for it. Its hints of how much to
-/// allocate at once are kept for kernels: nothing here goes by them.
+/// Sets the flags that a new inode, whose type is set, inherits from `parent`. Its extent size hints are copied for
+/// kernels; this implementation does not use them.
 pub(crate) fn inherit_flags(parent: &Handle, child: &mut Inode) {
     let from = &parent.inode;
     let mut own = child.flags() | from.flags() & FOR_ALL;

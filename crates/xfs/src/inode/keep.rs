@@ -1,4 +1,5 @@
-//! Keeping inodes for files that wait, taking them when the files are applied, and taking others meanwhile.
+//! Reserving inodes for waiting files, allocating them when the files are applied, and allocating others in the
+//! meantime.
 
 use operation::Outcome;
 use vfs::{Error, Ino};
@@ -12,21 +13,21 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::inode::Handle;
 use crate::op::Op;
 
-/// Chunks that a search looks at before a new one is made.
+/// Number of chunks that a search examines before a new one is added.
 const STEPS: usize = 8;
 
 /// Free inodes of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeInodes {
     pub(crate) ag: AgNumber,
-    /// The first inode of the chunk: a multiple of its size.
+    /// The first inode of the chunk: a multiple of the chunk size.
     pub(crate) chunk: AgIno,
     pub(crate) mask: u64,
 }
 
 impl Op<'_> {
-    /// Finds free inodes of a chunk near `parent` that are not kept, if need be of a new one. `NoInodes` if there are
-    /// none.
+    /// Finds free, unreserved inodes of a chunk near `parent`. Adds a chunk if needed. Fails with `NoInodes` if there
+    /// are none.
     pub(crate) fn find_free_inodes(&mut self, parent: &Handle) -> Outcome<FreeInodes> {
         let volume = &self.fs.volume;
         let count = volume.geometry.ag_count;
@@ -49,7 +50,7 @@ impl Op<'_> {
         Err(Error::NoInodes.into())
     }
 
-    /// Takes inodes that were kept, in ascending order.
+    /// Allocates inodes that were reserved, in ascending order.
     pub(crate) fn take_kept(&mut self, inodes: &[Ino]) -> Outcome<()> {
         let size = u64::from(INODES_PER_CHUNK);
         for of_chunk in inodes.chunk_by(|a, b| a.0 / size == b.0 / size) {
@@ -63,7 +64,7 @@ impl Op<'_> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Takes an inode that is not kept, of a new chunk if there is none near.
+    /// Allocates an unreserved inode. Adds a chunk if there is none nearby.
     pub(super) fn take_unkept(
         &mut self,
         near: AgIno,
@@ -75,7 +76,7 @@ impl HeldAg<'_, '_> {
         Ok(Some(AgIno(old.start.0 + at)))
     }
 
-    /// Finds a chunk with inodes that are free and not kept, and which these are.
+    /// Finds a chunk with free, unreserved inodes, and returns their mask.
     fn find_unkept(
         &mut self,
         near: AgIno,
@@ -121,7 +122,7 @@ impl HeldAg<'_, '_> {
         }
     }
 
-    /// Takes free inodes of a chunk, in both trees.
+    /// Allocates free inodes of a chunk, in both trees.
     fn take_mask(&mut self, old: InodeChunk, mask: u64) -> Outcome<()> {
         let ag = self.number();
         let (available, taken) = (old.available().count_ones(), mask.count_ones());

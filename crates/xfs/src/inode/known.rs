@@ -1,4 +1,4 @@
-//! Looking at and changing records of chunks where they are known to be, without a way down from the root.
+//! Reading and changing chunk records at remembered positions, without a descent from the root.
 
 use operation::Outcome;
 use transaction::BufferId;
@@ -11,7 +11,7 @@ use crate::btree::{RecordPlace, Seek, replace_record};
 use crate::format::address::{AgBlock, AgIno};
 use crate::inode::known_chunks::{ChunkTree, Spot};
 
-/// Which tree of inodes a tree of a group is.
+/// Returns which inode tree a group's tree is.
 const fn tree_of<T: GroupTree<Record = InodeChunk>>() -> ChunkTree {
     match T::AG_TREE {
         AgTree::Fino => ChunkTree::Free,
@@ -19,16 +19,16 @@ const fn tree_of<T: GroupTree<Record = InodeChunk>>() -> ChunkTree {
     }
 }
 
-/// A chunk whose record was found where it was.
+/// A chunk whose record was found at its remembered position.
 pub(super) struct KnownChunk {
     pub(super) chunk: InodeChunk,
     leaf: BufferId,
-    /// The first byte of the record there.
+    /// Byte offset of the record in the leaf.
     at: usize,
 }
 
 impl HeldAg<'_, '_> {
-    /// The record of a chunk is at a place.
+    /// Remembers the position of a chunk's record.
     pub(super) fn note_chunk<T>(&mut self, chunk: InodeChunk, place: Option<RecordPlace>)
     where
         T: GroupTree<Record = InodeChunk>,
@@ -39,7 +39,7 @@ impl HeldAg<'_, '_> {
         self.guard.known_chunks.note(tree_of::<T>(), spot);
     }
 
-    /// The chunk that is known in a tree, if its record is still where it was.
+    /// Returns the remembered chunk of a tree, if its record is still at its position.
     pub(super) fn known_chunk<T>(&mut self) -> Outcome<Option<KnownChunk>>
     where
         T: GroupTree<Record = InodeChunk>,
@@ -60,7 +60,7 @@ impl HeldAg<'_, '_> {
         Ok((chunk.start == start).then_some(KnownChunk { chunk, leaf, at }))
     }
 
-    /// The last chunk that does not start behind an inode.
+    /// Returns the last chunk that starts at or before an inode.
     pub(super) fn chunk_with(&mut self, ino: AgIno) -> Outcome<Option<InodeChunk>> {
         let known = self.known_chunk::<InoTree>()?.map(|known| known.chunk);
         let known = known.filter(|chunk| chunk.bit(ino).is_some());
@@ -76,7 +76,7 @@ impl HeldAg<'_, '_> {
         Ok(found)
     }
 
-    /// Replaces the record of a known chunk, whose start stays.
+    /// Replaces the record of a remembered chunk by one with the same start.
     pub(super) fn change_known<T>(&mut self, known: &KnownChunk, new: InodeChunk)
     where
         T: GroupTree<Record = InodeChunk>,
@@ -85,7 +85,7 @@ impl HeldAg<'_, '_> {
         replace_record::<T>(self.txn, (known.leaf, known.at), &new);
     }
 
-    /// Replaces the record of a chunk in a tree if it is known there; whether it is.
+    /// Replaces the record of a chunk in a tree if its position is remembered. Returns whether it did.
     pub(super) fn update_known<T>(&mut self, old: InodeChunk, new: InodeChunk) -> Outcome<bool>
     where
         T: GroupTree<Record = InodeChunk>,

@@ -1,42 +1,42 @@
-//! Where the records of the chunks that changed last are in the trees of inodes: a part of a group's state, so that it is
-//! put back with it. Inodes are mostly taken and freed one after the other in one chunk, so most need no way down from
-//! the roots.
+//! Positions of the most recently changed chunk records in the inode trees. They are part of a group's state, so they
+//! roll back with it. Inodes are mostly allocated and freed one after another in one chunk, so most need no descent
+//! from the roots.
 //!
-//! It is only where to look: a record that is not there any more is searched for. But a leaf may be looked into only as
-//! long as it is one of the tree, so all is forgotten when the tree gives up a block.
+//! A position is only a hint: a record that is not there is searched for. But a block may be read only while it is a
+//! leaf of the tree, so all is forgotten when the tree frees a block.
 
 use crate::format::address::{AgBlock, AgIno};
 
-/// A tree of inodes.
+/// An inode tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkTree {
-    /// That of all chunks.
+    /// The tree of all chunks.
     All,
-    /// That of chunks with free inodes.
+    /// The tree of chunks with free inodes.
     Free,
 }
 
-/// Where the record of a chunk was.
+/// The remembered position of a chunk's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spot {
     /// The first inode of the chunk.
     pub(super) start: AgIno,
-    /// The leaf and the place in it; block 0, which is none of a tree, if nothing is known.
+    /// The leaf and the position in it. Block 0, which is never in a tree, means unknown.
     pub(super) leaf: AgBlock,
     pub(super) position: u32,
 }
 
-/// What is known of the trees of inodes of a group.
+/// Remembered positions in the inode trees of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownChunks {
     all: Spot,
     free: Spot,
-    /// Which inode the chunk of `free` is the nearest to of all that have free inodes.
+    /// The inode for which the chunk of `free` is known to be the nearest chunk with free inodes.
     nearest_to: Option<AgIno>,
 }
 
 impl KnownChunks {
-    /// A tree gives up a block.
+    /// Forgets a tree's position. Called when the tree frees a block.
     pub(crate) fn forget(&mut self, tree: ChunkTree) {
         match tree {
             ChunkTree::All => self.all = Spot::default(),
@@ -44,12 +44,12 @@ impl KnownChunks {
         }
     }
 
-    /// The tree of chunks with free inodes has got a record or lost one.
+    /// Called when the tree of chunks with free inodes gains or loses a record.
     pub(super) fn forget_nearest(&mut self) {
         self.nearest_to = None;
     }
 
-    /// The record of a chunk is at a place.
+    /// Remembers the position of a chunk's record.
     pub(super) fn note(&mut self, tree: ChunkTree, spot: Spot) {
         match tree {
             ChunkTree::All => self.all = spot,
@@ -58,17 +58,17 @@ impl KnownChunks {
         }
     }
 
-    /// The chunk whose record in the tree of chunks with free inodes was noted last is the nearest to an inode.
+    /// Records that the remembered chunk in the tree of chunks with free inodes is the nearest to an inode.
     pub(super) fn note_nearest(&mut self, near: AgIno) {
         self.nearest_to = Some(near);
     }
 
-    /// Whether the chunk that is known in the tree of chunks with free inodes is the nearest to an inode.
+    /// Returns whether the remembered chunk in the tree of chunks with free inodes is the nearest to an inode.
     pub(super) fn has_nearest(&self, near: AgIno) -> bool {
         self.nearest_to == Some(near)
     }
 
-    /// What is known of a tree.
+    /// Returns the remembered position in a tree.
     pub(super) fn spot(&self, tree: ChunkTree) -> Spot {
         match tree {
             ChunkTree::All => self.all,

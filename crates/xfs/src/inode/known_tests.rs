@@ -1,4 +1,4 @@
-//! What is known of chunks decides nothing: images are the same without it.
+//! Remembered positions of chunks do not affect results: images are the same without them.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn forget(fs: &Xfs) {
     }
 }
 
-/// Takes an inode, or fails when it has been taken.
+/// Allocates an inode. If `fails`, fails the operation after the allocation.
 fn take(fs: &Xfs, parent: &Handle, is_dir: bool, fails: bool) -> Option<Ino> {
     let taken = fs.atomically(|op| {
         let mut handle = op.allocate_inode(parent, is_dir)?;
@@ -49,8 +49,8 @@ fn take(fs: &Xfs, parent: &Handle, is_dir: bool, fails: bool) -> Option<Ino> {
     taken.ok()
 }
 
-/// Takes and frees inodes near several others, in long runs and at random; whether chunks were known, and
-/// all bytes of the image.
+/// Allocates and frees inodes near several others, in long runs and at random. Returns how often a chunk was
+/// remembered, and all bytes of the image.
 fn run(seed: u64, forgets: bool) -> (usize, Vec<u8>) {
     let (device, fs) = make();
     let mut rng = Rng::with_seed(seed);

@@ -1,4 +1,4 @@
-//! Inodes: finding them, their handles.
+//! Inodes: lookup and handles.
 
 mod allocate;
 mod attributes;
@@ -30,12 +30,12 @@ use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, Time, flags};
 use crate::kind::Kind;
 
-/// An inode: its number, its place and a copy of its slot. Operations change the copy and stage it.
+/// An inode: its number, its location and a copy of its slot. Operations change the copy and stage it.
 #[derive(Clone, Debug)]
 pub struct Handle {
     ino: Ino,
     pub(crate) inode: Inode,
-    /// Where its slot is.
+    /// Location of its slot.
     pub(crate) block: Block,
     pub(crate) offset: usize,
 }
@@ -49,17 +49,17 @@ impl Handle {
         self.ino
     }
 
-    /// Damage to this inode or what belongs to it.
+    /// Returns a corruption error about this inode or its contents.
     pub(crate) fn corrupt(&self, structure: &'static str, problem: impl Into<String>) -> Error {
         Corruption::new(structure, problem).of_inode(self.ino.0).into()
     }
 
-    /// Its type. A mode that names none is damage.
+    /// Returns the file type. An unknown type in the mode is damage.
     pub(crate) fn file_type(&self) -> Result<FileType> {
         self.inode.file_type().ok_or_else(|| self.corrupt("inode", "its mode names no file type"))
     }
 
-    /// What its flags forbid.
+    /// Returns what the inode's flags forbid.
     pub(crate) fn protection(&self) -> Protection {
         let own = self.inode.flags();
         Protection {
@@ -69,8 +69,8 @@ impl Handle {
     }
 }
 
-/// Reads an inode in use and checks it. `NotFound` if there is no such inode, or it is free. Not to be
-/// called by a thread that has an operation under way.
+/// Reads an inode in use and checks it. Fails with `NotFound` if it is free or does not exist. Must not be called by a
+/// thread with a running operation.
 pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
     let geometry = &fs.volume.geometry;
     let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
@@ -91,19 +91,19 @@ pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
     drop(table);
     match parsed {
         Ok(inode) => Ok(Handle { ino, inode, block, offset }),
-        // The number may come from anywhere. What is no inode cannot be a damaged one.
+        // The number may come from anywhere. A slot outside of the inode trees is not a damaged inode.
         Err(_) if matches!(fs.inode_in_use(ino), Ok(false)) => Err(Error::NotFound),
         Err(damage) => Err(damage.at_block(block.0).into()),
     }
 }
 
-/// The mark of a cached block of inodes that says that the checksum of a slot is right: it was checked since
-/// the block was read, or made here. No mark for slots that a block has beyond 64.
+/// Returns the mark of a slot in a cached block of inodes. The mark means that the slot's checksum is valid: it was
+/// verified since the block was read, or computed here. Slots after the first 64 of a block have no mark.
 pub(crate) fn sealed_mark(geometry: &Geometry, offset: usize) -> u64 {
     1_u64.checked_shl((offset >> geometry.inode_log) as u32).unwrap_or(0)
 }
 
-/// The attributes of an inode.
+/// Returns the attributes of an inode.
 pub(crate) fn attributes(fs: &Xfs, handle: &Handle) -> Result<Attributes> {
     let inode = &handle.inode;
     let file_type = handle.file_type()?;

@@ -1,8 +1,8 @@
-//! Projects: an id of each inode by which the space of a whole hierarchy is counted.
+//! Project IDs, for accounting the space of directory hierarchies.
 //!
-//! A directory with the flag `PROJINHERIT` gives its project to what is made in it, and its flag to
-//! directories; everything else is made in project 0. Nothing of another project gets a name there,
-//! so that the hierarchy stays one project's.
+//! A directory with the flag `PROJINHERIT` passes its project on to new inodes in it, and the flag to new directories.
+//! Otherwise new inodes get project 0. Inodes of another project cannot be linked into such a directory, so the
+//! hierarchy stays in one project.
 
 use vfs::{Error, Result};
 
@@ -11,7 +11,7 @@ use crate::format::inode::{Inode, flags};
 use crate::inode::Handle;
 
 impl Xfs {
-    /// Gives a new inode, whose type is set, the project that `parent` has for it.
+    /// Sets the project that a new inode, whose type is set, inherits from `parent`.
     pub(crate) fn inherit_project(&self, parent: &Handle, child: &mut Inode) {
         if parent.inode.flags() & flags::PROJINHERIT == 0 {
             return;
@@ -22,7 +22,7 @@ impl Xfs {
         }
     }
 
-    /// Whether an inode may get a name in `dir`: not one of another project.
+    /// Checks that an inode may be linked into `dir`: fails if its project differs.
     pub(crate) fn check_project(&self, dir: &Handle, inode: &Handle) -> Result<()> {
         let is_bound = dir.inode.flags() & flags::PROJINHERIT != 0;
         if is_bound && dir.inode.projid() != inode.inode.projid() {

@@ -1,4 +1,4 @@
-//! Freeing inodes, and telling those in use from those that are free.
+//! Freeing inodes, and checking whether an inode is in use.
 
 use operation::Outcome;
 use operation::RunOperations;
@@ -18,8 +18,8 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 impl Xfs {
-    /// Whether a number is that of an inode in use. The number may come from anywhere. Only the tree of
-    /// inodes knows: anything may lie where an inode of that number would be.
+    /// Returns whether an inode number is in use. The number may come from anywhere. Only the inode tree is
+    /// authoritative: a free inode's slot may contain anything.
     ///
     /// # Errors
     /// If the tree is damaged or cannot be read.
@@ -34,7 +34,7 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    /// Makes an inode free, and gives its chunk back if no other inode of that is in use.
+    /// Frees an inode, and its chunk if no other inode of that is in use.
     pub(crate) fn finish_free_inode(&mut self, mut handle: Handle) -> Outcome<()> {
         let Some((ag, ag_ino)) = self.fs.volume.geometry.split_ino(handle.ino()) else {
             return Err(handle.corrupt("inode", "a number that no inode can have").into());
@@ -56,7 +56,7 @@ impl Op<'_> {
 }
 
 impl HeldAg<'_, '_> {
-    /// Makes an inode free in the trees. Returns whether its whole chunk is given back.
+    /// Frees an inode in the trees. Returns whether its whole chunk was freed.
     fn free_inode(&mut self, handle: &Handle, ag_ino: AgIno) -> Outcome<bool> {
         let (frees_chunks, ag) = (self.frees_chunks(), self.guard.group());
         let old = self.chunk_with(ag_ino)?;
@@ -83,12 +83,12 @@ impl HeldAg<'_, '_> {
         Ok(false)
     }
 
-    /// Whether chunks without an inode in use are given back. They are not if a block has several.
+    /// Returns whether chunks without an inode in use are freed. They are not if a block has several chunks.
     fn frees_chunks(&self) -> bool {
         1_u32 << self.volume.geometry.inodes_per_block_log() <= INODES_PER_CHUNK
     }
 
-    /// Gives back a chunk whose last inode in use is being freed.
+    /// Frees a chunk whose last inode in use is being freed.
     fn remove_chunk(&mut self, old: InodeChunk) -> Outcome<()> {
         let geometry = self.volume.geometry;
         let ag = self.number();

@@ -1,8 +1,8 @@
-//! Inodes that are kept in memory for files that wait: free on disk, and nobody else's. Chunks that have such inodes are
-//! not given back.
+//! Inodes reserved in memory for waiting files. They are free on disk, and no other operation may allocate them. Chunks
+//! with such inodes are not freed.
 //!
-//! Who holds a group and finds an inode free in its trees and not among these may take it. An inode is let go of only
-//! after it was taken by a committed operation, or if it is not needed.
+//! An operation that holds the group may allocate inodes that are free in its trees and not reserved. A reservation is
+//! released only after a committed operation allocated the inode, or if it is not needed.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -13,45 +13,45 @@ use transaction::locks::atomic::AtomicU32;
 use crate::format::address::AgIno;
 use crate::format::geometry::INODES_PER_CHUNK;
 
-/// Inodes of a group that are kept.
+/// Reserved inodes of a group.
 #[derive(Default)]
 pub(crate) struct ReservedInodes {
     count: AtomicU32,
-    /// Where the search for the next ones goes on.
+    /// Inode at which the search for the next ones continues.
     next: AtomicU32,
-    /// Masks by the first inodes of chunks, which are multiples of their size.
+    /// Masks by the first inodes of chunks, which are multiples of the chunk size.
     chunks: Mutex<HashMap<u32, u64>>,
 }
 
 impl ReservedInodes {
-    /// How many there are.
+    /// Returns the number of reserved inodes.
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Where to search for the next ones.
+    /// Returns the inode at which to search for the next ones.
     pub(super) fn next(&self) -> AgIno {
         AgIno(self.next.load(Ordering::Relaxed))
     }
 
-    /// Those of a chunk.
+    /// Returns the mask of reserved inodes of a chunk.
     pub(super) fn of(&self, chunk: AgIno) -> u64 {
         self.chunks.lock().get(&chunk.0).copied().unwrap_or_default()
     }
 
-    /// Whether there are some of a chunk.
+    /// Returns whether a chunk has reserved inodes.
     pub(super) fn has_some_of(&self, chunk: AgIno) -> bool {
         self.count() > 0 && self.of(chunk) != 0
     }
 
-    /// Keeps inodes of a chunk. The group must be held.
+    /// Reserves inodes of a chunk. The group must be held.
     pub(crate) fn keep(&self, chunk: AgIno, mask: u64) {
         *self.chunks.lock().entry(chunk.0).or_default() |= mask;
         self.count.fetch_add(mask.count_ones(), Ordering::Relaxed);
         self.next.store(chunk.0.saturating_add(INODES_PER_CHUNK), Ordering::Relaxed);
     }
 
-    /// Lets go of one.
+    /// Releases a reserved inode.
     pub(crate) fn let_go(&self, ino: AgIno) {
         let (start, bit) = (ino.0 & !(INODES_PER_CHUNK - 1), 1 << (ino.0 % INODES_PER_CHUNK));
         let mut chunks = self.chunks.lock();

@@ -1,4 +1,4 @@
-//! Taking and giving back inodes against a model, judged by the trees and by `xfs_repair`.
+//! Allocating and freeing inodes, compared with a model, with the trees, and checked by `xfs_repair`.
 
 use operation::RunOperations;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{CRC_OFFSET, Fork};
 use crate::map::{Place, run_at};
 
-/// Kinds of images: what mkfs.xfs makes of them differs in chunks and trees.
+/// mkfs.xfs options for images that differ in chunks and trees.
 const KINDS: [&str; 8] = [
     "",
     "-b size=1024",
@@ -29,10 +29,10 @@ const KINDS: [&str; 8] = [
     "-b size=65536",
 ];
 
-/// Byte of `di_ino` in an inode.
+/// Byte offset of `di_ino` in an inode.
 const INO_OFFSET: usize = 152;
 
-/// Takes an inode, makes it a file and writes it.
+/// Allocates an inode, makes it a file and writes it.
 fn take(fs: &Xfs, parent: Ino, is_dir: bool) -> Result<Ino> {
     let parent = fs.load(parent)?;
     fs.atomically(|op| {
@@ -53,7 +53,7 @@ fn free(fs: &Xfs, inos: &[Ino]) -> Result<()> {
     })
 }
 
-/// Checks that the trees of inodes agree with each other, the counts, and `used`.
+/// Checks that the inode trees agree with each other, the counts, and `used`.
 fn check_inodes(fs: &Xfs, used: &BTreeSet<Ino>) {
     let geometry = fs.volume.geometry;
     let mut found = BTreeSet::new();
@@ -133,7 +133,7 @@ fn inodes_are_near_their_directory_and_directories_go_round() {
     let files: Vec<Ino> = (0..200).map(|_| take(fs, root, false).unwrap()).collect();
     assert!(files.iter().all(|&ino| group(ino) == 0));
     assert!(files.is_sorted());
-    // The root has two links, so its first directory goes to the group after it.
+    // The root has two links, so its first directory is placed in the next group.
     let dir = take(fs, root, true).unwrap();
     assert_eq!(group(dir), 1);
     let child = take(fs, dir, false).unwrap();
@@ -143,8 +143,8 @@ fn inodes_are_near_their_directory_and_directories_go_round() {
     image.judge();
 }
 
-/// Leaves a group's free space in pieces of `piece` blocks with one block in use between them; the
-/// extents that are in use.
+/// Fragments a group's free space into pieces of `piece` blocks with one block in use between them. Returns the extents
+/// in use.
 fn fragment(fs: &Xfs, piece: u32) -> Vec<(FsBlock, u32)> {
     let mut taken = Vec::new();
     let owner = Owner::RefcountTree;
@@ -250,7 +250,7 @@ fn numbers_that_no_inode_has_are_not_in_use() {
     }
 }
 
-/// A copy of an inode, changed to have the number that one would have where a file's data lies.
+/// Copies an inode into file data, with the number that an inode at that location would have.
 #[test]
 fn data_that_looks_like_an_inode_has_no_parents() {
     oracle::require!(Tool("mkfs.xfs"), Mount("xfs"));

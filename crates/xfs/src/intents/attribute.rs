@@ -1,4 +1,4 @@
-//! ATTRI: changes of attributes and parent pointers.
+//! ATTRI intents: changes of attributes and parent pointers.
 
 use operation::Outcome;
 use vfs::{Corruption, Result};
@@ -13,7 +13,7 @@ fn link_of(link: &ParentLink) -> Link<'_> {
     Link { dir: link.dir, generation: link.generation, name: &link.name }
 }
 
-/// Refuses an inode whose number was used again since an intent named it.
+/// Refuses an inode whose number was reused since the intent was logged.
 pub(super) fn check_generation(handle: &Handle, expected: u32) -> Result<()> {
     let found = handle.inode.generation();
     if found == expected {

@@ -1,7 +1,7 @@
-//! XMI: exchanging ranges of two files.
+//! XMI intents: exchanging ranges of two files.
 //!
-//! The blocks change hands extent by extent, from the front. An operation does a limited number of them,
-//! and says what is left in a new intent of the same id.
+//! Blocks are exchanged extent by extent, from the front. An operation exchanges a limited number, and logs the rest in
+//! a new intent with the same id.
 
 use operation::Outcome;
 use operation::RunOperations;
@@ -19,14 +19,14 @@ use crate::map::{self, Extent, Place, Run};
 use crate::op::Op;
 use crate::xattr::AttrChange;
 
-/// Extents that change hands in one operation.
+/// Maximum number of extents exchanged in one operation.
 const EXCHANGED_PER_OP_MAX: usize = 256;
 
-/// The inodes of an exchange: two, or one that exchanges ranges of its own.
+/// The inodes of an exchange: two, or one that exchanges its own ranges.
 pub(super) type Handles = SmallVec<[Handle; 2]>;
 
 impl Xfs {
-    /// Does what is left of an exchange.
+    /// Does the rest of an exchange.
     pub(super) fn finish_exchange(&self, intent: &Intent, exchange: &Exchange) -> Result<()> {
         let mut left = Some(*exchange);
         while let Some(now) = left {
@@ -61,7 +61,7 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    /// Does some of an exchange; what is left.
+    /// Does a part of an exchange. Returns the rest.
     fn exchange_some(&mut self, before: &Handles, now: Exchange) -> Outcome<Option<Exchange>> {
         let mut files = before.clone();
         let mut left = now;
@@ -78,8 +78,8 @@ impl Op<'_> {
         Ok((left.blocks > 0).then_some(left))
     }
 
-    /// Exchanges what both files have in one piece where the rest starts, or passes it over. Whether
-    /// anything changed.
+    /// Exchanges the contiguous runs of both files at the start of the rest, or skips them. Returns whether anything
+    /// changed.
     pub(super) fn exchange_step(
         &mut self,
         files: &mut Handles,
@@ -120,13 +120,13 @@ impl Op<'_> {
         Ok(is_change)
     }
 
-    /// Lets the size of a file come up to `end`, but not above the size it is to have.
+    /// Extends the size of a file to `end`, but at most to its final size.
     fn grow_with(&self, file: &mut Handle, end: FileBlock, size_max: u64) {
         let end = end.0.saturating_mul(self.fs.volume.geometry.block_size() as u64).min(size_max);
         file.inode.set_size(file.inode.size().max(end));
     }
 
-    /// What comes after the exchange.
+    /// Does the final changes of an exchange.
     fn end_exchange(&mut self, files: &mut Handles, exchange: &Exchange) -> Outcome<()> {
         let second = files.len() - 1;
         for (index, end) in exchange.files.iter().enumerate() {
@@ -145,7 +145,7 @@ impl Op<'_> {
     }
 }
 
-/// What is left after `len` blocks.
+/// Reduces the rest of an exchange by `len` blocks.
 fn pass(left: &mut Exchange, len: u64) {
     left.blocks -= len;
     for file in &mut left.files {
@@ -153,7 +153,7 @@ fn pass(left: &mut Exchange, len: u64) {
     }
 }
 
-/// The first `len` blocks of a run that starts at `offset`; `None` for a hole.
+/// Returns the first `len` blocks of a run that starts at `offset`; `None` for a hole.
 fn extent_of(run: &Run, offset: FileBlock, len: u64) -> Option<Extent> {
     let (start, unwritten) = match run.place {
         Place::Written(start) => (start, false),

@@ -1,9 +1,9 @@
 //! Intents about extents: EFI, RUI, CUI, BUI.
 //!
-//! Kernels announce each consequence of a change on its own. What an EFI frees was taken out of the
-//! reverse map by a RUI before, or else is by the EFI itself. What a BUI changes in a map, the reverse map
-//! follows in the same operation: kernels announce that only when they finish the BUI. So it is with the
-//! blocks that a CUI takes the last reference from.
+//! Kernels log an intent for each consequence of a change. Blocks freed by an EFI were removed from the reverse map by
+//! an earlier RUI, or are removed by the EFI itself. A BUI changes an extent map, and the reverse map changes in the
+//! same operation: kernels log that intent only when they finish the BUI. The same applies to blocks that lose their
+//! last reference in a CUI.
 
 use operation::Outcome;
 use vfs::Corruption;
@@ -20,7 +20,7 @@ use crate::map::Extent;
 use crate::op::Op;
 
 impl<'a> Op<'a> {
-    /// Makes blocks free.
+    /// Frees blocks.
     pub(super) fn finish_frees_of(&mut self, runs: &[ExtentRun]) -> Outcome<()> {
         for run in runs {
             let (mut ag, start) = self.ag_of_run(run)?;
@@ -29,8 +29,8 @@ impl<'a> Op<'a> {
         Ok(())
     }
 
-    /// Holds the group that has a run of blocks. Returns the group and the first block there. Refuses the
-    /// log: no tree but the reverse map knows that it is in use.
+    /// Holds the group that contains a run of blocks. Returns the group and the first block in it. Refuses blocks of
+    /// the log, which only the reverse map shows as in use.
     fn ag_of_run(&mut self, run: &ExtentRun) -> Outcome<(HeldAg<'_, 'a>, AgBlock)> {
         let sb = &self.fs.volume.sb.raw;
         let (log, len) = (sb.logstart.get(), u64::from(sb.logblocks.get()));
@@ -73,7 +73,7 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Changes counts of references.
+    /// Changes reference counts.
     pub(super) fn finish_refcount_change(&mut self, change: &RefcountChange) -> Outcome<()> {
         let (mut ag, start) = self.ag_of_run(&change.run)?;
         let len = change.run.len;
@@ -85,7 +85,7 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Changes the map of a fork.
+    /// Changes the extent map of a fork.
     pub(super) fn finish_bmap_change(
         &mut self,
         before: &Handle,
@@ -108,7 +108,7 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Offset and flags as a record of an inode has them.
+/// Returns offset and flags as in a reverse-map record of an inode.
 fn offset_of(change: &RmapChange, unwritten: bool) -> u64 {
     let fork = if change.fork == Fork::Attr { rmap_offset::ATTR_FORK } else { 0 };
     let rest = if change.is_bmbt {

@@ -1,12 +1,11 @@
-//! Finishing what the log of a crashed image announced: intents without a done item.
+//! Finishing intents without a done item in the log of a crashed image.
 //!
-//! Kernels split a large change into transactions, and announce in each what the next ones will do. Here
-//! each intent is finished in one operation, with the item that says so: an image that crashes meanwhile has
-//! exactly the rest to do.
+//! Kernels split a large change into transactions, and log in each the intents for the next ones. Here each intent is
+//! finished in one operation, together with its done item. If the image crashes in the meantime, the log contains
+//! exactly the unfinished ones.
 //!
-//! What an intent announces is checked before anything is changed, as far as it can be without looking at
-//! the image ([`Intent::check`]); what it contradicts in the image is found by the operation, which then
-//! changes nothing.
+//! Intents are validated before anything is changed, as far as possible without reading the image ([`Intent::check`]).
+//! An intent that contradicts the image is detected by its operation, which then changes nothing.
 
 mod attribute;
 mod exchange;
@@ -25,11 +24,11 @@ use crate::format::log::item::ItemType;
 use crate::inode::Handle;
 use crate::op::Op;
 
-/// Brings intents, given in the order of the log, into the order in which they are finished.
+/// Sorts intents from the order of the log into the order in which they are finished.
 ///
-/// What is announced of the reverse map belongs to changes of maps that are done; kernels announce it after what
-/// is still to be done to maps, and do it before. An exchange and a change of attributes go on when all that
-/// their last step announced is done. The reverse map would contradict the maps in any other order.
+/// Reverse-map intents belong to map changes that are done. Kernels log them after the intents of remaining map
+/// changes, but finish them before. An exchange and a change of attributes continue when all intents of their last step
+/// are done. Any other order would make the reverse map contradict the maps.
 fn in_order(mut intents: Vec<Intent>) -> Vec<Intent> {
     intents.sort_by_key(|intent| match intent.item {
         ItemType::Rui => 0,
@@ -40,12 +39,12 @@ fn in_order(mut intents: Vec<Intent>) -> Vec<Intent> {
 }
 
 impl Xfs {
-    /// Finishes intents, given in the order of the log, each with its done item in the operation that does
-    /// it. Nobody else may use the file system yet.
+    /// Finishes intents, given in the order of the log. Each operation includes the done item of its intent. The file
+    /// system must not be used by others yet.
     ///
     /// # Errors
-    /// `Corrupt` for intents that cannot be; if the device fails. Nothing is changed if an intent is not
-    /// sound in itself; one that contradicts the image changes nothing, and what came before it is done.
+    /// `Corrupt` for invalid intents; if the device fails. Nothing is changed if any intent is invalid by itself. One
+    /// that contradicts the image changes nothing, but earlier ones have been finished.
     pub(crate) fn finish_intents(&self, intents: Vec<Intent>) -> Result<()> {
         let geometry = &self.volume.geometry;
         intents.iter().try_for_each(|intent| intent.check(geometry))?;
@@ -78,7 +77,7 @@ impl Xfs {
         }
     }
 
-    /// Runs an operation, and says in it that an intent is done.
+    /// Runs an operation that includes the done item of an intent.
     fn finish_with(
         &self,
         intent: &Intent,
@@ -90,14 +89,14 @@ impl Xfs {
         })
     }
 
-    /// Puts an item into the checkpoint of the operation that is about to commit.
+    /// Adds an item to the checkpoint of the operation that is about to commit.
     fn log_item(&self, item: Vec<u8>) {
         if let Some(log) = &self.log {
             log.add_done(item);
         }
     }
 
-    /// The inode that an intent is about.
+    /// Returns the inode of an intent.
     fn inode_of_intent(&self, ino: Ino) -> Result<Handle> {
         self.load(ino).map_err(|error| match error {
             Error::NotFound => {

@@ -1,4 +1,4 @@
-//! Blocks of every kind, made wrong in memory: none of them is ever written.
+//! Blocks of every kind, corrupted in memory. None of them must ever be written.
 
 use std::sync::Arc;
 
@@ -24,22 +24,22 @@ const SIZE: u64 = 32 << 20;
 const BLOCK_SIZE: usize = 4096;
 const AG: AgNumber = AgNumber(1);
 const INO: Ino = Ino(128);
-/// Byte of the first record in a leaf of a tree of a group, and of one of a fork.
+/// Byte offset of the first record in a leaf of a group's tree, and in a leaf of a fork's tree.
 const SHORT: usize = 56;
 const LONG: usize = 72;
 
-/// A sound block.
+/// A valid block.
 struct Sound {
     tag: Tag,
     block: Block,
-    /// What it holds, if it is made up. Others are there.
+    /// Its contents, if the test makes them up. Other blocks exist on the image.
     made: Option<Vec<u8>>,
 }
 
-/// Bytes to write over a sound block, and what is said of it then.
+/// Offset and bytes to write over a valid block, and a part of the expected error.
 type Harm = (usize, Vec<u8>, &'static str);
 
-/// A block that nothing uses, for those that are made up.
+/// An unused block, for blocks that are made up.
 fn spare(geometry: &Geometry) -> Block {
     geometry.block_of(AG, AgBlock(geometry.ag_len(AG) - 20))
 }
@@ -58,7 +58,7 @@ fn made(geometry: &Geometry, tag: Tag, fill: impl FnOnce(&mut Vec<u8>)) -> Sound
     Sound { tag, block: spare(geometry), made: Some(block) }
 }
 
-/// A sound block of each kind.
+/// Returns a valid block of the given kind.
 fn sound(fs: &Xfs, kind: Kind) -> Sound {
     let geometry = &fs.volume.geometry;
     let (place, layout) = (spare(geometry), Layout::new(geometry));
@@ -117,7 +117,7 @@ fn sound(fs: &Xfs, kind: Kind) -> Sound {
     }
 }
 
-/// A directory's first data block, of whatever size, with two names.
+/// Fills a directory's first data block, of any size, with `.` and `..`.
 fn fill_data(geometry: &Geometry, place: Block, block: &mut Vec<u8>) {
     let layout = Layout::new(geometry);
     dir::init_dir(geometry, INO, place, magic::DATA, block);
@@ -127,7 +127,7 @@ fn fill_data(geometry: &Geometry, place: Block, block: &mut Vec<u8>) {
     data::fill(&layout, block, layout.size(), entries.into_iter());
 }
 
-/// Two records of a leaf that are sound and in order.
+/// Two valid leaf records in order.
 fn records(kind: Kind) -> [Vec<u8>; 2] {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect();
     match kind {
@@ -147,7 +147,7 @@ fn records(kind: Kind) -> [Vec<u8>; 2] {
     }
 }
 
-/// Ways to make a block of each kind wrong.
+/// Returns ways to corrupt a block of each kind.
 fn harms(kind: Kind) -> Vec<Harm> {
     if let Some(shape) = kind.btree() {
         let first = if kind == Kind::Bmbt { LONG } else { SHORT };
@@ -155,7 +155,7 @@ fn harms(kind: Kind) -> Vec<Harm> {
         let mut harms = vec![
             (0, be32(7), "wrong magic number"),
             (4, be16(12), "level (expected below 12, found 12)"),
-            // What was a leaf is no node: what that says depends on the tree.
+            // A leaf relabelled as a node is invalid; the error depends on the tree.
             (4, be16(1), shape.name),
             (6, be16(600), "numrecs"),
             (8, vec![0x7f; 8], "sibling"),
@@ -193,7 +193,7 @@ fn header_harms() -> Vec<Harm> {
 }
 
 fn inode_harms() -> Vec<Harm> {
-    // The second inode of the block, beside the root directory, and a free one.
+    // The second inode of the block, after the root directory; and a free inode.
     vec![
         (512, be16(1), "wrong magic number"),
         (512 + 2, be16(0xf1ed), "its mode names no file type"),
@@ -213,7 +213,7 @@ fn harms_of_values(kind: Kind) -> Vec<Harm> {
             (56, be16(0), "count of entries"),
             (58, be16(6), "level"),
             (64, be32(9), "hashes are not in order"),
-            // As a leaf it is none.
+            // Relabelled as a leaf, it is invalid.
             (8, be16(attr::LEAF_MAGIC), "attribute leaf"),
         ],
         Kind::AttrRemote => vec![
@@ -263,8 +263,8 @@ fn harms_of_directories(kind: Kind) -> Vec<Harm> {
     }
 }
 
-/// A new file system that is open to be changed, over a device of memory. Directory blocks have four blocks
-/// if `is_wide`.
+/// Makes a file system on a memory device and opens it writable. Directory blocks have four file-system blocks if
+/// `is_wide`.
 fn open(is_wide: bool) -> (Arc<MemoryDevice>, Xfs) {
     let dir_block_size = is_wide.then_some(4 * BLOCK_SIZE as u32);
     let options =
@@ -308,7 +308,7 @@ fn refuse(kind: Kind, (at, bytes, says): &Harm) {
     fs.create(fs.root(), b"before", &NewInode::default()).unwrap();
     fs.engine.sync().unwrap();
     let before = all_bytes(&device);
-    // Another block of the same checkpoint, which is as it should be.
+    // Another, valid block of the same checkpoint.
     let other = self::sound(&fs, Kind::Symlink);
     let other = Sound { block: Block(other.block.0 - 1), ..other };
     let mut contents = other.made.clone().unwrap();
@@ -322,7 +322,7 @@ fn refuse(kind: Kind, (at, bytes, says): &Harm) {
     assert!(all_bytes(&device) == before, "{kind:?}, {says}: something was written");
 }
 
-/// What is sealed as a whole is refused when that is done: in the operation, of which nothing stays.
+/// Structures that are sealed as a whole are refused at sealing, in the operation, which leaves no trace.
 fn refuse_whole((at, bytes, says): &Harm) {
     let (device, fs) = open(true);
     fs.create(fs.root(), b"before", &NewInode::default()).unwrap();
@@ -343,7 +343,7 @@ fn refuse_whole((at, bytes, says): &Harm) {
     assert!(all_bytes(&device) == before, "{says}: something was written");
 }
 
-/// Each kind is made wrong in several ways.
+/// Corrupts each kind in several ways.
 #[test]
 fn no_kind_of_block_is_written_that_is_wrong() {
     for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Raw) {
@@ -355,7 +355,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
     }
 }
 
-/// The same blocks are written as long as they are as they should be.
+/// The same blocks are written while they are valid.
 #[test]
 fn what_is_sound_is_written() {
     let (device, fs) = open(false);
@@ -373,7 +373,7 @@ fn what_is_sound_is_written() {
     }
 }
 
-/// A node's keys and pointers are held to the rules, too.
+/// Keys and pointers of nodes are checked, too.
 #[test]
 fn a_node_of_a_tree_is_refused_that_is_wrong() {
     for kind in Kind::ALL {
@@ -387,7 +387,7 @@ fn a_node_of_a_tree_is_refused_that_is_wrong() {
             block[SHORT..].fill(0);
             shape.init(geometry, node.block, node.tag.owner, 1, block);
             put16(&mut block[area.count_range()], 0, 2);
-            // The first word of a key, but for the length of what is ordered by that.
+            // The first word of the key; for trees with another order or wide keys, the second.
             let word = if kind == Kind::CntBtree || kind == Kind::Bmbt { 4 } else { 0 };
             for (at, value) in [(0, key), (1, 5)] {
                 put32(&mut block[area.entry_range(at, at + 1)], word, value);

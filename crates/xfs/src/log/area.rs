@@ -1,4 +1,4 @@
-//! Where the log lies, for writing.
+//! The location of the log, for writing.
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Result};
@@ -9,26 +9,26 @@ use crate::format::log::build::next_cycle;
 use crate::format::log::{BLOCK_SIZE, Lsn};
 use crate::format::superblock::Superblock;
 
-/// The ring of a log: its place on the device.
+/// The ring of a log: its location on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
-    /// First byte on the device.
+    /// Byte offset on the device.
     pub(super) start: u64,
-    /// Blocks of 512 bytes.
+    /// Number of blocks of 512 bytes.
     pub(super) blocks: u32,
 }
 
 impl Area {
-    /// The log that a superblock names.
+    /// Returns the area of the log according to a superblock.
     ///
     /// # Errors
-    /// `Corrupt` if its numbers cannot be.
+    /// `Corrupt` if its fields are invalid.
     pub(super) fn of(sb: &Superblock) -> Result<Self> {
         let damage = || Corruption::new("superblock", "the log is not in a group");
         Ok(Self::find(sb).ok_or_else(damage)?)
     }
 
-    /// The same; `None` if the superblock's numbers of the log cannot be.
+    /// Like [`Area::of`], but returns `None` if the superblock's log fields are invalid.
     pub(super) fn find(sb: &Superblock) -> Option<Self> {
         let raw = &sb.raw;
         let geometry = Geometry::new(sb);
@@ -41,7 +41,7 @@ impl Area {
         blocks.filter(|blocks| *blocks >= 2).map(|blocks| Self { start, blocks })
     }
 
-    /// Returns the number of blocks from one place to a later one, at most a round away.
+    /// Returns the number of blocks from one position to a later one, at most one round away.
     pub(super) const fn distance(&self, from: Lsn, to: Lsn) -> u32 {
         if from.cycle == to.cycle {
             to.block - from.block
@@ -50,7 +50,7 @@ impl Area {
         }
     }
 
-    /// Returns the place `blocks` blocks after another.
+    /// Returns the position `blocks` blocks after another.
     pub(super) const fn after(&self, from: Lsn, blocks: u32) -> Lsn {
         let block = from.block + blocks;
         if block < self.blocks {
@@ -60,7 +60,7 @@ impl Area {
         }
     }
 
-    /// Writes whole blocks from `block` on, around the end of the ring where need be.
+    /// Writes whole blocks from `block` on, wrapping around the end of the ring.
     pub(super) fn write(
         &self,
         device: &dyn BlockDevice,

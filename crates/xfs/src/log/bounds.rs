@@ -1,8 +1,8 @@
-//! The part of a dirty log that counts: from its tail to its head, without what was torn.
+//! The valid part of a dirty log: from its tail to its head, without torn records.
 //!
-//! A checksum that is wrong near the head means that its record never was complete, as if its blocks were
-//! missing; all behind it goes with it. At the tail it may mean that what was written last reached around
-//! the ring: a log is written over only when what was there is in its place. Elsewhere it is damage.
+//! A wrong checksum near the head means that the record was never completely written, as if its blocks were missing;
+//! all records after it are discarded, too. At the tail it may mean that the last writes wrapped around and overwrote
+//! it: a part of the log is overwritten only when its changes have been written back. Anywhere else it is damage.
 
 use vfs::{Error, Result};
 
@@ -11,21 +11,21 @@ use super::read::{WholeRecord, damage};
 use crate::format::log::build::next_cycle;
 use crate::format::log::{BLOCK_SIZE, Lsn, Record};
 
-/// Records that may have been on their way to the disk at once (`XLOG_MAX_ICLOGS`).
+/// Maximum number of records being written at one time (`XLOG_MAX_ICLOGS`).
 const IN_FLIGHT_RECORDS: usize = 8;
 
 impl LogEnd {
-    /// The head with its cycle: where the next record goes.
+    /// Returns the head with its cycle: the position of the next record.
     pub(crate) fn head_lsn(&self) -> Lsn {
         let Some(last) = self.last else { return Lsn { cycle: 1, block: self.head } };
-        // A record that ended with the ring leaves the head at its start, in the next cycle.
+        // If a record ends exactly at the end of the ring, the head is at its start, in the next cycle.
         let wrapped = self.head <= last.lsn.block;
         let cycle = if wrapped { next_cycle(last.lsn.cycle) } else { last.lsn.cycle };
         Lsn { cycle, block: self.head }
     }
 }
 
-/// The end of a log that is not clean, without records at its end that are not complete.
+/// Returns the end of a dirty log without the incomplete records at its end.
 ///
 /// # Errors
 /// If the device fails.
@@ -53,7 +53,7 @@ pub(super) fn without_torn(ring: &Ring<'_>, end: LogEnd) -> Result<Option<LogEnd
     Ok(Some(end))
 }
 
-/// Whether a record ends where the one at `next` starts.
+/// Returns whether a record ends where the one at `next` starts.
 fn is_before(ring: &Ring<'_>, record: &Record, next: Lsn) -> bool {
     ring.after(record.lsn, record.blocks()) == next
 }
@@ -66,10 +66,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a log that is not clean.
+    /// Returns the bounds of a dirty log.
     ///
     /// # Errors
-    /// `Corrupt` if some of it is damaged.
+    /// `Corrupt` if a part of it is damaged.
     pub(super) fn find(ring: &Ring<'_>, last: &Record, head: Lsn) -> Result<Self> {
         let mut bounds = Self { tail: last.tail, head };
         if ring.distance(bounds.tail, head).is_none_or(|blocks| blocks == 0) {
@@ -95,7 +95,7 @@ impl Bounds {
         }
     }
 
-    /// The part of a log that is not clean before the first damage in it; `None` if there is nothing before that.
+    /// Returns the part of a dirty log before its first damage; `None` if that is empty.
     ///
     /// # Errors
     /// If the device fails.
@@ -127,15 +127,15 @@ impl Bounds {
         while at != self.head {
             let whole = ring.record(at, self.head)?;
             each(&whole)?;
-            // At least a block behind the headers: this ends.
+            // A record has at least one block in addition to its headers, so the loop ends.
             at = ring.after(at, whole.record.blocks());
         }
         Ok(())
     }
 
-    /// The next record behind a bad one at `bad`, if what was written last may have reached there.
+    /// Returns the next record after a bad one at `bad`, if the last writes may have overwritten that one.
     fn past_overwritten(&self, ring: &Ring<'_>, bad: Lsn) -> Result<Option<Lsn>> {
-        // From the head on around the ring to the record.
+        // Distance from the head forward around the ring to the record.
         let ahead = match (bad.block, self.head.block) {
             (bad, head) if bad >= head => bad - head,
             (bad, head) => ring.blocks - head + bad,

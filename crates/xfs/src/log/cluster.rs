@@ -1,8 +1,8 @@
-//! Inodes in the log. Kernels read and write them in clusters of several blocks, so that is what their
-//! buffers are: a replay would otherwise have the same blocks in buffers of two sizes.
+//! Inodes in the log. Kernels read and write them in clusters of several blocks, so those are logged as buffers.
+//! Otherwise a replay would have the same blocks in buffers of two sizes.
 //!
-//! Of a cluster that is logged whole, an item of new inodes says all that free inodes have, and only what
-//! differs from that follows.
+//! For a cluster that is logged whole, an ICREATE item represents the contents of free inodes, followed only by the
+//! differences.
 
 use std::io;
 use std::ops::Range;
@@ -17,33 +17,33 @@ use crate::format::inode::{GENERATION_OFFSET, pieces_beside_free};
 use crate::format::log::buffer::{BufferFormat, BufferPlace, BufferType, CHUNK, runs_of};
 use crate::format::log::icreate::Icreate;
 
-/// Where a region goes.
+/// Callback that receives a region.
 pub(super) type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
 
 /// Runs of chunks of a buffer.
 type Runs = SmallVec<[Range<usize>; 16]>;
 
-/// A cluster of inodes of which blocks changed, gathered.
+/// A cluster of inodes with changed blocks, collected.
 #[derive(Default)]
 pub(super) struct Cluster {
     /// Its first block.
     pub(super) first: u64,
-    /// Its blocks; 0 if nothing is gathered.
+    /// Number of its blocks; 0 if nothing is collected.
     pub(super) blocks: u32,
-    /// What changed of each of its blocks up to the last one that did, as [`Image::pieces`].
+    /// Changed pieces of each of its blocks up to the last changed one, as in [`Image::pieces`].
     pieces: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 impl Cluster {
-    /// The first block of the cluster that a block of inodes is part of.
+    /// Returns the first block of the cluster that contains a block of inodes.
     pub(super) fn first_of(geometry: &Geometry, block: u64) -> u64 {
         let (_, within) = geometry.locate(Block(block));
         block - u64::from(within.0 % geometry.cluster_blocks())
     }
 
-    /// Adds what changed of a block of inodes, in ascending order, to this cluster, which is the block's or
-    /// an empty one.
+    /// Adds the changes of a block of inodes. Blocks must be added in ascending order. The cluster must be the block's
+    /// or empty.
     pub(super) fn gather(&mut self, geometry: &Geometry, image: &Image<'_>) {
         if self.blocks == 0 {
             self.first = Self::first_of(geometry, image.block);
@@ -56,19 +56,19 @@ impl Cluster {
         self.bytes.extend_from_slice(image.data);
     }
 
-    /// The blocks of which anything changed.
+    /// Returns the blocks with changes.
     pub(super) fn changed(&self) -> impl Iterator<Item = u64> + '_ {
         (self.first..).zip(&self.pieces).filter(|(_, pieces)| **pieces != 0).map(|(block, _)| block)
     }
 
-    /// Empties it; what was gathered keeps its memory.
+    /// Empties the cluster, but keeps its memory.
     pub(super) fn clear(&mut self) {
         self.blocks = 0;
         self.pieces.clear();
         self.bytes.clear();
     }
 
-    /// Adds the items of what was gathered.
+    /// Writes the items of the collected blocks.
     pub(super) fn write(&self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
         let is_whole = self.pieces.len() == self.blocks as usize
             && self.pieces.iter().all(|pieces| *pieces == u64::MAX);
@@ -87,7 +87,7 @@ impl Cluster {
         runs.iter().try_for_each(|run| region(&self.bytes[run.start * CHUNK..run.end * CHUNK]))
     }
 
-    /// The runs that changed. Each lies in one block, so that no region is longer than one.
+    /// Returns the runs that changed. Each is within one block, so that no region is longer than a block.
     fn changed_runs(&self, geometry: &Geometry) -> Runs {
         let size = geometry.block_size();
         let of_block = |(at, pieces): (usize, &u64)| {
@@ -97,7 +97,7 @@ impl Cluster {
         self.pieces.iter().enumerate().flat_map(of_block).collect()
     }
 
-    /// What its blocks would be as new inodes.
+    /// Returns the ICREATE item for the cluster.
     fn as_created(&self, geometry: &Geometry) -> Icreate {
         let (ag, block) = geometry.locate(Block(self.first));
         Icreate {
@@ -110,7 +110,7 @@ impl Cluster {
         }
     }
 
-    /// The runs of chunks in which the inodes are not as they were created.
+    /// Returns the runs of chunks in which the inodes differ from newly created ones.
     fn beside(&self, geometry: &Geometry, created: &Icreate) -> Runs {
         let size = geometry.block_size() / CHUNK;
         let first = geometry.first_ino(created.block);

@@ -1,4 +1,4 @@
-//! What a log holds, for looking at it.
+//! The contents of a log, for inspection.
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Ino, Result};
@@ -16,52 +16,52 @@ use crate::format::superblock::Superblock;
 /// A record of a log.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// What its header says.
+    /// The fields of its header.
     pub record: Record,
-    /// Whether it says that the log was left clean.
+    /// True for an unmount record, which marks the log clean.
     pub is_unmount: bool,
-    /// The transactions that are complete with it.
+    /// The transactions completed by this record.
     pub transactions: Vec<LogTransaction>,
 }
 
 /// A transaction of a log.
 #[derive(Clone, Debug)]
 pub struct LogTransaction {
-    /// Its number, which others may have, too.
+    /// Its number, which is not unique.
     pub tid: u32,
-    /// The record in which it starts.
+    /// Position of the record in which it starts.
     pub start: Lsn,
     /// Its items, in the order in which they were logged.
     pub items: Vec<LogItem>,
 }
 
-/// An item of a transaction. Places and lengths on the device are in units of 512 bytes.
+/// An item of a transaction. Locations and lengths on the device are in units of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum LogItem {
     /// Contents of a buffer.
     Buffer { daddr: u64, blocks: u32, flags: u16, contents: BufferType, bytes: usize },
-    /// A buffer was given up: what was logged of it before does not count.
+    /// A cancelled buffer: earlier items of it are not replayed.
     Cancel { daddr: u64, blocks: u32 },
-    /// An inode; `fields` says what of it (`ilf_fields`).
+    /// An inode; `fields` says which parts of it were logged (`ilf_fields`).
     Inode { ino: Ino, fields: u32, daddr: u64 },
     /// The quota of a user, group or project.
     Dquot { id: u32, kind: u8, daddr: u64 },
-    /// Quotas end.
+    /// Quotas are turned off.
     QuotaOff { flags: u32 },
-    /// New inodes, in blocks of the file system.
+    /// New inodes. The length is in blocks of the file system.
     Icreate { ag: AgNumber, block: AgBlock, blocks: u32, inodes: u32 },
-    /// A change to come.
+    /// The intent of a change.
     Intent { item: ItemType, id: u64 },
-    /// An announced change was made.
+    /// An intended change was made.
     Done { intent: ItemType, id: u64 },
 }
 
-/// Calls `each` with the records of a log that count, in order: those to be replayed, or the one that says
-/// there are none. Returns how many there were.
+/// Calls `each` with the valid records of a log, in order: those to be replayed, or the unmount record of a clean log.
+/// Returns the number of records.
 ///
 /// # Errors
-/// `Corrupt` for a damaged log, `Unsupported` for one that cannot be read here; what `each` returns.
+/// `Corrupt` for a damaged log, `Unsupported` for a log that cannot be read here; errors of `each`.
 pub fn log_contents(
     device: &dyn BlockDevice,
     superblock: &Superblock,

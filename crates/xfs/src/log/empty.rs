@@ -1,4 +1,4 @@
-//! A log that holds nothing, of any cycle.
+//! Writing an empty log with a given cycle.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
@@ -9,11 +9,10 @@ use super::stale;
 use crate::format::log::{BLOCK_SIZE, Lsn, Unmount, unmount_record};
 use crate::format::superblock::Superblock;
 
-/// Writes all of the log: a record that says that it is clean, in that cycle (from 1 on), and behind it blocks of the
-/// cycle before.
+/// Writes the whole log: an unmount record in cycle `cycle` (at least 1), followed by blocks of the previous cycle.
 ///
 /// # Errors
-/// If the device fails; `Corrupt` if the superblock's log cannot be.
+/// If the device fails; `Corrupt` if the superblock's log fields are invalid.
 pub(crate) fn write_clean(device: &dyn BlockDevice, sb: &Superblock, cycle: u32) -> Result<()> {
     let area = Area::of(sb)?;
     let start = Lsn { cycle, block: 0 };

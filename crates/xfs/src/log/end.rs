@@ -1,10 +1,9 @@
 //! Finding the end of the log.
 //!
-//! The log is a ring. Every block bears the cycle it was written in, so the end is where cycles drop
-//! by one, or to zero while the log is in its first cycle. Records are written several at a time and
-//! may reach the disk in any order: shortly before the end, blocks of the cycle before may lie between
-//! newer ones, and the last record may be there in part. What lies behind the first such block never
-//! was complete, and does not count.
+//! The log is a ring. Every block contains the cycle in which it was written. So the log ends where the cycle decreases
+//! by one, or to zero while the log is in its first cycle. Several records are written at a time and may reach the disk
+//! in any order. So blocks of the previous cycle may be left between newer ones just before the end, and the last
+//! record may be incomplete. Everything after the first such block was never completely written, and is discarded.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
@@ -14,28 +13,26 @@ use super::bounds;
 use crate::format::log::{BLOCK_SIZE, Lsn, Record, cycle_of};
 use crate::format::superblock::Superblock;
 
-/// Blocks that may be on their way to the disk at once: 8 buffers of 256 KiB
-/// (`XLOG_TOTAL_REC_SHIFT`).
+/// Maximum number of blocks being written at one time: 8 buffers of 256 KiB (`XLOG_TOTAL_REC_SHIFT`).
 pub(super) const IN_FLIGHT_BLOCKS: u32 = (8 * (256 << 10) / BLOCK_SIZE) as u32;
-/// Torn records at the end that are passed over: not more than buffers.
+/// Maximum number of torn records at the end: one per buffer.
 const TORN_RECORDS_MAX: u32 = 8;
 
-/// Steps of halving whose blocks are asked for together.
+/// Number of bisection steps whose blocks are prefetched together.
 const PROBES_LOG: u32 = 3;
 
 /// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The first block behind the last complete record.
+    /// The first block after the last complete record.
     pub head: u32,
-    /// The last complete record. `None` if the log was never written to.
+    /// The last complete record. `None` if the log was never written.
     pub last: Option<Record>,
-    /// Whether there is nothing to replay: the last record says that the file system was unmounted, or
-    /// there is no record.
+    /// True if there is nothing to replay: the last record is an unmount record, or there is none.
     pub is_clean: bool,
 }
 
-/// Whether the log of an image has nothing to replay. False if its end cannot be made out.
+/// Returns whether the log of an image has nothing to replay. False if its end cannot be found.
 ///
 /// # Errors
 /// If the device fails; `Unsupported` if the log is on another device.
@@ -43,7 +40,7 @@ pub fn log_is_clean(device: &dyn BlockDevice, superblock: &Superblock) -> Result
     Ok(log_end(device, superblock)?.is_some_and(|end| end.is_clean))
 }
 
-/// Finds the end of the log of an image; `None` if what is there is no log.
+/// Finds the end of the log of an image; `None` if there is no valid log.
 ///
 /// # Errors
 /// As [`log_is_clean`].
@@ -55,7 +52,7 @@ pub fn log_end(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Opti
     }
 }
 
-/// Where the next record will be written, in bytes of the device, if the end of the log can be made out.
+/// Returns the byte offset on the device at which the next record will be written, if the end of the log can be found.
 pub(crate) fn head_byte(device: &dyn BlockDevice, superblock: &Superblock) -> Option<u64> {
     let end = log_end(device, superblock).ok().flatten()?;
     let area = Area::find(superblock)?;
@@ -68,12 +65,12 @@ pub(super) struct Ring<'a> {
     start: u64,
     /// Number of blocks.
     pub(super) blocks: u32,
-    /// The uuid that its records bear.
+    /// The UUID in its records.
     pub(super) uuid: [u8; 16],
 }
 
 impl<'a> Ring<'a> {
-    /// `None` if the superblock's numbers of the log cannot be.
+    /// Returns `None` if the superblock's log fields are invalid.
     pub(super) fn of(device: &'a dyn BlockDevice, superblock: &Superblock) -> Result<Option<Self>> {
         let raw = &superblock.raw;
         if raw.logstart.get() == 0 {
@@ -85,12 +82,12 @@ impl<'a> Ring<'a> {
         Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid: raw.uuid }))
     }
 
-    /// Its bytes on the device.
+    /// Returns its byte range on the device.
     pub(super) const fn place(&self) -> std::ops::Range<u64> {
         self.start..self.start + self.blocks as u64 * BLOCK_SIZE as u64
     }
 
-    /// Reads whole blocks, around the end where need be.
+    /// Reads whole blocks, wrapping around the end.
     pub(super) fn read_around(&self, block: u32, buf: &mut [u8]) -> Result<()> {
         let to_end = (self.blocks - block) as usize * BLOCK_SIZE;
         let (now, later) = buf.split_at_mut(buf.len().min(to_end));
@@ -112,10 +109,11 @@ impl<'a> Ring<'a> {
     fn end(&self) -> Result<Option<LogEnd>> {
         let (first, last) = (self.cycle(0)?, self.cycle(self.blocks - 1)?);
         if first == 0 {
-            // Nothing was ever written, or this is no log.
+            // The log was never written, or this is not a log.
             return Ok((last == 0).then_some(LogEnd { head: 0, last: None, is_clean: true }));
         }
-        // Two cycles older are the last blocks if of a record around the end only the rest came there.
+        // The last blocks may be two cycles older: when a record wrapped around the end, and only its second part was
+        // written.
         if last != 0 && first.wrapping_sub(last) > 2 {
             return Ok(None);
         }
@@ -125,7 +123,7 @@ impl<'a> Ring<'a> {
         self.last_record(head)
     }
 
-    /// Where the device is slow to read, asks for all blocks that the next steps of halving `range` may look at.
+    /// Prefetches all blocks that the next bisection steps of `range` may read, if the device has read-ahead.
     fn ask_for_probes(&self, range: std::ops::Range<u32>) {
         if !self.device.has_read_ahead() {
             return;
@@ -137,8 +135,8 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The first block that is not of the cycle that the first one is of: all before it are, but for
-    /// what was in flight. Blocks later than the first drop are never of that cycle.
+    /// Returns the first block of another cycle than that of block 0. All blocks before it have that cycle, except for
+    /// those being written at the crash. Blocks after the first decrease never have that cycle.
     fn first_not_of(&self, cycle: u32) -> Result<u32> {
         let (mut of_cycle, mut not) = (0, self.blocks);
         for step in 0.. {
@@ -158,19 +156,18 @@ impl<'a> Ring<'a> {
         Ok(not)
     }
 
-    /// Moves the head back to the first block of another cycle than `cycle` among those that may have
-    /// been in flight.
+    /// Moves the head back to the first block of the previous cycle among those that may have been in flight.
     fn without_holes(&self, head: u32, cycle: u32) -> Result<u32> {
         let from = head.saturating_sub(IN_FLIGHT_BLOCKS);
         let bytes = self.window(from, head)?;
-        // Blocks of the next cycle may be here already where the ring is short.
+        // In a short ring, blocks of the next cycle may already be here.
         let is_stale = |block: &[u8]| cycle_of(block) == cycle.wrapping_sub(1);
         let stale = bytes.chunks_exact(BLOCK_SIZE).position(is_stale);
         Ok(stale.map_or(head, |at| from + at as u32))
     }
 
-    /// The same at the end of the ring, if what may have been in flight reaches back around it. There the
-    /// blocks bear the cycle before.
+    /// Like [`Self::without_holes`], at the end of the ring, if the blocks that may have been in flight wrap around it.
+    /// Blocks there have the cycle before.
     fn without_holes_before_the_end(&self, head: u32, cycle: u32) -> Result<u32> {
         let rest = IN_FLIGHT_BLOCKS.saturating_sub(head).min(self.blocks - head);
         let from = self.blocks - rest;
@@ -186,8 +183,7 @@ impl<'a> Ring<'a> {
         Ok(bytes)
     }
 
-    /// Looks for the last record that is complete before `head`, which may be the end of the ring. It
-    /// may start at the end of the ring and go on at its start.
+    /// Finds the last complete record before `head`, which may be the end of the ring. The record may wrap around.
     pub(super) fn last_record(&self, mut head: u32) -> Result<Option<LogEnd>> {
         for _ in 0..=TORN_RECORDS_MAX {
             let Some((start, record)) = self.record_before(head)? else { return Ok(None) };
@@ -196,14 +192,14 @@ impl<'a> Ring<'a> {
                 let is_clean = self.is_unmount(start, &record)?;
                 return Ok(Some(LogEnd { head: head % self.blocks, last: Some(record), is_clean }));
             }
-            // Part of it is missing, so that it never was written.
+            // Part of it is missing, so it was never completely written.
             head = start;
         }
         Ok(None)
     }
 
-    /// The record that starts last before `head`, and its first block: looked for as far back as the
-    /// longest record can reach, around the end of the ring where need be.
+    /// Returns the last record that starts before `head`, and its first block. Searches as far back as the longest
+    /// record can reach, wrapping around the end of the ring.
     pub(super) fn record_before(&self, head: u32) -> Result<Option<(u32, Record)>> {
         let reach = IN_FLIGHT_BLOCKS.min(self.blocks);
         let before = head.min(reach);
@@ -220,7 +216,7 @@ impl<'a> Ring<'a> {
         let header = |(at, block)| {
             let start = from + at as u32;
             let record = Record::parse(block, self.blocks)?;
-            // A header says where it is; one that does not is part of old contents.
+            // A header contains its own position; one with another position is old contents.
             (record.lsn.block == start && record.lsn.cycle == cycle_of(block))
                 .then_some((start, record))
         };
@@ -239,7 +235,7 @@ impl<'a> Ring<'a> {
 }
 
 impl LogEnd {
-    /// Where the part of the log starts that must be replayed.
+    /// Returns the start of the part of the log that must be replayed.
     pub fn tail(&self) -> Option<Lsn> {
         self.last.filter(|_| !self.is_clean).map(|record| record.tail)
     }

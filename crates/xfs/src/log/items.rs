@@ -1,8 +1,7 @@
-//! What a checkpoint becomes in the log: buffer items.
+//! Converting checkpoints to buffer items of the log.
 //!
-//! Kernels replay each item as a buffer of their own size and check it as what it says it is. So each
-//! sector of a group's headers is an item, and so is a directory block of several blocks if they lie
-//! together, and a cluster of inodes.
+//! Kernels replay each item as a buffer of its own size, and verify it according to its type. So each sector of a
+//! group's headers is an item, and so is a contiguous directory block of several blocks, and a cluster of inodes.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,14 +20,14 @@ use crate::format::{ag, symlink};
 use crate::kind::Kind;
 use crate::log::cluster::{Cluster, Sink};
 
-/// Magic number of a node or leaf of a directory or of attributes: behind two addresses.
+/// Byte offset of the magic number of a directory or attribute leaf or node, after two sibling pointers.
 const DA_MAGIC: usize = 8;
 
 /// Types of the headers of a group, by sector.
 const HEADER_TYPES: [BufferType; 4] =
     [BufferType::Superblock, BufferType::Agf, BufferType::Agi, BufferType::Agfl];
 
-/// Blocks that belong together, gathered.
+/// Blocks that form one buffer, collected.
 #[derive(Default)]
 struct Whole {
     first: u64,
@@ -37,15 +36,14 @@ struct Whole {
     bytes: Vec<u8>,
 }
 
-/// Makes items of blocks.
+/// Converts blocks to items.
 #[derive(Default)]
 pub(super) struct Items {
     whole: Whole,
     cluster: Cluster,
-    /// Items of several blocks that may still be in the log, by their first block. What becomes of that one
-    /// becomes of all.
+    /// Items of several blocks that may still be in the log, by their first block. If that block is cancelled, all are.
     wholes: HashMap<u64, InLog>,
-    /// Items that are over with this checkpoint, by their first block and how many they have.
+    /// Items to be cancelled in this checkpoint: first block and number of blocks.
     ended: Vec<(u64, u32)>,
     sequence: u64,
 }
@@ -54,12 +52,12 @@ pub(super) struct Items {
 #[derive(Clone, Copy)]
 struct InLog {
     blocks: u32,
-    /// The last checkpoint that has it.
+    /// The last checkpoint that contains it.
     sequence: u64,
 }
 
 impl Items {
-    /// Starts with the checkpoint of that number.
+    /// Starts the checkpoint with this sequence number.
     pub(super) fn begin(&mut self, sequence: u64) {
         self.whole = Whole::default();
         self.cluster.clear();
@@ -67,53 +65,55 @@ impl Items {
         self.sequence = sequence;
     }
 
-    /// The log has nothing any more from before the checkpoint of that number.
+    /// Called when the log has no more items from before the checkpoint with this sequence number.
     pub(super) fn advance_tail(&mut self, sequence: u64) {
         self.wholes.retain(|_, whole| whole.sequence >= sequence);
     }
 
-    /// A block is in an item of its own now: one of several blocks that began with it is over.
+    /// Cancels the item of several blocks that starts at a block, because the block is now an item by itself.
     fn end_whole(&mut self, first: u64) {
         if let Some(whole) = self.wholes.remove(&first) {
             self.ended.push((first, whole.blocks));
         }
     }
 
-    /// The most bytes that a block takes, in any number of pieces, with the end of what it was part of and of
-    /// the item that it was.
+    /// Returns the maximum number of log bytes for a block, in any number of pieces. Includes two cancels: of its
+    /// previous item, and of an item of several blocks that contained it.
     pub(super) fn bytes_max(geometry: &Geometry) -> usize {
         let size = geometry.block_size();
         let (op, bitmap) = (size_of::<RawOpHeader>(), bitmap_len(cluster_bytes(geometry)));
-        // So few runs that the chunks between them are more than the headers of theirs.
+        // With more runs, their headers would take more than the chunks between them.
         let headers = 4.min(size / BLOCK_SIZE) * (2 * op + FORMAT_SIZE + 4);
         let created = op + icreate::SIZE;
         let item = (2 * op + FORMAT_SIZE + bitmap + created).max(headers);
         size + item + 2 * Self::cancel_max(geometry)
     }
 
-    /// The most bytes that a block takes which is given up, with what began with it.
+    /// Returns the maximum number of log bytes for a freed block, including a cancel of the item that started at it.
     pub(super) fn freed_bytes_max(geometry: &Geometry) -> usize {
         2 * Self::cancel_max(geometry)
     }
 
-    /// The most bytes that it takes to say that a buffer is given up.
+    /// Returns the maximum number of log bytes of a cancel.
     fn cancel_max(geometry: &Geometry) -> usize {
         let buffer = Self::region_max(geometry).max(cluster_bytes(geometry));
         size_of::<RawOpHeader>() + FORMAT_SIZE + bitmap_len(buffer)
     }
 
-    /// The most bytes of a region: a block of a directory. The blocks of a link are fewer: two of 1 KiB.
+    /// Returns the maximum size of a region in bytes: a directory block. The blocks of a link are smaller: at most two
+    /// of 1 KiB.
     pub(super) fn region_max(geometry: &Geometry) -> usize {
         geometry.dir_block_size().max(geometry.block_size()).max(2 * symlink::TARGET_LEN_MAX)
     }
 
-    /// Adds what changed of a block.
+    /// Adds the changes of a block.
     pub(super) fn add(
         &mut self,
         geometry: &Geometry,
         image: &Image<'_>,
         region: &mut Sink<'_>,
     ) -> io::Result<()> {
+        // Blocks come in ascending order, so contiguous parts of a directory block or cluster follow each other.
         let kind = Kind::from_tag(image.tag);
         if kind == Kind::Part && self.continues(geometry, image) {
             self.gather(image);
@@ -143,7 +143,7 @@ impl Items {
         }
     }
 
-    /// Whether a block goes on where the one before ended, in the same directory block or link.
+    /// Returns whether a block directly follows the collected ones, in the same directory block or link.
     fn continues(&self, geometry: &Geometry, image: &Image<'_>) -> bool {
         let Whole { first, tag, blocks, .. } = self.whole;
         let together = blocks > 0
@@ -159,19 +159,19 @@ impl Items {
         self.whole.bytes.extend_from_slice(image.data);
     }
 
-    /// Adds what was gathered.
+    /// Writes the items of the collected blocks.
     pub(super) fn finish(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
         self.finish_whole(geometry, region)?;
         self.finish_cluster(geometry, region)
     }
 
-    /// Adds the cluster of inodes that was gathered, if there is one.
+    /// Writes the item of the collected cluster of inodes, if there is one.
     fn finish_cluster(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
         let cluster = std::mem::take(&mut self.cluster);
         let Cluster { first, blocks, .. } = cluster;
         if blocks > 0 {
             if self.wholes.get(&first).is_none_or(|whole| whole.blocks != blocks) {
-                // Those that became inodes may be in the log as what they were.
+                // Blocks that became inode blocks may still be in the log with other contents.
                 for block in cluster.changed() {
                     self.end_whole(block);
                     self.ended.push((block, 1));
@@ -185,8 +185,8 @@ impl Items {
         Ok(())
     }
 
-    /// Adds the blocks of a directory block or link that were gathered: one item if they are all of it, else
-    /// each block as plain bytes.
+    /// Writes the collected blocks of a directory block or link: as one item if complete, otherwise each block as plain
+    /// bytes.
     fn finish_whole(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
         let Whole { first, tag, blocks, bytes } = std::mem::take(&mut self.whole);
         if blocks == 0 {
@@ -197,15 +197,15 @@ impl Items {
         let is_whole = kind == BufferType::Symlink
             || kind != BufferType::Unknown && is_first && blocks == geometry.dir_block_blocks();
         let is_same = is_whole && self.wholes.get(&first).is_some_and(|w| w.blocks == blocks);
-        // Others of several blocks may have begun with any of these.
+        // Other items of several blocks may have started at any of these.
         (first..)
             .take(blocks as usize)
             .skip(is_same.into())
             .for_each(|block| self.end_whole(block));
         if is_whole {
             if !is_same {
-                // Each block may be in the log as an item of its own, from what it held before: a replay of
-                // that would write over its part of this one.
+                // Each block may be in the log as a separate item with earlier contents. Its replay would overwrite
+                // part of this one, so it is cancelled.
                 self.ended.extend((first..).take(blocks as usize).map(|block| (block, 1)));
             }
             self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
@@ -218,7 +218,7 @@ impl Items {
         Ok(())
     }
 
-    /// Says that blocks were given up.
+    /// Writes the cancels of freed blocks.
     pub(super) fn cancel(
         &mut self,
         geometry: &Geometry,
@@ -236,22 +236,22 @@ impl Items {
     }
 }
 
-/// Bytes of a cluster of inodes.
+/// Returns the size of a cluster of inodes in bytes.
 const fn cluster_bytes(geometry: &Geometry) -> usize {
     geometry.cluster_blocks() as usize * geometry.block_size()
 }
 
-/// Bytes of the bitmap of a buffer's chunks.
+/// Returns the size of the chunk bitmap of a buffer of `bytes` bytes.
 const fn bitmap_len(bytes: usize) -> usize {
     (bytes / CHUNK).div_ceil(32) * 4
 }
 
-/// The place of blocks as items state it.
+/// Returns the location of blocks as stored in items.
 fn place_of(geometry: &Geometry, block: u64, blocks: u32) -> BufferPlace {
     BufferPlace::of_blocks(geometry, Block(block), blocks)
 }
 
-/// Adds the headers of a group that changed, each whole.
+/// Adds the headers of a group that changed, each completely.
 fn add_headers(geometry: &Geometry, image: &Image<'_>, region: &mut Sink<'_>) -> io::Result<()> {
     let (_, block) = geometry.locate(Block(image.block));
     for (sector, start) in ag::headers_in(geometry, block.0) {
@@ -268,7 +268,7 @@ fn add_headers(geometry: &Geometry, image: &Image<'_>, region: &mut Sink<'_>) ->
     Ok(())
 }
 
-/// Adds the pieces of a block that changed.
+/// Adds the changed pieces of a block.
 fn add_block(
     geometry: &Geometry,
     image: &Image<'_>,
@@ -279,7 +279,7 @@ fn add_block(
     let (Some(first), Some(last)) = (runs.first().cloned(), runs.last().cloned()) else {
         return Ok(());
     };
-    // So many pieces are hardly shorter than all in one.
+    // With that many pieces, separate runs save hardly anything.
     if runs.len() * 4 > image.data.len() / CHUNK {
         runs.clear();
         runs.push(first.start..last.end);
@@ -288,7 +288,7 @@ fn add_block(
     runs.iter().try_for_each(|run| region(&image.data[run.start * CHUNK..run.end * CHUNK]))
 }
 
-/// Adds all of a buffer.
+/// Adds a complete buffer.
 fn add_bytes(
     place: BufferPlace,
     kind: BufferType,
@@ -300,7 +300,7 @@ fn add_bytes(
     region(bytes)
 }
 
-/// What a block that is a buffer holds.
+/// Returns the type of a block that is a buffer by itself.
 fn type_of(kind: Kind, data: &[u8]) -> BufferType {
     match kind {
         Kind::Inodes => BufferType::Dinode,
@@ -318,7 +318,7 @@ fn type_of(kind: Kind, data: &[u8]) -> BufferType {
     }
 }
 
-/// What blocks that belong together hold.
+/// Returns the type of a buffer of several blocks.
 fn type_of_whole(bytes: &[u8]) -> BufferType {
     match bytes.get(..4) {
         Some(start) if be32(start, 0) == symlink::MAGIC => BufferType::Symlink,
@@ -327,7 +327,7 @@ fn type_of_whole(bytes: &[u8]) -> BufferType {
     }
 }
 
-/// What a block of a directory or of attributes says that it is.
+/// Returns the type of a directory or attribute block according to its magic number.
 fn type_of_da(data: &[u8]) -> BufferType {
     let at_start = be32(data, 0);
     let behind = be16(data, DA_MAGIC);

@@ -1,4 +1,4 @@
-//! The log: finding its end, recovery, and writing checkpoints to it.
+//! The log: finding its end, recovering, and writing checkpoints.
 
 mod area;
 mod bounds;

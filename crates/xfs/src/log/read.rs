@@ -1,4 +1,4 @@
-//! Reading whole records, checked.
+//! Reading and verifying whole records.
 
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
@@ -12,37 +12,37 @@ use crate::format::log::{
     check_record,
 };
 
-/// Byte of the first word kept in the first header.
+/// Byte offset of the first saved word in the first header.
 const WORDS_OFFSET: usize = std::mem::offset_of!(RawRecordHeader, cycle_data);
 
-/// A record with the words put back that its cycle had replaced.
+/// A record. The words that were replaced by the cycle are restored.
 pub(super) struct WholeRecord {
     pub(super) record: Record,
     /// `h_size`.
     pub(super) size: usize,
-    /// What lies behind the headers.
+    /// The contents after the headers.
     body: Vec<u8>,
 }
 
 impl WholeRecord {
-    /// Its operations.
+    /// Returns its operations.
     pub(super) fn operations(&self) -> Operations<'_> {
         Operations::new(&self.body, self.record.operations)
     }
 
-    /// Whether it says that the log was left clean.
+    /// Returns whether it is an unmount record.
     pub(super) fn is_unmount(&self) -> bool {
         self.record.is_unmount(&self.body)
     }
 }
 
-/// Damage in the record at `at`.
+/// Returns the error for a damaged record at `at`.
 pub(super) fn damage(at: Lsn, problem: impl std::fmt::Display) -> Corruption {
     Corruption::new("log record", format!("cycle {}, log block {}: {problem}", at.cycle, at.block))
 }
 
 impl Ring<'_> {
-    /// The place `count` blocks behind another.
+    /// Returns the position `count` blocks after another.
     pub(super) const fn after(&self, at: Lsn, count: u32) -> Lsn {
         let block = at.block as u64 + count as u64;
         if block < self.blocks as u64 {
@@ -51,7 +51,8 @@ impl Ring<'_> {
         Lsn { cycle: next_cycle(at.cycle), block: (block - self.blocks as u64) as u32 }
     }
 
-    /// Blocks from one place to a later one; `None` if it is not later, or more than a round away.
+    /// Returns the number of blocks from one position to a later one; `None` if it is not later, or more than one round
+    /// away.
     pub(super) fn distance(&self, from: Lsn, to: Lsn) -> Option<u32> {
         if from.block.max(to.block) >= self.blocks {
             return None;
@@ -63,10 +64,10 @@ impl Ring<'_> {
         is_next.then(|| self.blocks - from.block + to.block)
     }
 
-    /// Reads the record that must be at `at`, and ends before `end`.
+    /// Reads the record at `at`, which must end at or before `end`.
     ///
     /// # Errors
-    /// `Corrupt` if there is none that is whole.
+    /// `Corrupt` if there is no complete record.
     pub(super) fn record(&self, at: Lsn, end: Lsn) -> Result<WholeRecord> {
         let mut first = [0; BLOCK_SIZE];
         self.read_around(at.block, &mut first)?;
@@ -82,7 +83,7 @@ impl Ring<'_> {
         let mut whole = WholeRecord { record, size, body };
         self.check_cycles(at, &bytes, &whole)?;
         if let Err(found) = check_record(&bytes, &whole.body) {
-            // mkfs leaves the checksum out of the record that says the log is clean.
+            // mkfs.xfs does not set the checksum of the unmount record.
             if found.stored != 0 || !whole.is_unmount() {
                 let (computed, stored) = (found.computed, found.stored);
                 let expected = format!("{computed:#010x}");
@@ -94,7 +95,7 @@ impl Ring<'_> {
         Ok(whole)
     }
 
-    /// What the first block of the record at `at` says, and its `h_size`.
+    /// Parses the first block of the record at `at`. Returns the record and its `h_size`.
     fn header(&self, at: Lsn, block: &[u8]) -> Result<(Record, usize)> {
         let fault = |problem: &str| Error::from(damage(at, problem));
         let raw = RawRecordHeader::ref_from_prefix(block).ok();
@@ -122,7 +123,7 @@ impl Ring<'_> {
             let problem = damage(at, "size");
             return Err(problem.mismatch(format_args!("at most {RECORD_SIZE_MAX}"), size).into());
         }
-        // Old mkfs.xfs left a small size in long records, which have but one operation.
+        // Old versions of mkfs.xfs left a small size in long records, which have only one operation.
         let len_max = if record.operations == 1 { RECORD_SIZE_MAX } else { size };
         if len == 0 || len > len_max {
             let problem = damage(at, "length");
@@ -153,8 +154,8 @@ impl Ring<'_> {
     }
 }
 
-/// Puts the words back that the cycle had replaced. Headers have words for as many blocks as they can; only
-/// old records that hold nothing have more.
+/// Restores the words that the cycle had replaced. The headers of a record have room for the words of all its blocks,
+/// except in old records without contents.
 fn restore_words(headers: &[u8], body: &mut [u8]) {
     let headers = headers.chunks_exact(BLOCK_SIZE).enumerate();
     let words = headers.flat_map(|(number, header)| {

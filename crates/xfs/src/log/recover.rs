@@ -1,4 +1,4 @@
-//! Recovery: what the log holds is brought to its places.
+//! Recovery: replaying the log.
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Result};
@@ -13,53 +13,52 @@ use crate::format::log::build::RECORD_BLOCKS_MAX;
 use crate::format::log::intent::Intent;
 use crate::format::superblock::Superblock;
 
-/// What recovery did.
+/// Result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Transactions that were replayed.
+    /// Number of transactions replayed.
     pub transactions: u64,
-    /// Items of theirs that were brought to their places.
+    /// Number of items replayed.
     pub items_replayed: u64,
-    /// Items that were not, because their buffer was given up later or is newer already.
+    /// Number of items skipped, because their buffer was cancelled later or is already newer.
     pub items_skipped: u64,
-    /// Intents that were finished.
+    /// Number of intents finished.
     pub intents: u64,
 }
 
-/// Where a log that was recovered, or is clean, goes on.
+/// The position at which a clean or recovered log continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Where the next record goes.
+    /// Position of the next record.
     pub head: Lsn,
     /// The block of the last record's header.
     pub previous: Option<u32>,
-    /// The oldest place that is still needed: where what was replayed starts, as long as its intents are
-    /// not finished. `None` if nothing is.
+    /// The oldest position still needed: the start of the replayed part, until its intents are finished. `None` if
+    /// nothing is needed.
     pub tail: Option<Lsn>,
-    /// The tail as the device still says it, if there was something to replay: until a record says
-    /// otherwise, the next reader of the log starts there.
+    /// The tail on the device, if something was replayed: the next reader of the log starts there until a new record is
+    /// written.
     pub replayed_from: Option<Lsn>,
-    /// `h_size` of the records from there on, which those to come must have, too; `None` if they may have
-    /// any.
+    /// `h_size` of the records from there on, which new records must have, too; `None` if any size is allowed.
     pub record_size: Option<usize>,
-    /// Whether the last record says that the log is clean, and nothing was replayed.
+    /// True if the last record is an unmount record, and nothing was replayed.
     pub is_clean: bool,
 }
 
-/// A log whose changes are in their places.
+/// A log whose changes were written back.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// What was done.
+    /// Report of the recovery.
     pub report: Report,
-    /// What is to be finished, in the order of the log.
+    /// Intents to be finished, in the order of the log.
     pub intents: Vec<Intent>,
-    /// Where the log goes on.
+    /// The position at which the log continues.
     pub position: Position,
 }
 
-/// Replays the log of an image: all it holds is brought to its place, durably, but for intents without a
-/// done item, which are handed out. The superblock may have changed then. Nothing is written if the log is
-/// damaged, or has nothing to replay.
+/// Replays the log of an image: writes all its changes to their locations, durably. Returns the intents without a done
+/// item. The superblock on the device may have changed afterwards. A damaged log causes no writes. If the log is clean,
+/// only remains of torn records after its end are overwritten.
 ///
 /// # Errors
 /// `Corrupt` for a damaged log; `Unsupported` for one that cannot be replayed here; if the device fails.
@@ -109,11 +108,11 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     Ok(Recovered { report, intents, position })
 }
 
-/// Replays what a damaged log holds before its first damage: records that follow each other, all whole. The log is left
-/// as it is, and intents are not finished. `None` if nothing was replayed.
+/// Replays the part of a damaged log before its first damage: consecutive, complete records. The log itself is not
+/// changed, and intents are not finished. Returns `None` if nothing was replayed.
 ///
-/// Blocks may be newer than what was replayed: those that were written to their places later stay so. The image is to be
-/// checked.
+/// Blocks that were written back later are newer than the replayed part, and stay so. The image must be checked
+/// afterwards.
 ///
 /// # Errors
 /// As [`recover`].
@@ -133,7 +132,7 @@ pub(crate) fn recover_before_damage(
     Ok(Some(replay.report).filter(|report| report.transactions > 0))
 }
 
-/// Whether a clean log has records behind its end that count for nothing: torn ones, or some behind damage.
+/// Returns whether a clean log has records after its end that must be ignored: torn ones, or some after damage.
 ///
 /// # Errors
 /// If the device fails.
@@ -144,7 +143,7 @@ pub(crate) fn has_torn_records(device: &dyn BlockDevice, sb: &Superblock) -> Res
     stale::has_torn(&ring, &Bounds { tail: last.lsn, head: end.head_lsn() })
 }
 
-/// Refuses what cannot be replayed here.
+/// Refuses logs that cannot be replayed here.
 fn check_supported(sb: &Superblock) -> Result<()> {
     const ADVICE: &str =
         "mount and unmount it once, or read it without what its log holds: --norecovery";

@@ -1,7 +1,7 @@
-//! A short record at the end of a log whose last record is longer than kernels search.
+//! Appending a short record to a log whose last record is longer than kernels support.
 //!
-//! Earlier versions wrote records of up to 520 blocks. Kernels and xfs_repair look for the header of the last
-//! record in 512 blocks before the head, and refuse the log if there is none.
+//! Earlier versions wrote records of up to 520 blocks. Kernels and xfs_repair search the header of the last record in
+//! the 512 blocks before the head, and refuse the log if they find none.
 
 use std::io;
 
@@ -18,8 +18,8 @@ use crate::format::superblock::Superblock;
 /// Number of the transaction.
 const TID: u32 = 1;
 
-/// A done item (`xfs_rud_log_format`) of an intent that no log has. It changes nothing. A transaction without
-/// items is an error for kernels.
+/// Returns a done item (`xfs_rud_log_format`) for an intent that does not exist. It has no effect. A transaction
+/// without items is an error for kernels.
 fn done_item() -> [u8; 16] {
     let mut item = [0xff; 16];
     item[..2].copy_from_slice(&(ItemType::Rud as u16).to_le_bytes());
@@ -29,22 +29,22 @@ fn done_item() -> [u8; 16] {
 
 /// The end of a log.
 pub(super) struct End {
-    /// The place of the next record.
+    /// Position of the next record.
     pub(super) head: Lsn,
     /// The block of the last record's header.
     pub(super) previous: Option<u32>,
-    /// The oldest place that is still needed; `None` if nothing is.
+    /// The oldest position still needed; `None` if nothing is needed.
     pub(super) tail: Option<Lsn>,
 }
 
-/// Writes a record with a transaction that changes nothing. Returns where the log goes on; `None` if it has no room.
+/// Writes a record with a transaction that changes nothing. Returns the new head; `None` if the log has no room.
 pub(super) fn write(
     device: &dyn BlockDevice,
     sb: &Superblock,
     end: &End,
 ) -> io::Result<Option<Lsn>> {
     let Some(area) = Area::find(sb) else { return Ok(None) };
-    // Only records of this size are so long, and those from the tail on have the same.
+    // Only records of this size can be so long, and all records from the tail on have the same size.
     let mut record = RecordBuilder::new(RECORD_SIZE_MAX, sb.raw.logsunit.get(), 0, BLOCK_SIZE / 2);
     record.push(TID, OP_START, &[]);
     record.push(TID, 0, &checkpoint_header(TID));

@@ -1,5 +1,5 @@
-//! What torn records left ahead of the head is written over, so that it is never taken for new records: by
-//! blocks of the cycle before, each of them a header of a record without contents.
+//! Overwriting the remains of torn records ahead of the head, so that they are never taken for new records. They are
+//! replaced by blocks of the previous cycle, each of which is the header of a record without contents.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
@@ -14,12 +14,12 @@ use crate::format::log::{
 };
 use crate::format::superblock::Superblock;
 
-/// Blocks written at a time.
+/// Number of blocks written at a time.
 const BATCH: u32 = 256;
 
-/// The same where the log is clean, if there is anything: the first record behind a clean end may have been
-/// torn, and programs that gave the image another uuid leave blocks of no cycle there, so that kernels do not find
-/// what is written before those. A log without such leftovers is not touched.
+/// Like [`clear`], for a clean log with such remains. The first record after a clean end may have been torn. Programs
+/// that change the UUID of an image leave blocks with other cycles there, and kernels would not find records written
+/// before those. A log without remains is not changed.
 ///
 /// # Errors
 /// If the device fails.
@@ -39,7 +39,7 @@ pub(super) fn clear_leftovers(
     Ok(())
 }
 
-/// Whether blocks ahead of the end of a clean log are of its cycle: records that were torn, or come after damage.
+/// Returns whether blocks ahead of the end of a clean log have its cycle: records that were torn, or follow damage.
 ///
 /// # Errors
 /// If the device fails.
@@ -49,8 +49,8 @@ pub(super) fn has_torn(ring: &Ring<'_>, bounds: &Bounds) -> Result<bool> {
     })
 }
 
-/// Whether `is_left` holds of a block ahead of the head, given the head, whether the block is behind the end of the
-/// ring, and its cycle.
+/// Returns whether `is_left` is true for a block ahead of the head. Its arguments: the head, whether the block is after
+/// the end of the ring, and its cycle.
 fn any_ahead(
     ring: &Ring<'_>,
     bounds: &Bounds,
@@ -66,7 +66,7 @@ fn any_ahead(
     }))
 }
 
-/// Blocks from the head to the tail.
+/// Returns the number of blocks from the head to the tail.
 const fn room(blocks: u32, bounds: &Bounds) -> u32 {
     let (head, tail) = (bounds.head, bounds.tail);
     match tail.block.checked_sub(head.block) {
@@ -75,7 +75,7 @@ const fn room(blocks: u32, bounds: &Bounds) -> u32 {
     }
 }
 
-/// Writes over what may have been on its way to the log in a crash, as far as the tail.
+/// Overwrites the blocks that may have been written to the log before a crash, up to the tail.
 ///
 /// # Errors
 /// If the device fails.
@@ -84,7 +84,7 @@ pub(super) fn clear(device: &dyn BlockDevice, sb: &Superblock, bounds: &Bounds) 
     fill(device, sb, bounds, room(area.blocks, bounds).min(IN_FLIGHT_BLOCKS))
 }
 
-/// Writes over so many blocks behind the head.
+/// Overwrites `count` blocks after the head.
 ///
 /// # Errors
 /// If the device fails.
@@ -110,10 +110,10 @@ pub(super) fn fill(
     device.flush().map_err(Error::Device)
 }
 
-/// The block `index` blocks behind the head.
+/// Returns the block `index` blocks after the head.
 fn header(sb: &Superblock, area: &Area, head: Lsn, index: u32, tail: Lsn) -> RawRecordHeader {
     let block = head.block + index;
-    // Behind the ring's end, the blocks before were written in the head's own cycle.
+    // After the end of the ring, the previous contents have the head's own cycle.
     let (cycle, block) = match block.checked_sub(area.blocks) {
         None => (head.cycle - 1, block),
         Some(block) => (head.cycle, block),

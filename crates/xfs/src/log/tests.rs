@@ -1,5 +1,5 @@
-//! The log of blocks that are longer than its records: after a crash that left intents, records go on having
-//! the size that the kernel chose.
+//! Log records with blocks larger than a record. After a crash that left intents, new records keep the size that the
+//! kernel chose.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn blocks_longer_than_records_are_logged_in_parts() {
     assert_eq!(std::fs::read_dir(mount.path()).unwrap().count(), 3000);
     mount.unmount();
     oracle::xfs_repair(&path);
-    // And so do we.
+    // This implementation recovers it, too.
     drop(fs);
     let fs = Xfs::open_writable(device.clone(), &Default::default()).unwrap();
     assert!(fs.recovered().transactions > 5);

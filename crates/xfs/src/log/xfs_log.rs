@@ -1,15 +1,15 @@
-//! The log as the engine's log: checkpoints are transactions in it.
+//! Implements the engine's log: each checkpoint is one transaction in it.
 //!
 //! Invariants:
-//! - A block has a whole image in the log before it has parts, and the whole one stays as long as any
-//!   part does (`transaction::Image::pieces`). So a replay never mixes blocks in place with parts of
-//!   another age, and a write home that was torn is healed.
-//! - The last record of a checkpoint, which ends it, is written only after all others are durable, and so
-//!   is everything the checkpoint refers to. No more records are ever on their way than kernels check the
-//!   checksums of.
-//! - Nothing that the records on the device still call needed is overwritten: a tail that moved counts only
-//!   when a record that says so is durable. So the log always has room for one more record: with the first of
-//!   a checkpoint, the tail is as far as it could advance before.
+//! - The log contains a whole image of a block before it contains parts of it, and keeps it as long as the parts
+//!   (`transaction::Image::pieces`). So a replay never combines blocks on disk with parts of another age, and repairs a
+//!   torn write-back.
+//! - The last record of a checkpoint, which commits it, is written only after all its others, and everything that the
+//!   checkpoint refers to, are durable. The number of records in flight never exceeds the number whose checksums
+//!   kernels check.
+//! - Blocks between the tail and the head according to the records on the device are not overwritten: a new tail takes
+//!   effect only when a record with it is durable. So the log always keeps room for one more record. The first record
+//!   of a checkpoint stores the furthest tail that was possible before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,34 +30,33 @@ use crate::format::log::transaction::checkpoint_header;
 use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, RawOpHeader, UNMOUNT_MAGIC};
 use crate::format::superblock::Superblock;
 
-/// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
-/// before it is written once.
+/// Maximum part of the log for one checkpoint, in sixteenths. The larger it is, the more often a block changes before
+/// it is written once.
 const CHECKPOINT_SHARE: u32 = 6;
-/// With more than this many sixteenths taken, blocks must be written back. The last checkpoint alone should not
-/// take that much: it stays in the log until the next one is there. And there must be room left
-/// beyond the next one, for what comes in while it is being closed, and for a record with which the tail
-/// moves.
+/// If more than this many sixteenths are in use, blocks must be written back. The last checkpoint alone should take
+/// less: it stays in the log until the next one is complete. There must also be room for transactions that commit while
+/// the next one is being closed, and for a record that moves the tail.
 const SHORT_SHARE: u32 = 7;
 const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 14);
-/// A record takes at most one part in so many of the log.
+/// A record takes at most one part in this many of the log.
 const RECORD_SHARE: usize = 32;
-/// Maximum of records that are written and not yet durable: one fewer than the buffers of a kernel
-/// (`XLOG_MAX_ICLOGS`). Kernels search the first hole in [`IN_FLIGHT_BLOCKS`] before the last block of the
-/// newest cycle. The header of the record before the hole must be in that window, too.
+/// Maximum number of records written and not yet durable: one less than the buffers of a kernel (`XLOG_MAX_ICLOGS`).
+/// Kernels search for the first hole in the [`IN_FLIGHT_BLOCKS`] before the last block of the newest cycle. The header
+/// of the record before the hole must be in that window, too.
 const IN_FLIGHT_MAX: u32 = 7;
 const _: () = assert!((IN_FLIGHT_MAX + 1) * RECORD_BLOCKS_MAX <= IN_FLIGHT_BLOCKS);
 
 /// A checkpoint in the log.
 #[derive(Clone, Copy, Debug)]
 struct Live {
-    /// Its number, as the engine counts; 0 for what was there before.
+    /// Its sequence number in the engine; 0 for the contents at open.
     sequence: u64,
-    /// Where its first record is.
+    /// Position of its first record.
     start: Lsn,
 }
 
 struct State {
-    /// Where the next record goes.
+    /// Position of the next record.
     head: Lsn,
     /// The block of the last record's header.
     previous: Option<u32>,
@@ -65,25 +64,25 @@ struct State {
     tid: u32,
     /// The checkpoints in the log, oldest first.
     live: VecDeque<Live>,
-    /// The oldest place that what is durable on the device calls needed.
+    /// The oldest position that the durable records declare needed.
     durable_tail: Lsn,
-    /// The one that the last record written says.
+    /// The tail in the last record written.
     written_tail: Lsn,
-    /// Records written since the last flush.
+    /// Number of records written since the last flush.
     in_flight: u32,
-    /// Bytes of all records so far.
+    /// Total bytes of all records.
     bytes_written: u64,
     record: RecordBuilder,
     items: Items,
-    /// Whether the log is as clean as it was.
+    /// True if the log is still clean because nothing was written.
     is_untouched: bool,
-    /// Whether what was recovered has intents that are not finished: it must stay then.
+    /// True if recovered intents are not finished yet: their part of the log must stay until then.
     has_intents: bool,
-    /// Items that go into the next checkpoint before all else: what says that intents are done.
+    /// Done items of intents, which go first into the next checkpoint.
     done: Vec<Vec<u8>>,
 }
 
-/// What does not change.
+/// The constant properties of the log.
 struct Shape {
     device: Arc<dyn BlockDevice>,
     area: Area,
@@ -92,17 +91,17 @@ struct Shape {
 }
 
 impl Shape {
-    /// The most blocks of the log that a checkpoint takes: `done` bytes say that intents are done.
+    /// Returns the maximum number of log blocks of a checkpoint with `done` bytes of done items.
     fn blocks_of(&self, record: &RecordBuilder, size: Size, done: usize) -> u64 {
-        // It begins, has a header, and ends.
+        // The start, the header and the commit.
         let frame = 3 * size_of::<RawOpHeader>() + checkpoint_header(0).len();
         let images = size.images * Items::bytes_max(&self.geometry);
         let freed = size.freed * Items::freed_bytes_max(&self.geometry);
         record.blocks_for(frame + done + images + freed, Items::region_max(&self.geometry))
     }
 
-    /// The most images that a checkpoint may have which takes `share` blocks of the log. One with as many
-    /// blocks of which some are freed takes no more.
+    /// Returns the maximum number of images of a checkpoint that takes at most `share` log blocks. Freed blocks take no
+    /// more than images.
     fn images_in(&self, record: &RecordBuilder, share: u32) -> usize {
         let fits = |images| self.blocks_of(record, Size { images, freed: 0 }, 0) <= share.into();
         let (mut most, mut too_many) = (0, share as usize + 1);
@@ -114,7 +113,7 @@ impl Shape {
     }
 }
 
-/// The log of a file system, open for writing.
+/// The log of a file system opened for writing.
 #[derive(Clone)]
 pub(crate) struct XfsLog {
     shape: Arc<Shape>,
@@ -123,7 +122,7 @@ pub(crate) struct XfsLog {
 }
 
 impl XfsLog {
-    /// Opens the log at `position`, where everything before is in its place. Nothing is written yet.
+    /// Opens the log at `position`, with everything before it written back. Writes nothing yet.
     pub(crate) fn open(
         device: Arc<dyn BlockDevice>,
         sb: &Superblock,
@@ -132,6 +131,7 @@ impl XfsLog {
         let area = Area::of(sb)?;
         let geometry = Geometry::new(sb);
         let limit = area.blocks as usize * BLOCK_SIZE / RECORD_SHARE;
+        // Kernels take `h_size` from the first record after the tail, so all records from there on must have the same.
         let size = position.record_size.unwrap_or(RECORD_SIZE_MAX);
         let largest = geometry.dir_block_size();
         let record = RecordBuilder::new(size, sb.raw.logsunit.get(), limit, largest);
@@ -159,31 +159,31 @@ impl XfsLog {
             done: Vec::new(),
         };
         if position.tail.is_none() && !state.has_room(&area, state.record.blocks_max()) {
-            // What was replayed is home, and the log so full that the first record must go over it.
+            // The replayed part has been written back, and the log is so full that the first record must overwrite it.
             state.durable_tail = state.head;
             state.written_tail = state.head;
         }
         Ok(Self { shape: Arc::new(shape), blocks_max, state: Arc::new(Mutex::new(state)) })
     }
 
-    /// Adds an item of one region to the next checkpoint. To be called in the operation that finishes the
-    /// intent, before it commits, while no other operation runs.
+    /// Adds an item of one region to the next checkpoint. Must be called in the operation that finishes the intent,
+    /// before it commits, while no other operation runs.
     pub(crate) fn add_done(&self, item: Vec<u8>) {
         self.state.lock().done.push(item);
     }
 
-    /// Bytes written to the log since it was opened.
+    /// Returns the number of bytes written to the log since it was opened.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.state.lock().bytes_written
     }
 
-    /// Says whether what was recovered has intents that are not finished: as long as it has, the tail does
-    /// not move, and each crash leaves what is not finished.
+    /// Sets whether recovered intents are not finished yet. While there are some, the tail does not move, so each crash
+    /// leaves the unfinished ones in the log.
     pub(crate) fn keep_intents(&self, are_left: bool) {
         self.state.lock().has_intents = are_left;
     }
 
-    /// Writes the record that says that the log is clean. Everything in it must be home, durably.
+    /// Writes the unmount record, which marks the log clean. Everything in the log must have been written back durably.
     ///
     /// # Errors
     /// If the device fails.
@@ -213,20 +213,20 @@ impl State {
         Ok(())
     }
 
-    /// Puts what was written before what will be.
+    /// Orders previous writes before later ones.
     fn barrier(&mut self, shape: &Shape) -> std::io::Result<()> {
         shape.device.barrier()?;
         self.note_order();
         Ok(())
     }
 
-    /// What comes now is written after all records so far.
+    /// Records that later writes are ordered after all records so far.
     fn note_order(&mut self) {
         self.in_flight = 0;
         self.durable_tail = self.written_tail;
     }
 
-    /// Writes the record that was gathered, and starts the next.
+    /// Writes the current record, and starts the next.
     fn write_record(&mut self, shape: &Shape, tail: Lsn) -> std::io::Result<()> {
         let blocks = self.record.blocks();
         if self.in_flight >= IN_FLIGHT_MAX || !self.has_room(&shape.area, blocks) {
@@ -254,13 +254,13 @@ impl State {
         Ok(())
     }
 
-    /// Whether a record fits before what must stay. One block stays free: a log that is full would look
-    /// like an empty one.
+    /// Returns whether a record fits before the durable tail. One block stays free: a full log would look like an empty
+    /// one.
     fn has_room(&self, area: &Area, blocks: u32) -> bool {
         area.distance(self.durable_tail, self.head) + blocks < area.blocks
     }
 
-    /// Writes a checkpoint, durably.
+    /// Writes a checkpoint durably.
     fn write_checkpoint(
         &mut self,
         shape: &Shape,
@@ -289,7 +289,8 @@ impl State {
         self.items = items;
         self.make_room(shape, tail, 0)?;
         self.record.push(tid, OP_COMMIT, &[]);
-        // What the checkpoint refers to and all of its records come before the one that ends it.
+        // Everything that the checkpoint refers to, and all its other records, must be durable before the commit
+        // record.
         self.barrier(shape)?;
         self.write_record(shape, tail)?;
         self.flush(shape)?;
@@ -307,7 +308,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a region that is longer than a record, in several.
+    /// Adds a region that spans several records.
     fn long_region(
         &mut self,
         shape: &Shape,
@@ -349,7 +350,7 @@ impl Log for XfsLog {
         let done = state.done.iter().map(|item| size_of::<RawOpHeader>() + item.len()).sum();
         let blocks = self.shape.blocks_of(&state.record, size, done);
         let taken = u64::from(state.used(area)) + blocks;
-        // A record with which the tail moves, and the block that is never taken.
+        // Room for a record that moves the tail, and the block that is never used.
         if taken + u64::from(state.record.blocks_max()) >= area.blocks.into() {
             Fit::Not
         } else if taken > u64::from(area.blocks / 16 * SHORT_SHARE) {
@@ -361,7 +362,7 @@ impl Log for XfsLog {
 
     fn advance_tail(&self, sequence: u64) -> transaction::Result<()> {
         let mut state = self.state.lock();
-        // The next record says so.
+        // The next record stores the new tail.
         let stays = if state.has_intents { 0 } else { sequence };
         state.live.retain(|live| live.sequence >= stays);
         state.items.advance_tail(sequence);

@@ -1,8 +1,8 @@
-//! Changing the extents of a fork, whether it has a list or a tree.
+//! Changing the extents of a fork, whether in a list or in a tree.
 //!
-//! Every change puts a few extents in the place of a few neighbours. A list that has no room for them
-//! becomes a tree first. A tree whose extents fit in a list becomes one afterwards: checkers take a tree
-//! for damage where a list would do.
+//! Every change replaces a few adjacent extents by a few others. A list without room for them is converted to a tree
+//! first. A tree whose extents fit into a list is converted to a list afterwards: checkers report a tree as damage if a
+//! list would suffice.
 
 use operation::Outcome;
 use smallvec::{SmallVec, smallvec};
@@ -16,17 +16,17 @@ use crate::format::extent::EXTENT_SIZE;
 use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
 
-/// Extents that follow each other.
+/// Consecutive extents.
 pub(super) type Extents = SmallVec<[Extent; 5]>;
 
 impl ForkMap<'_, '_> {
-    /// Puts `new` in the place of `old` (if there is one), joined with the extents beside it. `new` is in
-    /// order and covers only logical blocks that `old` covers or, without one, that are a hole.
+    /// Replaces `old` (if given) by `new`, joined with adjacent extents. `new` must be sorted, and cover only logical
+    /// blocks of `old` or, without one, of a hole.
     pub(super) fn change_joined(&mut self, old: Option<Extent>, mut new: Extents) -> Outcome<()> {
         let mut old: Extents = old.into_iter().collect();
         let ends = new.first().copied().zip(new.last().copied());
         if let Some((first, last)) = ends {
-            // This begins at the back, so that `first` stays in its place.
+            // From back to front, so that `first` keeps its index.
             if let Some(right) = self.extent_at(last.end())?
                 && let Some(joined) = last.joined(&right)
             {
@@ -48,14 +48,13 @@ impl ForkMap<'_, '_> {
         self.replace_extents(&old, &new)
     }
 
-    /// The extent that has a logical block.
+    /// Returns the extent that contains a logical block.
     fn extent_at(&mut self, at: FileBlock) -> Outcome<Option<Extent>> {
         let (extent, _) = self.lookup(at)?;
         Ok(extent.filter(|extent| at < extent.end()))
     }
 
-    /// Puts `new` in the place of `old`, which are neighbours; if there are none, in the hole where `new`
-    /// belongs.
+    /// Replaces `old`, which are adjacent, by `new`. If `old` is empty, inserts `new` into the hole at its position.
     pub(super) fn replace_extents(&mut self, old: &[Extent], new: &[Extent]) -> Outcome<()> {
         let (handle, fork) = (&mut *self.handle, self.fork);
         let count = handle.inode.extents(fork) + new.len() as u64;
@@ -107,7 +106,7 @@ impl ForkMap<'_, '_> {
     }
 }
 
-/// Most extents that a fork can list.
+/// Returns the maximum number of extents in the list of a fork.
 pub(super) fn list_max(handle: &Handle, fork: Fork) -> u64 {
     (handle.inode.fork(fork).len() / EXTENT_SIZE) as u64
 }
@@ -120,7 +119,7 @@ fn count_extents(handle: &mut Handle, fork: Fork, count: u64) -> Result<()> {
     Err(if is_file { Error::FileTooLarge } else { Error::NoSpace })
 }
 
-/// Puts `new` in the place of `old` in a list that has room for it.
+/// Replaces `old` by `new` in a list with room for it.
 fn replace_in_list(handle: &mut Handle, fork: Fork, old: &[Extent], new: &[Extent]) -> Result<()> {
     let records = list::records(handle, fork)?;
     let end = records.len();
@@ -147,14 +146,14 @@ fn replace_in_list(handle: &mut Handle, fork: Fork, old: &[Extent], new: &[Exten
     Ok(())
 }
 
-/// The rests of an extent without its part `cut`.
+/// Returns the rest of an extent without its part `cut`.
 pub(super) fn without(extent: &Extent, cut: &Extent) -> Extents {
     let head = extent.part(extent.offset, cut.offset);
     let tail = extent.part(cut.end(), extent.end());
     head.into_iter().chain(tail).collect()
 }
 
-/// An extent whose part `changed` has another state or place than the rest.
+/// Returns the pieces of an extent whose part `changed` has another state or location than the rest.
 pub(super) fn with_part(extent: &Extent, changed: Extent) -> Extents {
     let head = extent.part(extent.offset, changed.offset);
     let tail = extent.part(changed.end(), extent.end());
@@ -164,7 +163,7 @@ pub(super) fn with_part(extent: &Extent, changed: Extent) -> Extents {
     all
 }
 
-/// A single extent.
+/// Returns a single extent as a list.
 pub(super) fn one(extent: Extent) -> Extents {
     smallvec![extent]
 }

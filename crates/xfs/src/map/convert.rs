@@ -1,4 +1,4 @@
-//! Turning lists into trees, and trees into lists.
+//! Converting lists to trees, and trees to lists.
 
 use operation::Outcome;
 use vfs::Result;
@@ -15,16 +15,16 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 
-/// Where a root in a fork has its level and its number of entries.
+/// Offsets of the level and the number of entries of a root in a fork.
 const LEVEL_AND_COUNT: (usize, usize) = (0, 2);
 
 impl Op<'_> {
-    /// Turns the list of a fork that is not empty into a tree of one leaf.
+    /// Converts the list of a fork, which must not be empty, to a tree of one leaf.
     pub(crate) fn list_to_tree(&mut self, handle: &mut Handle, fork: Fork) -> Outcome<()> {
         self.map(handle, fork).list_to_tree()
     }
 
-    /// The best place for metadata of an inode: near the inode.
+    /// Returns the best place for metadata of an inode: near the inode.
     pub(crate) fn metadata_goal(&self, handle: &Handle) -> FsBlock {
         let geometry = &self.fs.volume.geometry;
         let (ag, block) = geometry.locate(handle.block);
@@ -33,7 +33,7 @@ impl Op<'_> {
 }
 
 impl ForkMap<'_, '_> {
-    /// As [`Op::list_to_tree`].
+    /// See [`Op::list_to_tree`].
     pub(super) fn list_to_tree(&mut self) -> Outcome<()> {
         let geometry = self.op.fs.volume.geometry;
         let near = self.op.metadata_goal(self.handle);
@@ -59,8 +59,8 @@ impl ForkMap<'_, '_> {
         Ok(())
     }
 
-    /// Turns the tree of the fork into a list, which has room for its extents. A tree of several leaves
-    /// stays: no writer makes one of so few extents.
+    /// Converts the tree of the fork to a list, which must have room for its extents. A tree of several leaves is kept:
+    /// no writer makes one for so few extents.
     pub(super) fn tree_to_list(&mut self) -> Outcome<()> {
         let geometry = self.op.fs.volume.geometry;
         let (handle, fork) = (&mut *self.handle, self.fork);

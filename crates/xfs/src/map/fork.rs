@@ -1,4 +1,4 @@
-//! The map of a fork that an operation changes.
+//! The extent map of a fork that an operation changes.
 
 use operation::Outcome;
 use transaction::Txn;
@@ -15,8 +15,7 @@ use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
 use crate::op::Op;
 
-/// The map of a fork that an operation changes. It changes the handle of the inode; the caller stages
-/// that.
+/// The extent map of a fork that an operation changes. Changes are made to the inode's handle; the caller stages it.
 pub(crate) struct ForkMap<'o, 'a> {
     pub(super) op: &'o mut Op<'a>,
     pub(super) handle: &'o mut Handle,
@@ -24,15 +23,15 @@ pub(crate) struct ForkMap<'o, 'a> {
 }
 
 impl<'a> Op<'a> {
-    /// The map of a fork, to change it.
+    /// Returns the map of a fork for changing.
     pub(crate) fn map<'o>(&'o mut self, handle: &'o mut Handle, fork: Fork) -> ForkMap<'o, 'a> {
         ForkMap { op: self, handle, fork }
     }
 }
 
 impl<'o, 'a> ForkMap<'o, 'a> {
-    /// The last extent that starts at `at` or before, which is not checked, and the start of the next
-    /// one (or a place before that up to which there is none).
+    /// Returns the last extent that starts at or before `at`, unchecked, and the start of the next one (or a lower
+    /// bound of it).
     pub(super) fn lookup(&mut self, at: FileBlock) -> Outcome<(Option<Extent>, FileBlock)> {
         Ok(lookup(self.op, self.handle, self.fork, at)?)
     }
@@ -42,13 +41,13 @@ impl<'o, 'a> ForkMap<'o, 'a> {
         check(&*self.op, self.handle, self.fork, extent)
     }
 
-    /// The owner of an extent, as the reverse map says it.
+    /// Returns the owner of an extent, as in the reverse map.
     pub(super) fn owner_of(&self, extent: &Extent) -> Owner {
         let (ino, offset, unwritten) = (self.handle.ino(), extent.offset.0, extent.unwritten);
         Owner::Fork { ino, fork: self.fork, offset, unwritten }
     }
 
-    /// The owner of the blocks of the tree.
+    /// Returns the owner of the blocks of the tree.
     pub(super) fn tree_owner(&self) -> Owner {
         Owner::Bmbt { ino: self.handle.ino(), fork: self.fork }
     }
@@ -60,7 +59,7 @@ impl<'o, 'a> ForkMap<'o, 'a> {
         Ok(self.op.allocate_extent(&request)?.0)
     }
 
-    /// Subtracts blocks from those that the inode counts.
+    /// Subtracts blocks from the inode's count.
     pub(super) fn subtract_blocks(&mut self, count: u64) -> Result<()> {
         match self.handle.inode.nblocks().checked_sub(count) {
             Some(left) => self.handle.inode.set_nblocks(left),
@@ -69,7 +68,7 @@ impl<'o, 'a> ForkMap<'o, 'a> {
         Ok(())
     }
 
-    /// A cursor over the tree of the fork. The inode counts the blocks that the tree gains and loses.
+    /// Returns a cursor over the tree of the fork. It updates the inode's block count.
     ///
     /// # Errors
     /// `Corrupt` if the fork has no tree.
@@ -122,7 +121,7 @@ impl<'a> Anchor<'a, BmapTree> for ForkMap<'_, 'a> {
     }
 }
 
-/// The tree of a fork allocates its blocks as the file allocates its own.
+/// The tree of a fork allocates its blocks like the file's own.
 impl<'a> Supply<'a, BmapTree> for ForkMap<'_, 'a> {
     fn allocate_block(&mut self, near: u64) -> Outcome<u64> {
         Ok(self.allocate_tree_block(FsBlock(near))?.0)

@@ -1,4 +1,4 @@
-//! Lists of extents in the inode.
+//! Extent lists in the inode.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::format::extent::{EXTENT_SIZE, offset_of};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 
-/// The records of a fork whose extents are listed in it.
+/// Returns the records of the extent list of a fork.
 pub(super) fn records(handle: &Handle, fork: Fork) -> Result<&[u8]> {
     let bytes = handle.inode.fork(fork);
     let count = handle.inode.extents(fork);
@@ -25,10 +25,10 @@ fn too_many(handle: &Handle, room: usize, count: u64) -> vfs::Error {
     damage.of_inode(handle.ino().0).mismatch(format_args!("at most {room}"), count).into()
 }
 
-/// How many extents of a list start at `at` or before. Only the places are looked at.
+/// Returns the number of extents of a list that start at or before `at`. Decodes only the offsets.
 pub(super) fn count_to(records: &[u8], at: FileBlock) -> usize {
     let count = records.len() / EXTENT_SIZE;
-    // Most forks have few extents, and most of these have one.
+    // Most forks have few extents, often one.
     if count <= 4 {
         let starts_before = |record: &&[u8]| offset_of(record) <= at;
         return records.chunks_exact(EXTENT_SIZE).take_while(starts_before).count();
@@ -44,7 +44,7 @@ pub(super) fn count_to(records: &[u8], at: FileBlock) -> usize {
     low
 }
 
-/// The extent at index `at` of a list, if it has that many.
+/// Returns the extent at index `at` of a list, if there is one.
 pub(super) fn nth(records: &[u8], at: usize) -> Option<Extent> {
     let start = at.checked_mul(EXTENT_SIZE)?;
     records.get(start..start.checked_add(EXTENT_SIZE)?).map(Extent::parse)

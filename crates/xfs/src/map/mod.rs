@@ -1,6 +1,6 @@
-//! Maps of forks: they say which blocks hold the logical blocks of a file, a directory or the attributes.
+//! Extent maps of forks, which map the logical blocks of a file, a directory or the attributes to file-system blocks.
 //!
-//! A fork lists its extents in the inode as long as they fit there, and in a tree otherwise.
+//! A fork has its extents in a list in the inode as long as they fit, otherwise in a tree.
 
 mod change;
 mod convert;
@@ -24,16 +24,16 @@ pub(crate) use crate::format::extent::Extent;
 pub(crate) use operation::data::{Want, Was};
 pub(crate) use own::may_share;
 
-/// Where a run of logical blocks is.
+/// The location of a run of logical blocks.
 pub(crate) type Place = data::Place<FsBlock>;
 
-/// A run of logical blocks in one place; a hole at the end reaches to [`FileBlock::END`].
+/// A contiguous run of logical blocks; a hole at the end extends to [`FileBlock::END`].
 pub(crate) type Run = data::Run<FsBlock>;
 
-/// Some blocks of a file that lie together, as [`crate::op::Op::provide`] left them.
+/// Contiguous blocks of a file, as returned by [`crate::op::Op::provide`].
 pub(crate) type Piece = data::Piece<FsBlock>;
 
-/// The run from block `at` of a fork on. Its addresses are checked: they lie in one group.
+/// Returns the run that starts at block `at` of a fork. Its addresses are checked: they are within one group.
 pub(crate) fn run_at(
     source: &mut impl Source,
     handle: &Handle,
@@ -47,13 +47,13 @@ pub(crate) fn run_at(
         check(source, handle, fork, &extent)?;
         return Ok(run_in(&extent, at));
     }
-    // There is nothing past the last block that a file can have, whatever the size says.
+    // There are no blocks after the last one that a file can have, regardless of the size.
     let len = next.0.checked_sub(at.0).filter(|len| *len > 0).unwrap_or(u64::MAX - at.0);
     Ok(Run { len: len.max(1), place: Place::Hole })
 }
 
-/// The last extent that starts at `at` or before, which is not checked, and the start of the next one (or
-/// a place before that up to which there is none).
+/// Returns the last extent that starts at or before `at`, unchecked, and the start of the next one (or a lower bound of
+/// it).
 fn lookup(
     source: &mut impl Source,
     handle: &Handle,
@@ -69,7 +69,7 @@ fn lookup(
     }
 }
 
-/// The run of an extent from `at` on.
+/// Returns the run of an extent from `at` on.
 fn run_in(extent: &Extent, at: FileBlock) -> Run {
     let skip = at.0 - extent.offset.0;
     let start = extent.start.plus(skip);
@@ -77,7 +77,7 @@ fn run_in(extent: &Extent, at: FileBlock) -> Run {
     Run { len: extent.len - skip, place }
 }
 
-/// The last extent of a list that starts at `at` or before, and the start of the one after it.
+/// Returns the last extent of a list that starts at or before `at`, and the start of the next one.
 fn in_list(handle: &Handle, fork: Fork, at: FileBlock) -> Result<(Option<Extent>, FileBlock)> {
     let records = list::records(handle, fork)?;
     let index = list::count_to(records, at);

@@ -1,5 +1,5 @@
-//! Copy on write: a file never changes blocks that other files share. A file that is about to change
-//! what they hold gets other blocks in their place.
+//! Copy on write. A file never changes blocks that it shares with other files. Before it changes their contents, they
+//! are replaced by new blocks.
 
 use operation::Outcome;
 
@@ -11,14 +11,14 @@ use crate::format::address::FileBlock;
 use crate::format::inode::flags2;
 use crate::inode::Handle;
 
-/// Whether a file may share blocks with others. A file without the mark shares none.
+/// Returns whether a file may share blocks with others. Files without the flag `REFLINK` share none.
 pub(crate) fn may_share(file: &Handle) -> bool {
     file.inode.flags2() & flags2::REFLINK != 0
 }
 
 impl ForkMap<'_, '_> {
-    /// As [`ForkMap::bring_to_state`], but puts other blocks in the place of shared ones whose contents
-    /// are to change. Shared and unshared blocks are different pieces.
+    /// Like [`ForkMap::bring_to_state`], but replaces shared blocks whose contents are to change. A piece is either
+    /// shared or not.
     pub(super) fn bring_to_own(
         &mut self,
         extent: Extent,
@@ -26,6 +26,7 @@ impl ForkMap<'_, '_> {
         limit: FileBlock,
         want: Want,
     ) -> Outcome<Piece> {
+        // Unwritten blocks have no contents, so they need a copy only if data is written.
         let changes = match want {
             Want::Allocated => false,
             Want::Own | Want::Zeroed => !extent.unwritten,
@@ -44,7 +45,7 @@ impl ForkMap<'_, '_> {
         self.replace_shared(extent, part, want == Want::Zeroed)
     }
 
-    /// Puts new blocks in the place of the start of a part of an extent, as many as lie together.
+    /// Replaces the start of a part of an extent by new blocks, as many as are contiguous.
     fn replace_shared(&mut self, extent: Extent, part: Extent, unwritten: bool) -> Outcome<Piece> {
         let old_owner = self.owner_of(&part);
         let owner = self.owner_of(&Extent { unwritten, ..part });
@@ -55,7 +56,7 @@ impl ForkMap<'_, '_> {
         let new = Extent { start, len: len.into(), unwritten, ..part };
         self.change_joined(Some(extent), with_part(&extent, new))?;
         self.op.free_extent(part.start, len, old_owner);
-        // What unwritten blocks hold belongs to no file.
+        // Unwritten blocks have no contents to copy.
         let (was, copied_from) = match part.unwritten {
             true => (Was::Hole, None),
             false => (Was::Written, Some(part.start).filter(|_| !unwritten)),

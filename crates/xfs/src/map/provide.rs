@@ -1,4 +1,4 @@
-//! Giving a fork the blocks that a change of its contents needs, in the state it needs them in.
+//! Providing blocks of a fork in the state that a change of its contents needs.
 
 use operation::Outcome;
 use operation::reserve::Claim;
@@ -16,9 +16,9 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Brings block `at` of a file, and the blocks up to `limit` that lie together with it, into the state
-    /// that is wanted. Replaces shared blocks whose contents are to change. Changes only the map:
-    /// [`Piece::is_exposed`] and [`Piece::copied_from`] say what must be written to the device.
+    /// Brings block `at` of a file, and contiguous blocks up to `limit`, into the wanted state. Replaces shared blocks
+    /// whose contents are to change. Changes only the map: [`Piece::is_exposed`] and [`Piece::copied_from`] describe
+    /// what must be written to the device.
     pub(crate) fn provide(
         &mut self,
         file: &mut Handle,
@@ -29,8 +29,8 @@ impl Op<'_> {
         self.map(file, Fork::Data).provide(at, limit, want)
     }
 
-    /// Allocates `len` blocks for a hole of a fork of metadata (a directory's or the attributes'), in
-    /// one piece, and maps them there as written.
+    /// Allocates `len` contiguous blocks for a hole of a metadata fork (a directory's, or the attribute fork), and maps
+    /// them as written.
     pub(crate) fn map_new(
         &mut self,
         handle: &mut Handle,
@@ -71,14 +71,14 @@ impl ForkMap<'_, '_> {
         Ok(Piece { start, len, was: Was::Hole, written, copied_from: None })
     }
 
-    /// The best place for the blocks behind those of an extent.
+    /// Returns the best place for the blocks after those of an extent.
     fn goal_after(&self, extent: &Extent) -> FsBlock {
         let next = extent.start.plus(extent.len);
         if self.op.fs.volume.geometry.contains(next, 1) { next } else { extent.start }
     }
 
-    /// Allocates blocks for the start of a hole, enters them into the map and counts them. Returns what
-    /// was had.
+    /// Allocates blocks for the start of a hole, and adds them to the map and the inode's count. Returns what was
+    /// allocated.
     fn take(
         &mut self,
         at: FileBlock,
@@ -100,7 +100,7 @@ impl ForkMap<'_, '_> {
         Ok((start, len))
     }
 
-    /// Makes the blocks of an extent from `at` to `limit` written or unwritten, as is wanted.
+    /// Converts the blocks of an extent from `at` to `limit` to written or unwritten, as wanted.
     pub(super) fn bring_to_state(
         &mut self,
         extent: Extent,
@@ -124,7 +124,7 @@ impl ForkMap<'_, '_> {
         let (start, len, written) = (part.start, part.len, !unwritten);
         let piece = Piece { start, len, was, written, copied_from: None };
         if unwritten != extent.unwritten {
-            // The space is the file's already: writing to it must not fail for want of room in the map.
+            // The space was promised when it was allocated: writing to it must not fail for lack of space for the map.
             let claim = self.op.claim;
             self.op.claim = claim.max(Claim::Promised);
             self.convert_rmap(&part)?;
@@ -135,7 +135,7 @@ impl ForkMap<'_, '_> {
         Ok(piece)
     }
 
-    /// Notes in the reverse map that a part of an extent changes its state.
+    /// Updates the reverse map for a part of an extent that changes its state.
     fn convert_rmap(&mut self, part: &Extent) -> Outcome<()> {
         let (ag, block) = self.op.fs.volume.geometry.split(part.start);
         let owner = self.owner_of(part);

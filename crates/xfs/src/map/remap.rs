@@ -1,5 +1,4 @@
-//! Mapping blocks that are in use already, and unmapping blocks without freeing them. The reverse map
-//! follows.
+//! Mapping blocks that are already in use, and unmapping blocks without freeing them. Updates the reverse map.
 
 use operation::Outcome;
 use vfs::Corruption;
@@ -24,8 +23,7 @@ impl Op<'_> {
         self.map(handle, fork).enter(extent)
     }
 
-    /// Unmaps an extent, which must be mapped at the place that it says. Whether it is unwritten does not
-    /// matter.
+    /// Unmaps an extent, which must be mapped at its offset. Its unwritten flag is ignored.
     pub(crate) fn take_extent(
         &mut self,
         handle: &mut Handle,
@@ -79,8 +77,8 @@ impl<'a> ForkMap<'_, 'a> {
         Ok(())
     }
 
-    /// Holds the group that has an extent, for a change of its reverse map. Returns the group and the
-    /// first block there.
+    /// Holds the group that contains an extent, for a change of its reverse map. Returns the group and the first block
+    /// in it.
     fn ag_of(&mut self, extent: &Extent) -> Outcome<(HeldAg<'_, 'a>, AgBlock)> {
         let (ag, start) = self.op.fs.volume.geometry.split(extent.start);
         let mut ag = self.op.ag(ag)?;

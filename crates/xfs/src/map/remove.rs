@@ -1,4 +1,4 @@
-//! Unmapping blocks of a fork, and freeing them.
+//! Unmapping and freeing blocks of a fork.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Unmaps blocks of a fork, and frees them when the operation commits. Passes over holes in the
-    /// range. Forgets blocks of metadata. Blocks that other files share stay theirs.
+    /// Unmaps blocks of a fork, and frees them when the operation commits. Skips holes in the range. Forgets metadata
+    /// blocks. Shared blocks lose one reference.
     pub(crate) fn unmap(
         &mut self,
         handle: &mut Handle,
@@ -26,9 +26,9 @@ impl Op<'_> {
         self.unmap_some(handle, fork, range, &mut budget).map(|_| ())
     }
 
-    /// As [`Op::unmap`], from the end of the range backwards, as far as `budget` goes, and lowers it. An
-    /// extent costs 1; of metadata, each block does; of a file with shared blocks, each run that has one
-    /// count of references. Returns whether all of the range is done.
+    /// Like [`Op::unmap`], from the end of the range backwards, until `budget` is used up, which is reduced. An extent
+    /// costs 1. Exceptions: each block of metadata costs 1, and each run with one reference count in files with shared
+    /// blocks. Returns whether the whole range is done.
     pub(crate) fn unmap_some(
         &mut self,
         handle: &mut Handle,
@@ -39,8 +39,8 @@ impl Op<'_> {
         self.map(handle, fork).unmap_some(range, budget)
     }
 
-    /// Frees the data fork of an inode that goes, as far as `budget` goes (see [`Op::unmap_some`]), which
-    /// is lowered. Whether that was all.
+    /// Frees the data fork of an inode being freed, until `budget` is used up (see [`Op::unmap_some`]). Returns whether
+    /// that was all.
     pub(crate) fn drop_data(&mut self, handle: &mut Handle, budget: &mut u32) -> Outcome<bool> {
         match handle.inode.format() {
             Format::Local | Format::Device => Ok(true),
@@ -71,7 +71,7 @@ impl ForkMap<'_, '_> {
         Ok(true)
     }
 
-    /// How many of the last blocks of an extent `budget` is enough for. Lowers the budget.
+    /// Returns how many of the last blocks of an extent are within `budget`, and reduces it.
     fn within_budget(&mut self, part: &Extent, budget: &mut u32) -> Outcome<u64> {
         if self.is_metadata() {
             let len = part.len.min(u64::from(*budget));
@@ -97,7 +97,7 @@ impl ForkMap<'_, '_> {
         Ok(())
     }
 
-    /// Whether the blocks of the fork are metadata, which go through the engine.
+    /// Returns whether the blocks of the fork are metadata, which are changed through the engine.
     fn is_metadata(&self) -> bool {
         self.fork == Fork::Attr || self.handle.inode.file_type() != Some(FileType::Regular)
     }

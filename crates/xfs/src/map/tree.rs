@@ -1,7 +1,7 @@
 //! Finding extents in the tree of a fork.
 //!
-//! A search keeps the bounds that the nodes above set: the extents of a leaf must lie within them. So no
-//! block is found in two places of a tree, and a walk through a fork from run to run ends.
+//! A search keeps the bounds set by the nodes above: the extents of a leaf must be within them. So no logical block is
+//! found in two places of a tree, and a walk through a fork from run to run ends.
 
 use vfs::{Corruption, Result};
 
@@ -15,18 +15,18 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::source::Source;
 
-/// A block to go to, and the bounds that its parent sets.
+/// A block to descend to, and the bounds set by its parent.
 struct Subtree {
     block: FsBlock,
     level: u16,
     /// The first logical block below it.
     low: FileBlock,
-    /// The end of all blocks below it at the latest.
+    /// Upper bound of the logical blocks below it (exclusive).
     high: FileBlock,
 }
 
-/// The answer of a tree for a logical block: the last extent that starts there or before, and the start
-/// of the next one (or a place before that up to which there is none).
+/// The result of a lookup: the last extent that starts at or before a logical block, and the start of the next one (or
+/// a lower bound of it).
 type Answer = (Option<Extent>, FileBlock);
 
 /// A step of a search.
@@ -60,7 +60,7 @@ pub(super) fn find(
     }
 }
 
-/// The way from the root in the inode.
+/// Descends from the root in the inode.
 fn from_root(handle: &Handle, fork: Fork, at: FileBlock) -> Result<Descent, Corruption> {
     let fault = |problem| Corruption::new("bmbt root", problem);
     let bytes = handle.inode.fork(fork);
@@ -76,7 +76,7 @@ fn from_root(handle: &Handle, fork: Fork, at: FileBlock) -> Result<Descent, Corr
     in_node(&whole, &area, bytes, at)
 }
 
-/// The way on from a verified block.
+/// Descends from a verified block.
 fn from_block(
     geometry: &Geometry,
     place: &Subtree,
@@ -92,7 +92,7 @@ fn from_block(
     if is_leaf { in_leaf(place, &area, bytes, at) } else { in_node(place, &area, bytes, at) }
 }
 
-/// The entries of a node or leaf: at least one.
+/// Returns the entries of a node or leaf: at least one.
 fn entries<'b>(area: &Area, bytes: &'b [u8]) -> Result<&'b [u8], Corruption> {
     let count = area.count(bytes);
     if (1..=area.max).contains(&count) {
@@ -116,7 +116,7 @@ fn in_node(
         let middle = first + (end - first) / 2;
         if key(middle) <= at { first = middle + 1 } else { end = middle }
     }
-    // A block before the first key is in no child; the first child says so.
+    // A block before the first key is in no child; the search in the first child finds that out.
     let index = first.saturating_sub(1);
     let low = key(index);
     let high = if index + 1 < count { key(index + 1) } else { place.high };

@@ -1,4 +1,4 @@
-//! Groups that a file system gets when it grows: as mkfs makes those that have neither log nor inodes.
+//! Groups added when a file system grows: like those that mkfs makes without log and inodes.
 
 use vfs::Timestamp;
 use zerocopy::IntoBytes;
@@ -9,8 +9,8 @@ use crate::format::geometry::Geometry;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
 
 impl Layout {
-    /// The layout of a file system that exists, as far as it is the same in all groups, with its superblock as it
-    /// will be. Of this, only groups that mkfs did not make may be asked for.
+    /// Returns the layout of an existing file system, limited to the parts that are the same in all groups, with its
+    /// future superblock. Only valid for added groups.
     pub(crate) fn of_grown(sb: &Superblock) -> Self {
         let geometry = Geometry::new(sb);
         let (roots, body) = place_roots(&geometry);
@@ -27,25 +27,25 @@ impl Layout {
         }
     }
 
-    /// The superblock as it will be, with what follows from it.
+    /// Returns the future superblock, with its features.
     pub(crate) fn as_superblock(&self) -> Superblock {
         Superblock { raw: self.superblock.clone(), features: self.geometry.features }
     }
 
-    /// Blocks of a group that count as free: those of its AGFL, too.
+    /// Returns the number of blocks of a group that count as free, including those of its AGFL.
     pub(crate) fn free_in(&self, ag: AgNumber) -> u64 {
         let plan = self.ag(ag);
         let runs = plan.free.iter().map(|run| u64::from(run.len));
         u64::from(plan.agfl.len) + runs.sum::<u64>()
     }
 
-    /// The first byte of a group on the device.
+    /// Returns the byte offset of a group on the device.
     pub(crate) fn start_of(&self, ag: AgNumber) -> u64 {
         self.geometry.byte_of(self.geometry.block_of(ag, AgBlock(0)))
     }
 
-    /// All that a group has from the beginning: headers and roots, and where they lie on the device, in bytes. What
-    /// else lies in these blocks is zero.
+    /// Returns the initial contents of a group, headers and roots, and their byte offset on the device. All other bytes
+    /// of these blocks are zero.
     pub(crate) fn group_start(&self, ag: AgNumber) -> (u64, Vec<u8>) {
         let plan = self.ag(ag);
         let block_log = self.geometry.block_log;

@@ -15,7 +15,7 @@ use crate::format::features::RoCompat;
 use crate::format::superblock::{self, RawSuperblock};
 
 impl Layout {
-    /// The sector with the superblock of a group, complete but for `inprogress` in the first.
+    /// Returns the sector with the superblock of a group, complete except for `inprogress` in the first group.
     pub(super) fn superblock_sector(&self, ag: AgNumber) -> Vec<u8> {
         let mut raw = self.superblock.clone();
         if ag.0 != 0 {
@@ -24,8 +24,8 @@ impl Layout {
         self.sector(raw.as_bytes(), superblock::CRC_OFFSET)
     }
 
-    /// Copies say what mkfs.xfs knows when it writes them: no inodes yet. Only two of them, for a
-    /// repair to find, say where the root is.
+    /// Makes the superblock a copy with the contents that mkfs.xfs writes: without inodes. Only two copies contain the
+    /// root directory, for repairs.
     fn make_copy(&self, raw: &mut RawSuperblock, ag: AgNumber) {
         let last = self.geometry.ag_count - 1;
         raw.inprogress = 1;
@@ -37,7 +37,7 @@ impl Layout {
         }
     }
 
-    /// The AGF's sector.
+    /// Returns the sector of the AGF.
     pub(super) fn agf_sector(&self, ag: AgNumber, plan: &AgPlan) -> Vec<u8> {
         let mut agf = RawAgf::new_zeroed();
         agf.magicnum = AGF_MAGIC.into();
@@ -64,7 +64,7 @@ impl Layout {
         self.sector(agf.as_bytes(), std::mem::offset_of!(RawAgf, crc))
     }
 
-    /// The AGI's sector.
+    /// Returns the sector of the AGI.
     pub(super) fn agi_sector(&self, ag: AgNumber, plan: &AgPlan) -> Vec<u8> {
         let mut agi = RawAgi::new_zeroed();
         agi.magicnum = AGI_MAGIC.into();
@@ -92,7 +92,7 @@ impl Layout {
         self.sector(agi.as_bytes(), std::mem::offset_of!(RawAgi, crc))
     }
 
-    /// The AGFL's sector.
+    /// Returns the sector of the AGFL.
     pub(super) fn agfl_sector(&self, ag: AgNumber, plan: &AgPlan) -> Vec<u8> {
         let first = agfl_entries(&self.geometry);
         let mut sector = vec![0xff; self.geometry.sector_size()];
@@ -110,12 +110,12 @@ impl Layout {
         sector
     }
 
-    /// The uuid in AGF and AGI, which version 4 has not.
+    /// Returns the UUID for AGF and AGI; version 4 has none.
     fn header_uuid(&self) -> [u8; 16] {
         if self.geometry.features.crc() { self.geometry.meta_uuid } else { [0; 16] }
     }
 
-    /// A sector that starts with a header, sealed where there are checksums.
+    /// Returns a sector that starts with a header, sealed if the file system has checksums.
     pub(super) fn sector(&self, header: &[u8], crc_offset: usize) -> Vec<u8> {
         let mut sector = vec![0; self.geometry.sector_size()];
         sector[..header.len()].copy_from_slice(header);

@@ -7,14 +7,13 @@ use crate::format::bytes::{put16, put32, put64};
 use crate::format::features::Incompat;
 use crate::format::inode::{self, CORE_SIZE_V3, Fork, Format, Inode, Time, flags2};
 
-/// Bit of `di_flags` that says how old the format of the realtime bitmap's inode is
-/// (`XFS_DIFLAG_NEWRTBM`).
+/// Flag in `di_flags` for the newer format of the realtime bitmap's inode (`XFS_DIFLAG_NEWRTBM`).
 const NEW_REALTIME_BITMAP: u16 = 1 << 2;
-/// Bytes of an empty shortform directory whose parent has a short number.
+/// Size of an empty shortform directory whose parent has a 32-bit number, in bytes.
 const EMPTY_DIRECTORY_SIZE: u64 = 6;
 
 impl Layout {
-    /// The first chunk of inodes.
+    /// Returns the first chunk of inodes.
     pub(super) fn inode_chunk(&self) -> Vec<u8> {
         let size = self.geometry.inode_size();
         let mut chunk = vec![0; size * self.inodes_made() as usize];
@@ -34,7 +33,7 @@ impl Layout {
         chunk
     }
 
-    /// The inode that is the `nth` of the chunk: root directory, realtime bitmap, realtime summary.
+    /// Returns inode number `nth` of the chunk: root directory, realtime bitmap, realtime summary.
     fn used_inode(&self, slot: &[u8], ino: Ino, nth: u64) -> Inode {
         let mut inode = Inode::from_slot(slot);
         let (file_type, permissions) = match nth {
@@ -52,7 +51,8 @@ impl Layout {
             0 => self.fill_root(&mut inode, ino),
             1 => {
                 inode.set_flags(NEW_REALTIME_BITMAP);
-                // Where the next realtime extent is looked for: a number of old, at the start.
+                // In this inode the access time contains the sequence number for allocations on the realtime device,
+                // initially 0.
                 inode.as_mut_bytes()[32..40].fill(0);
             }
             _ => {}
@@ -60,7 +60,7 @@ impl Layout {
         inode
     }
 
-    /// The flags of new inodes.
+    /// Returns the flags of new inodes.
     fn new_inode_flags2(&self) -> u64 {
         let features = &self.geometry.features;
         let flag = |feature, bit| if features.incompat(feature) { bit } else { 0 };
@@ -74,7 +74,7 @@ impl Layout {
         inode.set_gid(self.root.gid);
         inode.set_format(Fork::Data, Format::Local);
         inode.set_size(EMPTY_DIRECTORY_SIZE);
-        // No entries, none of them with a long number, then the parent. Group 0 has short numbers.
+        // Number of entries, number of 64-bit entries, then the parent. Group 0 has 32-bit numbers.
         put32(inode.as_mut_bytes(), CORE_SIZE_V3 + 2, ino.0 as u32);
     }
 }

@@ -1,4 +1,4 @@
-//! Where everything of a new file system goes.
+//! The layout of a new file system.
 
 use vfs::{Error, Ino, Result, Timestamp};
 use zerocopy::FromZeros;
@@ -13,34 +13,33 @@ use crate::format::features::{Features, Incompat, RoCompat, Version};
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
 
-/// Bytes of the cluster of inodes that old kernels read at once, for inodes of 256 bytes
-/// (`XFS_INODE_BIG_CLUSTER_SIZE`).
+/// Size of the inode cluster that old kernels read at once, for inodes of 256 bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
 const INODE_CLUSTER_BYTES: u32 = 8192;
-/// Inodes in use: root directory, bitmap and summary of a realtime device that is not there.
+/// Number of inodes in use: root directory, and bitmap and summary of the absent realtime device.
 pub(super) const INODES_USED: u32 = 3;
-/// Unit of the realtime device in bytes, where there is none.
+/// Unit of the realtime device in bytes, if there is none.
 const REALTIME_UNIT_BYTES: u32 = 4096;
 
-/// A file system that is planned.
+/// A planned file system.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The superblock of the first group, but for `inprogress`.
+    /// The superblock of the first group, except for `inprogress`.
     pub(super) superblock: RawSuperblock,
     pub(super) geometry: Geometry,
-    /// Root blocks by tree, the same in every group. `None` for trees it does not have.
+    /// Root blocks by tree, the same in every group. `None` for trees that the file system does not have.
     pub(super) roots: [Option<AgBlock>; AG_TREES],
-    /// The first block behind the roots.
+    /// The first block after the roots.
     pub(super) body: u32,
-    /// Blocks that the AGFL starts with.
+    /// Initial number of blocks of the AGFL.
     pub(super) agfl_len: u32,
     pub(super) log_ag: AgNumber,
     pub(super) log_len: u32,
-    /// Blocks of the unit that the log is aligned to.
+    /// Alignment unit of the log, in blocks.
     pub(super) log_unit: u32,
     pub(super) root: RootDirectory,
 }
 
-/// What the root directory is like.
+/// Attributes of the root directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RootDirectory {
     pub(super) uid: u32,
@@ -49,7 +48,7 @@ pub(super) struct RootDirectory {
     pub(super) time: Timestamp,
 }
 
-/// How one group is divided.
+/// The division of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AgPlan {
     /// The log, or an empty run.
@@ -75,20 +74,20 @@ impl Run {
 }
 
 impl Layout {
-    /// Bytes that the file system takes: all of its groups.
+    /// Returns the size of the file system in bytes: all of its groups.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.geometry.blocks << self.geometry.block_log
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     #[must_use]
     pub fn block_size(&self) -> u32 {
         1 << self.geometry.block_log
     }
 
-    /// Refuses a file system with one allocation group: without a copy of the superblock, xfs_repair(8) refuses to
-    /// check it.
+    /// Refuses a file system with one allocation group: xfs_repair(8) refuses to check it without a copy of the
+    /// superblock.
     ///
     /// # Errors
     /// `Invalid` for one group.
@@ -102,13 +101,13 @@ impl Layout {
         ))
     }
 
-    /// The superblock as it will be.
+    /// Returns the future superblock.
     #[must_use]
     pub fn superblock(&self) -> &RawSuperblock {
         &self.superblock
     }
 
-    /// How a group is divided.
+    /// Returns the division of a group.
     pub(super) fn ag(&self, ag: AgNumber) -> AgPlan {
         let log_len = if ag == self.log_ag { self.log_len } else { 0 };
         let log_start = if log_len == 0 { self.body } else { self.log_start().0 };
@@ -127,28 +126,28 @@ impl Layout {
         AgPlan { log, agfl, inodes, free: [before_log, gap, rest] }
     }
 
-    /// First block of the log in its group.
+    /// Returns the first block of the log in its group.
     fn log_start(&self) -> AgBlock {
         AgBlock(self.body.next_multiple_of(self.log_unit))
     }
 
-    /// Inodes that the first chunk has room for: as many as its blocks hold.
+    /// Returns the number of inodes in the blocks of the first chunk.
     pub(super) fn inodes_made(&self) -> u32 {
         self.geometry.chunk_blocks() << self.geometry.inodes_per_block_log()
     }
 
-    /// The first inode of the first chunk within its group.
+    /// Returns the first inode of the first chunk within its group.
     pub(super) fn first_inode(&self) -> AgIno {
         self.geometry.first_ino(AgBlock(self.ag(AgNumber(0)).inodes.start))
     }
 
-    /// Blocks that the headers take in every group.
+    /// Returns the number of blocks of the headers in every group.
     pub(super) fn header_blocks(&self) -> u32 {
         header_blocks(&self.geometry)
     }
 }
 
-/// Blocks that the four headers of a group take.
+/// Returns the number of blocks of the four headers of a group.
 fn header_blocks(geometry: &Geometry) -> u32 {
     ((AGFL_SECTOR + 1) << geometry.sector_log).div_ceil(1 << geometry.block_log)
 }
@@ -181,7 +180,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     Ok(layout)
 }
 
-/// The superblock with everything that follows from options and sizes.
+/// Returns the superblock with all fields that follow from options and sizes.
 fn fixed_superblock(
     options: &Options,
     features: &Features,
@@ -211,8 +210,7 @@ fn fixed_superblock(
     sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
     set_alignment(&mut sb, features);
     set_features(&mut sb, features);
-    // Sectors of another size than the oldest disks' are said again for the log, whose records are then
-    // whole blocks.
+    // Sector sizes other than 512 bytes are stored for the log, too, whose records then consist of whole blocks.
     sb.logsunit = 1.into();
     if features.version_bits.contains(Version::SECTOR) {
         (sb.logsectlog, sb.logsectsize) = (sb.sectlog, sb.sectsize);
@@ -224,7 +222,7 @@ fn fixed_superblock(
     sb
 }
 
-/// How chunks of inodes, whole and sparse ones, are aligned: in blocks.
+/// Sets the alignment, in blocks, of whole and sparse inode chunks.
 fn set_alignment(sb: &mut RawSuperblock, features: &Features) {
     let cluster = (INODE_CLUSTER_BYTES * (u32::from(sb.inodesize.get()) / 256)) >> sb.blocklog;
     if features.incompat(Incompat::SPINODES) {
@@ -243,7 +241,7 @@ fn set_features(sb: &mut RawSuperblock, features: &Features) {
     sb.features_incompat = features.incompat.bits().into();
 }
 
-/// The trees of a group in the order of their roots, and the feature each needs.
+/// The trees of a group in the order of their roots, with the feature that each requires.
 pub(super) const TREES: [(AgTree, Option<RoCompat>); AG_TREES] = [
     (AgTree::Bno, None),
     (AgTree::Cnt, None),
@@ -253,7 +251,7 @@ pub(super) const TREES: [(AgTree, Option<RoCompat>); AG_TREES] = [
     (AgTree::Refcount, Some(RoCompat::REFLINK)),
 ];
 
-/// Roots lie one behind the other, after the headers. Returns the first block after them, too.
+/// Places the roots one after another, after the headers. Returns the first block after them, too.
 pub(super) fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], u32) {
     let mut roots = [None; AG_TREES];
     let mut next = header_blocks(geometry);
@@ -266,27 +264,27 @@ pub(super) fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], 
     (roots, next)
 }
 
-/// Blocks that the AGFL must hold while all trees have one level: for each tree that it serves two,
-/// unless that tree can never get a second level.
+/// Returns the number of blocks that the AGFL must have while all trees have one level: two for each tree that it
+/// supplies, unless that tree can never get a second level.
 pub(super) fn agfl_len(geometry: &Geometry) -> u32 {
-    // Half-full leaves are the least that a tree of more than one block has.
+    // The leaves of a tree with more than one block are at least half full.
     let leaf_min = |shape: Shape| shape.leaf_area(geometry).min() as u32;
     let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(Shape::BNO);
     let has_rmap = geometry.features.ro_compat(RoCompat::RMAPBT);
-    // Where blocks are shared, there is no limit to the records of the reverse map.
+    // With shared blocks, the number of reverse-map records is unlimited.
     let rmap_grows = has_rmap
         && (geometry.features.ro_compat(RoCompat::REFLINK)
             || geometry.ag_blocks > leaf_min(Shape::RMAP));
     4 * u32::from(space_grows) + 2 * u32::from(rmap_grows)
 }
 
-/// Gives the log its place, in the group in the middle.
+/// Places the log, in the middle group.
 fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let unit = layout.log_unit;
     let min = log_size::blocks_min(geometry)
         + options.log_stripe_bytes.map_or(0, |_| log_size::blocks_of_stripes(unit));
-    // Without the log, its group is used up to here. Behind it, inodes may have to be aligned again.
+    // Blocks in use in the group without the log. After the log, inodes may need alignment again.
     let others = layout.ag(layout.log_ag).inodes;
     let slack = if others.len == 0 { 1 } else { layout.superblock.inoalignmt.get() + 1 };
     let used = others.end() + slack + (layout.log_start().0 - layout.body);
@@ -302,7 +300,7 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     Ok(())
 }
 
-/// Gives the first inodes their numbers, and counts what is left.
+/// Numbers the first inodes, and counts the free blocks.
 fn place_inodes(layout: &mut Layout) -> Result<()> {
     let geometry = layout.geometry;
     let inodes = layout.ag(AgNumber(0)).inodes;
@@ -322,7 +320,7 @@ fn place_inodes(layout: &mut Layout) -> Result<()> {
 }
 
 impl Layout {
-    /// Blocks that count as free: those of the AGFLs, too.
+    /// Returns the number of blocks that count as free, including those of the AGFLs.
     fn free_blocks(&self) -> u64 {
         let free = |ag| {
             let plan = self.ag(ag);

@@ -1,22 +1,21 @@
-//! The smallest log a file system works with.
+//! The minimum size of the log.
 //!
-//! The log must hold the largest transaction several times over, and how large that is depends on the
-//! kernel's code rather than on the format. mkfs.xfs computes it; here are its results, observed over
-//! all block and directory block sizes. Where the features of an image allow less than is said here,
-//! that is not made use of.
+//! The log must have room for several of the largest transactions, whose size depends on the kernel's code rather than
+//! on the format. mkfs.xfs computes it. These are its results, observed over all block and directory block sizes. Some
+//! feature combinations would allow a smaller log than given here.
 
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
 
-/// Fewest blocks of a log by block size, from 1 to 64 KiB.
+/// Minimum number of log blocks by block size, from 1 to 64 KiB.
 struct Fewest {
-    /// In allocation groups up to [`SMALL_AG_BYTES`].
+    /// With allocation groups up to [`SMALL_AG_BYTES`].
     small: [u64; 7],
-    /// In groups of up to 1 TiB, whose trees have more levels.
+    /// With groups of up to 1 TiB, whose trees have more levels.
     large: [u64; 7],
 }
 
-/// Allocation groups of images below 300 MiB are no larger, in bytes.
+/// Maximum size of allocation groups in images below 300 MiB, in bytes.
 const SMALL_AG_BYTES: u64 = 75 << 20;
 
 /// With parent pointers and large extent counters, and directory blocks of 4 KiB or the block size.
@@ -24,12 +23,12 @@ const USUAL: Fewest = Fewest {
     small: [4862, 3172, 2001, 1766, 1429, 1157, 1127],
     large: [4862, 3172, 2004, 1766, 1429, 1157, 1127],
 };
-/// As [`USUAL`], with sectors that are not of 512 bytes.
+/// [`USUAL`] with sectors larger than 512 bytes.
 const USUAL_LARGE_SECTORS: Fewest = Fewest {
     small: [3348, 2433, 1650, 1608, 1368, 1146, 1140],
     large: [4862, 3172, 2004, 1766, 1429, 1157, 1140],
 };
-/// As [`USUAL`], without large extent counters.
+/// [`USUAL`] without large extent counters.
 const SMALL_COUNTS: Fewest = Fewest {
     small: [4154, 2472, 1568, 1111, 998, 942, 700],
     large: [4536, 3018, 2004, 1638, 1275, 1102, 852],
@@ -44,13 +43,13 @@ const NO_PARENTS_NO_SHARING: Fewest = Fewest {
     small: [8681, 6115, 4049, 3739, 2270, 2200, 512],
     large: [8681, 6115, 4049, 3739, 2270, 2200, 1105],
 };
-/// As before, and without large extent counters.
+/// [`NO_PARENTS_NO_SHARING`] without large extent counters.
 const OLD: Fewest = Fewest {
     small: [3527, 2484, 1368, 1128, 1002, 548, 512],
     large: [5471, 3708, 2580, 2310, 1589, 1527, 1105],
 };
-/// As [`USUAL`], for directory blocks above 4 KiB: by block size, then by directory block size from
-/// 8 KiB or twice the block size on, up to 64 KiB.
+/// [`USUAL`] with directory blocks above 4 KiB: by block size, then by directory block size from 8 KiB or twice the
+/// block size on, up to 64 KiB.
 const LARGE_DIR_BLOCKS: [&[u64]; 6] = [
     &[5867, 7757, 11597, 21464],
     &[3618, 4511, 6326, 9956],
@@ -59,18 +58,18 @@ const LARGE_DIR_BLOCKS: [&[u64]; 6] = [
     &[1645, 2075],
     &[1369],
 ];
-/// Bytes of log more for each byte that inodes are larger than 512.
+/// Additional log bytes for each byte of inode size above 512.
 const PER_INODE_BYTE: u64 = 76;
-/// Where sectors are not of 512 bytes, one in so many blocks more, but for [`USUAL_LARGE_SECTORS`].
+/// With sectors larger than 512 bytes, one in this many blocks is added, except for [`USUAL_LARGE_SECTORS`].
 const LARGE_SECTORS_SHARE: u64 = 10;
 
-/// Blocks that the log needs more for stripes of `unit` blocks, because each write is rounded up to whole ones: at least what
-/// mkfs.xfs adds for units of up to 256 KiB, observed over features and block sizes.
+/// Returns the additional log blocks for stripes of `unit` blocks, because each write is rounded up to whole stripes.
+/// At least as many as mkfs.xfs adds for units of up to 256 KiB, observed over features and block sizes.
 pub(super) const fn blocks_of_stripes(unit: u32) -> u64 {
     50 * unit as u64
 }
 
-/// Fewest blocks of the log.
+/// Returns the minimum number of log blocks.
 pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
     let size = usize::from(geometry.block_log - 10);
     let features = &geometry.features;
@@ -95,7 +94,7 @@ pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
     table[size].max(for_dir_blocks(geometry)) + inodes + sectors
 }
 
-/// What large directory blocks need; 0 where they are of the default size.
+/// Returns the minimum for large directory blocks; 0 for the default size.
 fn for_dir_blocks(geometry: &Geometry) -> u64 {
     let default_log = geometry.block_log.max(12);
     let Some(step) = geometry.dir_block_log.checked_sub(default_log + 1) else { return 0 };

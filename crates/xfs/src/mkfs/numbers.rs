@@ -1,33 +1,33 @@
-//! How many allocation groups, how large a log, how many inodes: numbers that follow from the size.
+//! Number of allocation groups, size of the log, and limit of inodes, computed from the size of the image.
 
 use vfs::{Error, Result};
 
 use super::options::{Options, SMALL_SIZE_MIN};
 
-/// Smallest allocation group that mkfs.xfs makes, in bytes.
+/// Minimum size of an allocation group that mkfs.xfs makes, in bytes.
 const AG_BYTES_MIN: u64 = SMALL_SIZE_MIN;
-/// Allocation groups end one block before this, in bytes.
+/// Limit of the size of allocation groups, in bytes; they are at least one block smaller.
 const AG_BYTES_MAX: u64 = 1 << 40;
-/// Images from here on have groups of the largest size, in bytes.
+/// Minimum size of images with groups of the maximum size, in bytes.
 const MANY_AGS_FROM: u64 = 4 << 40;
-/// Images from here on have four groups by default, those from half of it on two, in bytes.
+/// Minimum size of images with four groups by default, in bytes. Images of at least half of it have two.
 const FOUR_AGS_FROM: u64 = 64 << 20;
-/// Bytes of image for a byte of log.
+/// Ratio of image size to log size.
 const LOG_RATIO: u64 = 2048;
-/// Smallest log of an image of ordinary size, in bytes.
+/// Minimum log size of images of at least [`ORDINARY_FROM`], in bytes.
 const LOG_BYTES_USUAL_MIN: u64 = 64 << 20;
-/// Images below this have the smallest log that works, in bytes.
+/// Smaller images have the minimum log, in bytes.
 const ORDINARY_FROM: u64 = 300 << 20;
-/// Largest log in bytes and in blocks (`XFS_MAX_LOG_BYTES`, `XFS_MAX_LOG_BLOCKS`).
+/// Maximum size of the log in bytes and in blocks (`XFS_MAX_LOG_BYTES`, `XFS_MAX_LOG_BLOCKS`).
 const LOG_BYTES_MAX: u64 = (2 << 30) - (10 << 20);
 const LOG_BLOCKS_MAX: u64 = 1 << 20;
 
-/// Allocation groups: how large, and so how many blocks there are in all.
+/// Size and number of allocation groups, and the resulting number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Groups {
     pub(super) ag_blocks: u32,
     pub(super) ag_count: u32,
-    /// Blocks of all groups. Fewer than the image has, if the rest is too little for a group.
+    /// Blocks of all groups. Less than the image has, if the rest is too small for a group.
     pub(super) blocks: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
         return Err(Error::Invalid("allocation groups must have 16 MiB to 1 TiB less a block"));
     }
     let last = blocks % ag_blocks;
-    // A last group that is too small is left out.
+    // A last group that is too small is dropped.
     let is_short = last != 0 && last < AG_BYTES_MIN / block_size;
     let blocks = if is_short && blocks > ag_blocks { blocks - last } else { blocks };
     let ag_count = u32::try_from(blocks.div_ceil(ag_blocks))
@@ -58,7 +58,7 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
     Ok(Groups { ag_blocks: ag_blocks as u32, ag_count, blocks })
 }
 
-/// Blocks of a group as mkfs.xfs chooses them for a single disk.
+/// Returns the number of blocks of a group that mkfs.xfs chooses for a single disk.
 fn default_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
     let blocks = size_bytes / block_size;
     let max = AG_BYTES_MAX / block_size - 1;
@@ -71,7 +71,7 @@ fn default_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
     blocks.div_ceil(count).min(max)
 }
 
-/// Most space for inodes, in percent, as mkfs.xfs chooses it.
+/// Returns the maximum share of space for inodes, in percent, that mkfs.xfs chooses.
 pub(super) const fn inodes_percent_max(size_bytes: u64) -> u8 {
     match size_bytes >> 40 {
         0 => 25,
@@ -80,7 +80,7 @@ pub(super) const fn inodes_percent_max(size_bytes: u64) -> u8 {
     }
 }
 
-/// Blocks of the log, given the fewest that work and the most that fit into a group.
+/// Returns the number of log blocks, given the minimum that works and the maximum that fits into a group.
 pub(super) fn log_blocks(options: &Options, blocks: u64, min: u64, fit: u64) -> Result<u32> {
     let block_size = u64::from(options.block_size);
     let max = fit.min(LOG_BLOCKS_MAX).min(LOG_BYTES_MAX / block_size);

@@ -1,35 +1,34 @@
-//! What a new file system shall be like.
+//! Options of a new file system.
 
 use vfs::{Error, Result, Timestamp};
 
 use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
 
-/// Longest label in bytes.
+/// Maximum length of a label in bytes.
 pub const LABEL_LEN_MAX: usize = 12;
-/// Smallest image that mkfs.xfs makes, in bytes.
+/// Minimum size of an image that mkfs.xfs makes, in bytes.
 pub const SIZE_MIN: u64 = 300 << 20;
-/// Smallest image at all, with [`Options::allow_small`]: one allocation group of the smallest size, in
-/// bytes.
+/// Minimum size with [`Options::allow_small`]: one allocation group of the minimum size, in bytes.
 pub const SMALL_SIZE_MIN: u64 = 16 << 20;
-/// Directory blocks are at least this large, in bytes.
+/// Minimum size of directory blocks in bytes.
 const DIR_BLOCK_SIZE_MIN: u32 = 4096;
-/// Sizes of directory blocks end here, in bytes.
+/// Maximum size of directory blocks in bytes.
 const DIR_BLOCK_SIZE_MAX: u32 = 64 << 10;
-/// Largest stripe unit of the log in bytes (`XLOG_MAX_RECORD_BSIZE`).
+/// Maximum stripe unit of the log in bytes (`XLOG_MAX_RECORD_BSIZE`).
 const LOG_STRIPE_BYTES_MAX: u32 = 256 << 10;
 
-/// A feature that may be chosen.
+/// A feature that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// One of `sb_features_ro_compat`.
+    /// A feature in `sb_features_ro_compat`.
     RoCompat(RoCompat),
-    /// One of `sb_features_incompat`.
+    /// A feature in `sb_features_incompat`.
     Incompat(Incompat),
-    /// One of `sb_versionnum`.
+    /// A feature in `sb_versionnum`.
     Version(Version),
 }
 
-/// What features are called, as options of mkfs.xfs are.
+/// Names of features, as in the options of mkfs.xfs.
 const NAMES: [(&str, Feature); 9] = [
     ("finobt", Feature::RoCompat(RoCompat::FINOBT)),
     ("rmapbt", Feature::RoCompat(RoCompat::RMAPBT)),
@@ -42,14 +41,14 @@ const NAMES: [(&str, Feature); 9] = [
     ("parent", Feature::Incompat(Incompat::PARENT)),
 ];
 
-/// The one that is off by default.
+/// The only feature that is off by default.
 const ASCII_CI: (&str, Feature) = ("ascii-ci", Feature::Version(Version::BORG));
 
-/// What version 5 always has.
+/// Features that version 5 always has.
 const FIXED: [&str; 6] = ["crc", "ftype", "lazy-count", "attr2", "projid32bit", "logv2"];
 
 impl Feature {
-    /// The feature that mkfs.xfs calls so.
+    /// Returns the feature with this mkfs.xfs name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let mut all = NAMES.iter().chain([&ASCII_CI]);
@@ -70,22 +69,22 @@ impl Feature {
 pub struct FeatureChange {
     /// The feature.
     pub feature: Feature,
-    /// Whether it shall be on.
+    /// True to turn it on, false to turn it off.
     pub on: bool,
 }
 
 impl FeatureChange {
-    /// Parses a list such as `+ascii-ci,-parent`. A name without a sign is turned on, `^` means the
-    /// same as `-`, and `NAME=0` and `NAME=1` are understood as well.
+    /// Parses a list such as `+ascii-ci,-parent`. A name without a sign is turned on, `^` means the same as `-`, and
+    /// `NAME=0` and `NAME=1` are accepted as well.
     ///
     /// # Errors
-    /// `Unsupported` names the feature that is not known, or cannot be turned off.
+    /// `Unsupported` for an unknown feature, or one that cannot be turned off.
     pub fn parse_list(list: &str) -> Result<Vec<Self>> {
         let items = list.split(',').filter(|item| !item.is_empty());
         items.filter_map(|item| Self::parse(item).transpose()).collect()
     }
 
-    /// `None` if the item asks for what is always so.
+    /// Returns `None` for a fixed feature.
     fn parse(item: &str) -> Result<Option<Self>> {
         let (name, on) = match item.strip_prefix(['-', '^']) {
             Some(name) => (name, false),
@@ -117,38 +116,37 @@ impl FeatureChange {
 /// Options of a new file system.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size of the image in bytes. What does not fill a block is left over at the end.
+    /// Size of the image in bytes. A partial block at the end is not used.
     pub size_bytes: u64,
     /// Block size in bytes: a power of two from 1 to 64 KiB.
     pub block_size: u32,
     /// Size of an inode in bytes: 512, 1024 or 2048, at most half a block.
     pub inode_size: u16,
-    /// Size of a directory block in bytes: a power of two from the block size, and from 4 KiB, to
-    /// 64 KiB. By default the smallest of these.
+    /// Size of a directory block in bytes: a power of two, at least 4 KiB and the block size, at most 64 KiB. Defaults
+    /// to the minimum.
     pub dir_block_size: Option<u32>,
     /// Sector size in bytes: a power of two from 512 to 32 KiB, at most the block size.
     pub sector_size: u32,
-    /// Number of allocation groups; by default it follows from the size.
+    /// Number of allocation groups. By default computed from the size.
     pub ag_count: Option<u32>,
     /// Size of an allocation group in bytes, a multiple of the block size. Excludes `ag_count`.
     pub ag_bytes: Option<u64>,
-    /// Size of the log in bytes; by default it follows from the size of the image.
+    /// Size of the log in bytes. By default computed from the size of the image.
     pub log_bytes: Option<u64>,
-    /// Stripe unit of the log in bytes: a multiple of the block size, at most 256 KiB. By default records are aligned to
-    /// sectors of 512 bytes, or to blocks where sectors are larger.
+    /// Stripe unit of the log in bytes: a multiple of the block size, at most 256 KiB. By default records are aligned
+    /// to sectors of 512 bytes, or to blocks if sectors are larger.
     pub log_stripe_bytes: Option<u32>,
-    /// Label, up to 12 bytes.
+    /// Label, at most 12 bytes.
     pub label: Vec<u8>,
-    /// The file system's uuid.
+    /// UUID of the file system.
     pub uuid: [u8; 16],
     /// Changes to the default features, in order.
     pub features: Vec<FeatureChange>,
-    /// Most space that inodes may take, in percent: 0 (no limit) to 100. By default it follows from
-    /// the size.
+    /// Maximum share of space for inodes, in percent: 0 (no limit) to 100. By default computed from the size.
     pub inodes_percent_max: Option<u8>,
-    /// Make images that mkfs.xfs refuses to make because they are below 300 MiB.
+    /// Allow images below 300 MiB, which mkfs.xfs refuses.
     pub allow_small: bool,
-    /// Every time in the new file system.
+    /// Time used for all timestamps in the new file system.
     pub time: Timestamp,
     /// Owner of the root directory.
     pub root_uid: u32,
@@ -159,7 +157,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults for an image of `size_bytes`, with uuid and time all zeros.
+    /// Returns the defaults for an image of `size_bytes`, with UUID and time all zeros.
     #[must_use]
     pub fn new(size_bytes: u64) -> Self {
         Self {
@@ -184,12 +182,12 @@ impl Options {
         }
     }
 
-    /// Size of a directory block in bytes, as asked for or by default.
+    /// Returns the size of a directory block in bytes, as given or by default.
     pub(super) fn dir_block_size(&self) -> u32 {
         self.dir_block_size.unwrap_or(self.block_size.max(DIR_BLOCK_SIZE_MIN))
     }
 
-    /// Refuses sizes that cannot be.
+    /// Checks the sizes.
     pub(super) fn check_sizes(&self) -> Result<()> {
         let power =
             |size: u32, min: u32, max: u32| size.is_power_of_two() && (min..=max).contains(&size);
@@ -246,16 +244,16 @@ impl Options {
         Ok(())
     }
 
-    /// Whether a feature was asked for.
+    /// Returns whether a feature was explicitly turned on.
     fn demands(&self, feature: Feature) -> bool {
         let last = self.features.iter().rfind(|change| change.feature == feature);
         last.is_some_and(|change| change.on)
     }
 
-    /// The default features with the changes applied, dependencies settled.
+    /// Returns the default features with the changes applied and dependencies resolved.
     ///
     /// # Errors
-    /// `Invalid` for one that was asked for without what it needs.
+    /// `Invalid` for an explicitly chosen feature without its prerequisites.
     pub(super) fn resolved_features(&self) -> Result<Features> {
         let mut features = DEFAULT_FEATURES;
         for change in &self.features {
@@ -273,7 +271,7 @@ impl Options {
     }
 }
 
-/// What mkfs.xfs 6.18 and newer turn on.
+/// The default features of mkfs.xfs 6.18 and newer.
 const DEFAULT_FEATURES: Features = Features {
     version: 5,
     version_bits: Version::ATTR

@@ -12,7 +12,7 @@ use crate::format::bytes::put16;
 use crate::format::features::Incompat;
 use crate::format::geometry::INODES_PER_CHUNK;
 
-/// Owners of the trees, by [`AgTree`].
+/// Owners of the trees, indexed by [`AgTree`].
 const TREE_OWNERS: [u64; AG_TREES] = [
     rmap_owner::AG,
     rmap_owner::AG,
@@ -23,7 +23,7 @@ const TREE_OWNERS: [u64; AG_TREES] = [
 ];
 
 impl Layout {
-    /// The root of a tree of a group, which lies in block `root`.
+    /// Returns the root of a tree of a group, for block `root`.
     pub(super) fn tree_root(
         &self,
         ag: AgNumber,
@@ -58,7 +58,7 @@ impl Layout {
         bytes
     }
 
-    /// Who owns what, in the order of blocks. Neighbours of one owner are one record.
+    /// Returns the reverse map in the order of blocks. Adjacent runs of one owner are one record.
     fn reverse_map(&self, plan: &AgPlan) -> Vec<RmapRecord> {
         let headers = Run { start: 0, len: self.header_blocks() };
         let mut runs = vec![(headers, rmap_owner::FS)];
@@ -83,7 +83,7 @@ impl Layout {
         runs.chunk_by(adjoin).map(joined).collect()
     }
 
-    /// One record per 64 inodes of the first chunk, of which only the first few inodes are in use.
+    /// Returns one record per 64 inodes of the first chunk. Only its first few inodes are in use.
     fn inode_chunks(&self, plan: &AgPlan) -> Vec<InodeChunk> {
         if plan.inodes.len == 0 {
             return Vec::new();
@@ -103,7 +103,7 @@ impl Layout {
     }
 }
 
-/// What is free, in the order of blocks.
+/// Returns the free runs in the order of blocks.
 fn free_runs(plan: &AgPlan) -> Vec<FreeRun> {
     let runs = plan.free.iter().filter(|run| run.len != 0);
     runs.map(|run| FreeRun { start: AgBlock(run.start), len: run.len }).collect()

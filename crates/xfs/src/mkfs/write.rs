@@ -1,4 +1,4 @@
-//! Writing a planned file system: only what is not zero, the superblock of the first group last.
+//! Writing a planned file system: only non-zero blocks, the superblock of the first group last.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
@@ -8,12 +8,12 @@ use crate::alloc::ags::AgTree;
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::format::log;
 
-/// What the device holds before.
+/// Previous contents of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Zeros all over, as a new sparse file does.
+    /// All zeros, like a new sparse file.
     Zeros,
-    /// Anything. What must read as zeros is cleared.
+    /// Unknown. Blocks that must read as zeros are cleared.
     Unknown,
 }
 
@@ -21,7 +21,7 @@ pub enum Contents {
 const TREES: [AgTree; 6] =
     [AgTree::Bno, AgTree::Cnt, AgTree::Rmap, AgTree::Refcount, AgTree::Ino, AgTree::Fino];
 
-/// Writes a planned file system. The caller flushes the device.
+/// Writes a planned file system. The caller must flush the device.
 ///
 /// # Errors
 /// `Invalid` if the device is shorter than planned for, `Device` if it fails.
@@ -46,7 +46,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Clears what must read as zeros: the log, and the blocks of headers that are not all used.
+    /// Clears what must read as zeros: the log, and blocks of headers that are only partly used.
     fn clear(&self) -> Result<()> {
         let geometry = &self.layout.geometry;
         for ag in geometry.ags() {
@@ -91,7 +91,7 @@ impl Writer<'_> {
         self.put(ag, AgBlock(0), &headers.concat())
     }
 
-    /// Writes the log: one record which says that it was left clean.
+    /// Writes the log: one unmount record.
     fn log(&self) -> Result<()> {
         let layout = self.layout;
         let start = FsBlock(layout.superblock.logstart.get());

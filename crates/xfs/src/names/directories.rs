@@ -1,4 +1,4 @@
-//! Entries of directories, as operations on names find and change them.
+//! Implements the directory part of the operations on names.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::inode::Handle;
 use crate::op::Op;
 use crate::waiting::NameKeys;
 
-/// What a name leads to, in a directory that is locked.
+/// The inode that a name leads to, in a locked directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Located {
     ino: Ino,
-    /// Where its entry is, if that helps to find it again.
+    /// Location of its entry, as a hint to find it again.
     spot: Option<Spot>,
 }
 

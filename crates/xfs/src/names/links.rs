@@ -1,5 +1,4 @@
-//! Links and their counts: each is noted in the inode it leads to as a parent pointer, where the image
-//! has those.
+//! Links and their counts. In images with parent pointers, each link is also recorded in the inode it leads to.
 
 use operation::Outcome;
 use operation::names::Links;
@@ -12,7 +11,7 @@ use crate::orphan::Inactivation;
 use crate::xattr::parent::Link;
 
 impl<'n> From<(&Handle, &'n [u8])> for Link<'n> {
-    /// The link that an entry of this name in a directory is.
+    /// Returns the link of the entry with this name in a directory.
     fn from((dir, name): (&Handle, &'n [u8])) -> Self {
         Self { dir: dir.ino(), generation: dir.inode.generation(), name }
     }

@@ -11,7 +11,7 @@ use crate::inode::inherit::inherit_flags;
 use crate::op::Op;
 
 impl MakeInodes for Xfs {
-    /// The format's `XFS_SYMLINK_MAXLEN` counts a NUL.
+    /// The format's `XFS_SYMLINK_MAXLEN` includes a NUL.
     fn symlink_len_max(&self) -> usize {
         1023
     }
@@ -51,7 +51,7 @@ impl MakeInodes for Xfs {
         Err(Error::Invalid("a device number has at most 14 bits of major and 18 of minor"))
     }
 
-    /// A new inode's data fork is empty already.
+    /// A new inode's data fork is already empty.
     fn init_file(_op: &mut Op<'_>, _file: &mut Handle) {}
 
     fn init_dir(op: &mut Op<'_>, dir: &mut Handle, parent: Ino) -> Outcome<()> {
@@ -68,7 +68,7 @@ impl MakeInodes for Xfs {
 }
 
 impl Xfs {
-    /// Sets what the maker of a new inode asks for.
+    /// Sets the attributes requested for a new inode.
     pub(crate) fn set_new(&self, inode: &mut Inode, file_type: FileType, new: &NewInode) {
         inode.set_mode(file_type, new.permissions);
         inode.set_uid(new.uid);

@@ -1,5 +1,5 @@
-//! What names mean in XFS: how entries are stored, what a new inode is like, and the counts of links and
-//! parent pointers. The operations themselves are in [`operation::names`].
+//! The XFS part of operations on names: storage of entries, new inodes, link counts and parent pointers. The operations
+//! themselves are in [`operation::names`].
 
 mod directories;
 mod links;

@@ -1,4 +1,4 @@
-//! Names at the limit of links, which takes too many names to be reached by making them.
+//! Operations on names at the maximum link count, which would take too many names to reach by creating them.
 
 use operation::RunOperations;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn make() -> Xfs {
     Xfs::open_in_progress(Arc::new(device), 1 << 20).unwrap()
 }
 
-/// Gives an inode as many links as there can be, or one fewer.
+/// Sets the link count of an inode.
 fn set_links(fs: &Xfs, ino: Ino, links: u32) {
     let _lock = fs.locks.exclusive(&[ino]);
     let mut inode = fs.load(ino).unwrap();

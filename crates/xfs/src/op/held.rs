@@ -1,4 +1,4 @@
-//! Blocks of metadata that a transaction holds.
+//! Metadata blocks held by a transaction.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use transaction::{BufferId, Txn};
 
 use crate::format::edit::Edit;
 
-/// A block that a transaction holds, to be changed.
+/// A block held by a transaction for changing.
 pub(crate) struct HeldBlock<'t, 'e> {
     pub(crate) txn: &'t mut Txn<'e>,
     pub(crate) id: BufferId,

@@ -1,12 +1,12 @@
-//! One operation: a transaction, the groups it allocates from, what it frees, and the inodes it will
-//! write.
+//! One operation: a transaction, the groups it allocates from, the blocks and inodes it frees, and the inodes it
+//! writes.
 //!
-//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories, maps
-//! and attributes of the locked inodes → groups, in ascending order, and with them the blocks of their
-//! trees and headers → blocks of inodes, in ascending order. What comes late is put off: blocks and
-//! inodes to free and changed inodes are only noted, and done when the operation commits.
+//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories, maps and attributes of
+//! the locked inodes → groups in ascending order, with the blocks of their trees and headers → blocks of inodes in
+//! ascending order. Work that would violate this order is deferred: blocks and inodes to free and changed inodes are
+//! noted, and processed at the commit.
 //!
-//! How groups are held, and what comes of one that cannot be waited for, [`HeldGroups`] says.
+//! [`HeldGroups`] describes how groups are held, and what happens if a group is busy and out of order.
 
 pub(crate) mod held;
 pub(crate) mod source;
@@ -31,30 +31,30 @@ use crate::inode::{ChunkChanges, Handle, sealed_mark};
 use crate::kind::Kind;
 use crate::orphan::Pending;
 
-/// An operation. Dropped without [`Xfs::atomically`], it leaves no trace.
+/// An operation. It leaves no trace if dropped before [`Xfs::atomically`] commits it.
 pub struct Op<'a> {
     pub(crate) fs: &'a Xfs,
-    // The sides stand before the transaction, as [`Side`] says.
+    // Declared before the transaction, so that they are dropped first: see [`Side`].
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) unlinked: Pending<'a>,
-    /// What is known of directories that are changed.
+    /// In-memory states of directories being changed.
     pub(crate) dirs: TakenStates<'a>,
-    /// Blocks of inodes that were made or given back.
+    /// Blocks of inode chunks that were allocated or freed.
     pub(crate) inode_blocks: ChunkChanges<'a>,
     pub(crate) txn: Txn<'a>,
-    /// What of the reserve it may take.
+    /// The part of the reserve that it may take.
     pub(crate) claim: Claim,
-    /// Directory blocks of several blocks.
+    /// Directory blocks that span several file-system blocks.
     pub(crate) wholes: Wholes,
-    /// Inodes to write, those of new ones included.
+    /// Inodes to write, including new ones.
     staged: Handles,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: Handles,
     pub(crate) zeroed_runs: ZeroedRuns,
 }
 
-/// Handles of an operation. Each is as large as an inode, so they lie beside the operation, in memory
-/// that the thread keeps from one to the next.
+/// Handles of an operation. Each is as large as an inode, so they are kept outside the operation, in memory that the
+/// thread reuses for the next one.
 #[derive(Default)]
 pub(crate) struct Handles(Vec<Handle>);
 
@@ -62,7 +62,7 @@ thread_local! {
     static HANDLES: RefCell<Vec<Vec<Handle>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Handles that memory is kept for when an operation had more.
+/// Maximum number of handles whose memory is kept for the next operation.
 const HANDLES_KEPT: usize = 8;
 
 impl Handles {
@@ -96,11 +96,11 @@ impl DerefMut for Handles {
     }
 }
 
-/// Bytes of a slot that are compared, and written if they differ, at once: what the engine keeps track
-/// of in blocks of 4 KiB.
+/// Bytes of a slot that are compared, and written if they differ, as one piece: the unit in which the engine tracks
+/// changes of blocks of 4 KiB.
 const DIFF_BYTES: usize = 64;
 
-/// The first run of pieces of `new`, from the one at `from` on, that differ from those of `old`.
+/// Returns the first run of pieces of `new`, from offset `from` on, that differ from those of `old`.
 fn differing_run(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
     let differs = |start: &usize| {
         let piece = *start..new.len().min(start + DIFF_BYTES);
@@ -179,7 +179,7 @@ impl<'a> Op<'a> {
         })
     }
 
-    /// Holds a block to the end of the operation.
+    /// Holds a block until the end of the operation.
     pub(crate) fn buffer(&mut self, block: Block, tag: Tag) -> Result<BufferId> {
         Ok(self.txn.buffer(block.0, tag)?)
     }
@@ -189,29 +189,31 @@ impl<'a> Op<'a> {
         self.staged.push(handle);
     }
 
-    /// Writes `handle` when the operation commits, if it is not what it was.
+    /// Writes `handle` when the operation commits, if it differs from `before`.
     pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
         if handle.inode != before.inode {
             self.stage(handle);
         }
     }
 
-    /// Does not write an inode after all: it is freed.
+    /// Cancels writing an inode, because it is being freed.
     pub(crate) fn unstage(&mut self, ino: Ino) {
         self.staged.retain(|handle| handle.ino() != ino);
     }
 
-    /// Does not write the inodes of a block after all: it is given back.
+    /// Cancels writing the inodes of a block, because the block is being freed.
     pub(crate) fn unstage_block(&mut self, block: Block) {
         self.staged.retain(|handle| handle.block != block);
     }
 
-    /// Does what was put off. After an error the operation must be dropped.
+    /// Does the deferred work. After an error the operation must be dropped.
     fn finish_put_off(&mut self) -> Outcome<()> {
+        // Groups come before blocks of inodes in the lock order. Links of unlinked lists are in the same blocks as
+        // staged inodes, so both are written in one ascending pass.
         self.write_wholes()?;
         self.finish_frees()?;
         self.record_unlinked()?;
-        // An inode that was staged more than once is as it was staged last.
+        // If an inode was staged more than once, the last version counts.
         self.staged.sort_by_key(|h| (h.block, h.offset));
         let mut staged = std::mem::take(&mut self.staged);
         for handle in &mut *staged {
@@ -222,13 +224,13 @@ impl<'a> Op<'a> {
         Ok(self.zeroed_runs.write(&self.fs.engine)?)
     }
 
-    /// Brings the bytes of a handle that differ into its slot, and counts the change.
+    /// Writes the bytes of a handle that differ into its slot, and increments the change count.
     fn write_inode(&mut self, handle: &mut Handle) -> Outcome<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
         let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
         let old = &self.txn.data(id)[slot];
-        // The list of unlinked inodes is others' to change, unless the inode becomes free: it does not
-        // come from the handle. Nor does the checksum.
+        // The link of the unlinked list is not taken from the handle, because operations on other inodes of the list
+        // change it, unless the inode becomes free. The checksum is recomputed below.
         let own_end = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
         let others = own_end..CRC_OFFSET + 4;
         handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
@@ -236,14 +238,14 @@ impl<'a> Op<'a> {
             return Ok(());
         }
         handle.inode.bump_changecount();
-        // Slots are checked each time they are loaded, not only when their block is read.
+        // Slots are verified each time they are loaded, not only when their block is read.
         inode::seal_slot(handle.inode.as_mut_bytes());
         let new = handle.inode.as_bytes();
         let mut end = 0;
         while let Some(run) = differing_run(&self.txn.data(id)[handle.offset..], new, end) {
             end = run.end;
             let place = handle.offset + run.start..handle.offset + run.end;
-            // Marks are of checksums: those of other slots stay right.
+            // Marks say which slots have verified checksums. Those of other slots remain valid.
             self.txn.edit_noted(id, place).copy_from_slice(&new[run]);
         }
         self.txn.mark(id, sealed_mark(&self.fs.volume.geometry, handle.offset));

@@ -1,8 +1,8 @@
-//! Where verified blocks come from: the cache, or an operation that holds what it reads.
+//! Sources of verified blocks: the cache, or an operation that holds what it reads.
 //!
-//! Finding a block of a fork and looking up a name or an attribute are the same for readers and for
-//! operations, with the same checks. Only an operation sees blocks it has changed itself, and it must
-//! ask its transaction for them: a block that a transaction holds cannot be read past it.
+//! Mapping a block of a fork and looking up a name or an attribute share their code and checks between readers and
+//! operations. Only an operation sees blocks that it has changed itself. It must read them through its transaction: a
+//! block held by a transaction cannot be read from the cache.
 
 use transaction::Tag;
 use vfs::{Ino, Result};
@@ -15,39 +15,40 @@ use crate::format::geometry::Geometry;
 use crate::inode::Handle;
 use crate::op::Op;
 
-/// What maps, directories and attributes are read from.
+/// A source of blocks for maps, directories and attributes.
 pub(crate) trait Source {
-    /// The file system.
+    /// Returns the file system.
     fn fs(&self) -> &Xfs;
 
-    /// Lets `look` see a metadata block, verified as `tag` says.
+    /// Calls `look` with the contents of a metadata block, verified according to `tag`.
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
 
-    /// A directory block of several blocks, if an operation has a copy of it in one piece.
+    /// Returns a directory block of several file-system blocks, if the operation has a contiguous copy.
     fn whole(&self, _ino: Ino, _at: FileBlock) -> Option<&[u8]> {
         None
     }
 
-    /// Addresses of entries of a directory with a hash that are buffered for a leaf, by the leaf's number.
+    /// Returns the addresses of directory entries with this hash in the insert buffer of leaf number `leaf`.
     fn buffered(&self, dir: Ino, leaf: u32, hash: u32) -> BufferedAddresses;
 
-    /// Where a block of a directory is, if that is kept beside it. The directory is locked.
+    /// Returns the location of a directory's block, if the directory's state in memory has it. The directory must be
+    /// locked.
     fn known_place(&self, _dir: &Handle, _layout: &Layout, _at: FileBlock) -> Option<Block> {
         None
     }
 
-    /// Whether something is kept of a directory, which then is one with nodes. The directory is locked.
+    /// Returns whether a state of the directory is in memory, which implies node form. The directory must be locked.
     fn is_known_node(&self, _dir: &Handle) -> bool {
         false
     }
 
-    /// The shape of the file system.
+    /// Returns the geometry of the file system.
     fn geometry(&self) -> Geometry {
         self.fs().volume.geometry
     }
 }
 
-/// Reads blocks as they are in the cache, and holds none of them.
+/// Reads blocks from the cache and holds none of them.
 impl Source for &Xfs {
     fn fs(&self) -> &Xfs {
         self
@@ -70,7 +71,7 @@ impl Source for &Xfs {
     }
 }
 
-/// Holds what it reads to its end.
+/// Holds every block it reads until the operation ends.
 impl Source for Op<'_> {
     fn fs(&self) -> &Xfs {
         self.fs

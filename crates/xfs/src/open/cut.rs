@@ -1,9 +1,9 @@
-//! Images that end before their file system does.
+//! Images that are shorter than their file system.
 
 use crate::format::superblock::{AG_BLOCKS_MIN, RawSuperblock};
 
-/// Returns the superblock of a file system that ends where a device of `device_len` bytes does; unchanged if it fits.
-/// A last group of fewer blocks than a group can have is left out. `None` if not even the first group is left.
+/// Returns the superblock of a file system cut to `device_len` bytes; unchanged if it fits. A last group smaller than
+/// the minimum is dropped. `None` if not even the first group is left.
 pub(crate) fn fitted(raw: &RawSuperblock, device_len: u64) -> Option<RawSuperblock> {
     let there = device_len.checked_shr(raw.blocklog.into())?;
     if raw.dblocks.get() <= there {

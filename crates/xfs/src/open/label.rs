@@ -1,4 +1,4 @@
-//! The label, in the superblock and in its copies.
+//! The label, in the superblock and its copies.
 
 use operation::label;
 use vfs::Result;
@@ -9,11 +9,11 @@ use crate::format::address::{AgBlock, AgNumber};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
 use crate::kind::Kind;
 
-/// Longest label in bytes (`XFSLABEL_MAX`).
+/// Maximum length of a label in bytes (`XFSLABEL_MAX`).
 const LABEL_LEN_MAX: usize = 12;
 
 impl Xfs {
-    /// The label as it is now.
+    /// Returns the current label.
     pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
         let first = AgNumber(0);
         let block = self.volume.geometry.block_of(first, AgBlock(0));
@@ -23,8 +23,8 @@ impl Xfs {
         Ok(label::parse(&raw.fname))
     }
 
-    /// Changes the label in the superblock and in its copies. Kernels never log copies; so that none is
-    /// left in the log, all is written back.
+    /// Changes the label in the superblock and its copies. Kernels never log copies, so everything is written back to
+    /// remove them from the log.
     pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
         let name = label::field::<LABEL_LEN_MAX>(self.mode, label)?;
         for ag in self.volume.geometry.ags() {

@@ -1,4 +1,4 @@
-//! Opening and closing: what an image must be to be opened, and what is written then.
+//! Opening and closing file systems: the checks at open, and the writes at open and close.
 
 pub(crate) mod cut;
 pub(crate) mod label;
@@ -30,7 +30,7 @@ use crate::waiting;
 use operation::Mode;
 use superblock_copy::Copy;
 
-/// Refuses an image that cannot be kept right when it is changed. Whether its log has nothing to replay.
+/// Refuses an image that cannot be changed correctly. Returns whether its log has nothing to replay.
 fn check_writable(device: &dyn BlockDevice) -> Result<bool> {
     let sb = read_superblock(device).map_err(|error| superblock_copy::advise(device, error))?;
     match sb.read_only_because() {
@@ -40,12 +40,11 @@ fn check_writable(device: &dyn BlockDevice) -> Result<bool> {
 }
 
 impl Xfs {
-    /// Opens an image to read it. A log that has something to replay is replayed in memory only, unless the
-    /// options say to read the image as it lies.
+    /// Opens an image for reading. A dirty log is replayed in memory only, unless the options request norecovery.
     ///
     /// # Errors
-    /// `Unsupported` for features this build cannot read, and for a log that cannot be replayed or is on
-    /// another device; `Corrupt` for a superblock or group headers that cannot be right, or a damaged log.
+    /// `Unsupported` for features that this build cannot read, and for a log that cannot be replayed or is on another
+    /// device; `Corrupt` for an invalid superblock, invalid group headers or a damaged log.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let damage = match read_superblock(&*device) {
             Ok(sb) => return Self::open_found(device, sb, options),
@@ -60,7 +59,7 @@ impl Xfs {
         Ok(fs)
     }
 
-    /// Opens an image to read it whose superblock was found to be `sb`.
+    /// Opens an image with superblock `sb` for reading.
     fn open_found(
         device: Arc<dyn BlockDevice>,
         sb: Superblock,
@@ -92,16 +91,16 @@ impl Xfs {
         Self::with_device(device, None, options.cache_bytes, Mode::ReadOnly)
     }
 
-    /// Opens an image to change it in place: replays its log and ends what a crash left unfinished
-    /// first. [`Xfs::close`] must follow, or the image is left as after a crash.
+    /// Opens an image for changes in place: first replays its log, and completes what a crash left unfinished.
+    /// [`Xfs::close`] must follow, otherwise the image is left as after a crash.
     ///
     /// # Errors
-    /// As [`Xfs::open`], and `Unsupported` for what this build cannot keep right when it writes.
-    /// Nothing is written then.
+    /// As [`Xfs::open`], and `Unsupported` for features that this build cannot write correctly. In that case nothing is
+    /// written.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if !check_writable(&*device)? {
-            // In memory first: what the log announces may contradict the image, which is to be known before
-            // anything is written.
+            // In memory first: intents in the log may contradict the image. This must be detected before anything is
+            // written.
             let fs = Self::open_recovered(Arc::new(OverlayDevice::new(device.clone())), options)?;
             vfs::path::check_root(&fs)?;
         }
@@ -113,14 +112,14 @@ impl Xfs {
         Ok(fs)
     }
 
-    /// Opens an image to change it, and does what its log holds and announces.
+    /// Opens an image for changes, replays its log and finishes its intents.
     pub(crate) fn open_recovered(
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
     ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
-        // The log may have had a newer one.
+        // The log may have contained a newer superblock.
         let sb = read_superblock(&*device)?;
         let log = XfsLog::open(device.clone(), &sb, position)?;
         let hook: Box<dyn Log> = Box::new(log.clone());
@@ -133,43 +132,43 @@ impl Xfs {
         Ok(fs)
     }
 
-    /// Frees inodes without names that a crash left, and lets go of counts that nobody keeps.
+    /// Frees unlinked inodes left by a crash, and clears the flags of quota counts that are not kept up to date.
     fn without_leftovers(mut self) -> Result<Self> {
         self.freed_at_open = operation::orphans::inactivate_all(&self)?;
         self.drop_quota_counts()?;
         Ok(self)
     }
 
-    /// The superblock as it lay in the image when that was opened: [`Self::superblock`] may have
-    /// changed since, because replaying a log changes it.
+    /// Returns the superblock as found when the image was opened. [`Self::superblock`] may differ, because replaying
+    /// the log can change it.
     pub fn superblock_found(&self) -> &Superblock {
         &self.found
     }
 
-    /// What whoever reads the image should know: damage that does not keep it from being read.
+    /// Returns descriptions of damage that did not prevent opening the image.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// What the recovery of the log did when the image was opened.
+    /// Returns the report of the log recovery at open.
     pub fn recovered(&self) -> &log::Report {
         &self.recovered
     }
 
-    /// Bytes written to the log since the image was opened; `None` if there is no log.
+    /// Returns the number of bytes written to the log since the image was opened; `None` if there is no log.
     pub fn log_bytes_written(&self) -> Option<u64> {
         self.log.as_ref().map(XfsLog::bytes_written)
     }
 
-    /// How many inodes without names a crash had left, which were freed when the image was opened.
+    /// Returns the number of unlinked inodes, left by a crash, that were freed at open.
     pub fn freed_at_open(&self) -> u64 {
         self.freed_at_open
     }
 
-    /// Frees what is open without a name, writes everything and leaves the image clean.
+    /// Frees unlinked inodes that are open, writes everything and marks the log clean.
     ///
     /// # Errors
-    /// If the device fails, or something to be freed is damaged. The image is then as after a crash.
+    /// If the device fails, or an inode to be freed is damaged. The image is then in the same state as after a crash.
     pub fn close(self) -> Result<()> {
         if self.mode == Mode::ReadOnly {
             return Ok(());
@@ -182,7 +181,7 @@ impl Xfs {
         self.log.as_ref().map_or(Ok(()), XfsLog::close)
     }
 
-    /// Brings into the superblock what it says of a file system that nobody has open.
+    /// Writes the superblock's totals and flags of a cleanly closed file system.
     pub(crate) fn flush_superblock(&self) -> Result<()> {
         let totals = self.volume.totals();
         let raw = &self.volume.sb.raw;
@@ -201,11 +200,11 @@ impl Xfs {
         })
     }
 
-    /// Opens an image that mkfs has just made, to fill it. Until [`Xfs::finish`], its superblock says
-    /// that it is being made, so that nobody takes it for sound.
+    /// Opens an image that mkfs has just made, to fill it. Until [`Xfs::finish`], its superblock is marked as in
+    /// progress, so that it is not mistaken for a complete file system.
     ///
     /// # Errors
-    /// As [`Xfs::open`], and `Unsupported` for features this build cannot write.
+    /// As [`Xfs::open`], and `Unsupported` for features that this build cannot write.
     pub fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         if let Some(reason) = sb.read_only_because() {
@@ -228,7 +227,7 @@ impl Xfs {
         Ok(Self::of_volume(device, log, volume, cache_bytes, mode))
     }
 
-    /// A file system whose superblock and groups are known.
+    /// Returns an open file system with the given superblock and groups.
     pub(crate) fn of_volume(
         device: Arc<dyn BlockDevice>,
         log: Option<Box<dyn Log>>,
@@ -268,11 +267,11 @@ impl Xfs {
         }
     }
 
-    /// Ends the filling of an image in progress: frees what has no name, open or not, and writes all metadata,
-    /// then the superblock, with a new uuid if one is given.
+    /// Finishes an image in progress: frees all unlinked inodes, even open ones, and writes all metadata, then the
+    /// superblock, with a new UUID if one is given.
     ///
     /// # Errors
-    /// If the device fails. The image is then not sound.
+    /// If the device fails. The image is then incomplete.
     pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         self.check_writable()?;
         operation::orphans::inactivate_all(self)?;

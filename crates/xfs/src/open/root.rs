@@ -1,6 +1,6 @@
-//! The root directory of a file system whose superblocks do not name it.
+//! Finding the root directory of a file system whose superblocks do not contain its number.
 //!
-//! mkfs makes the first chunk of inodes in the first group: its first inode is the root directory, and the next two are
+//! mkfs allocates the first inode chunk in the first group: its first inode is the root directory, and the next two are
 //! the files of a realtime device.
 
 use blockdev::BlockDevice;
@@ -11,11 +11,11 @@ use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Inode};
 use crate::format::superblock::{RawSuperblock, Superblock};
 
-/// Blocks of the first group that are searched: mkfs places the chunk behind the headers and roots of trees, at the
-/// next stripe unit.
+/// Number of blocks of the first group that are searched: mkfs places the chunk after the headers and tree roots, at
+/// the next stripe unit.
 const BLOCKS_MAX: u32 = 1 << 16;
 
-/// Returns the first directory of the first group that two regular files follow.
+/// Returns the first directory inode of the first group that is followed by two regular files.
 pub(crate) fn find(device: &dyn BlockDevice, sb: &Superblock) -> Option<Ino> {
     let geometry = Geometry::new(sb);
     let first = AgNumber(0);
@@ -42,7 +42,7 @@ pub(crate) fn set(raw: &mut RawSuperblock, root: Ino) {
     raw.rsumino = root.0.saturating_add(2).into();
 }
 
-/// Returns whether an inode is a directory that two regular files follow.
+/// Returns whether an inode is a directory that is followed by two regular files.
 fn is_root(device: &dyn BlockDevice, geometry: &Geometry, root: Ino) -> bool {
     let kind = |nth| {
         let ino = Ino(root.0.checked_add(nth)?);

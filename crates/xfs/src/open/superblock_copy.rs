@@ -1,8 +1,7 @@
-//! The copies of the superblock at the start of every other group, for images whose first one is
-//! damaged.
+//! The copies of the superblock at the start of every other group, for images with a damaged first superblock.
 //!
-//! A copy is as old as the last mkfs or growth. What it says of sizes and features holds; its totals do
-//! not, but those are summed up from the groups anyway. Nothing is written by what it says.
+//! A copy was written by the last mkfs or growth. Its sizes and features are valid; its totals are not, but those are
+//! computed from the groups anyway. An image opened by a copy is read-only.
 
 use std::sync::Arc;
 
@@ -15,38 +14,38 @@ use crate::format::address::AgNumber;
 use crate::format::checksum;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 
-/// Most copies that are looked at. Any will do but those that do not know the root directory.
+/// Maximum number of copies that are read. Any copy is sufficient, except that some lack the root directory.
 const COPIES_MAX: usize = 64;
-/// Largest block, as a power of two, and the largest sector in bytes.
+/// Maximum block size, as a power of two.
 const BLOCK_LOG_MAX: u8 = 16;
 const SECTOR_SIZE_MAX: u16 = 32 << 10;
-/// How many groups mkfs makes by default, fewer or more for the size and the disks: guesses for unusual blocks.
+/// Numbers of groups to try for unusual block sizes. The default of mkfs depends on the size and the disks.
 const GROUPS_GUESSED: [u32; 5] = [4, 2, 8, 16, 32];
-/// Blocks that are not usual, as powers of two.
+/// Unusual block sizes, as powers of two.
 const BLOCK_LOGS_UNUSUAL: [u8; 6] = [10, 11, 13, 14, 15, 16];
 const BLOCK_LOG_USUAL: u8 = 12;
-/// Largest group in bytes, which mkfs makes on large devices.
+/// Maximum size of a group in bytes, as mkfs makes on large devices.
 const GROUP_BYTES_MAX: u64 = 1 << 40;
-/// What mkfs leaves in copies it does not fill in (`NULLFSINO`).
+/// Value of inode numbers that mkfs does not set in some copies (`NULLFSINO`).
 const NO_INODE: u64 = u64::MAX;
 
-/// Bytes that a search reads at once, and the smallest sector.
+/// Number of bytes that a search reads at once.
 const PIECE_BYTES: usize = 1 << 20;
 const SECTOR_SIZE_MIN: usize = 512;
-/// Shapes of groups that a search looks into: an image may hold images.
+/// Maximum number of group shapes that a search tries: an image may contain other images.
 const SHAPES_MAX: usize = 64;
 
-/// Reports how many bytes of how many were searched. Returns whether the search goes on.
+/// Callback of a search: number of bytes searched, and total. Returns whether to continue.
 pub(crate) type Progress<'p> = &'p (dyn Fn(u64, u64) -> bool + Sync);
 
-/// A sound copy.
+/// A valid copy.
 #[derive(Clone)]
 pub(crate) struct Copy {
     ag: AgNumber,
     sector: Vec<u8>,
 }
 
-/// How groups lie, as far as it takes to find a copy.
+/// Size and number of groups: the information needed to locate copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shape {
     ag_count: u32,
@@ -67,7 +66,7 @@ impl Shape {
         u32::try_from(ag).ok().filter(|ag| *ag < self.ag_count)
     }
 
-    /// How mkfs makes groups on a device of so many bytes. There are some hundred guesses at most.
+    /// Returns the likely shapes of groups made by mkfs on a device of `device_len` bytes: about a hundred at most.
     fn guesses(device_len: u64) -> impl Iterator<Item = Self> {
         let even = move |block_log: u8, ag_count: u32| {
             let ag_blocks = (device_len >> block_log).div_ceil(ag_count.into());
@@ -86,8 +85,8 @@ impl Shape {
         largest(BLOCK_LOG_USUAL).into_iter().chain(usual).chain(unusual)
     }
 
-    /// The groups whose copies are looked at: the last one and that in the middle, which know the root directory, and
-    /// up to so many of the first ones.
+    /// Returns the groups whose copies are read: the last one and the middle one, which contain the root directory, and
+    /// up to `copies_max` of the first ones.
     fn groups(self, copies_max: usize) -> impl Iterator<Item = u32> {
         let count = self.ag_count;
         let nearer = (1..count).take(copies_max);
@@ -96,8 +95,8 @@ impl Shape {
 }
 
 impl Copy {
-    /// Returns a sound copy for a first superblock that cannot be used. It is looked for where the damaged superblock
-    /// places it, and at the places of groups of the usual sizes.
+    /// Returns a valid copy if the first superblock is unusable. Looks where the damaged superblock locates copies, and
+    /// at the locations of groups of the usual sizes.
     pub(crate) fn find(device: &dyn BlockDevice) -> Option<Self> {
         if is_first_written(device) {
             return None;
@@ -113,7 +112,7 @@ impl Copy {
         Self::find(device).or_else(|| Self::best(device, search(device, progress)))
     }
 
-    /// Returns the copy that is used for reading: one that has the root directory, if there is one.
+    /// Returns the copy to use for reading: one that contains the root directory, if there is one.
     fn best(device: &dyn BlockDevice, copies: Vec<Self>) -> Option<Self> {
         let at = copies.iter().rposition(Self::has_root).unwrap_or(0);
         let mut copy = copies.into_iter().nth(at)?;
@@ -132,8 +131,8 @@ impl Copy {
         found.or_else(|| Shape::guesses(device.len()).find_map(|shape| any(shape, 1)))
     }
 
-    /// Returns all sound copies, of at most [`COPIES_MAX`] groups and the last ones, whatever the first superblock is.
-    /// The whole device is searched only if the first superblock cannot be used.
+    /// Returns all valid copies, of at most [`COPIES_MAX`] groups and the last ones, regardless of the first
+    /// superblock. The whole device is searched only if the first superblock is unusable.
     pub(crate) fn all(device: &dyn BlockDevice) -> Vec<Self> {
         match Self::usual(device) {
             Some(copies) => copies,
@@ -142,7 +141,7 @@ impl Copy {
         }
     }
 
-    /// Returns the sound copies of the groups of one shape.
+    /// Returns the valid copies of groups of one shape.
     fn of_shape(device: &dyn BlockDevice, shape: Shape) -> Vec<Self> {
         let mut groups: Vec<u32> = shape.groups(COPIES_MAX).collect();
         groups.sort_unstable();
@@ -154,12 +153,12 @@ impl Copy {
         self.raw().is_some_and(|raw| ![0, NO_INODE].contains(&raw.rootino.get()))
     }
 
-    /// Returns the superblock that the copy holds.
+    /// Returns the superblock in the copy.
     pub(crate) fn raw(&self) -> Option<RawSuperblock> {
         RawSuperblock::read_from_prefix(&self.sector).ok().map(|(raw, _)| raw)
     }
 
-    /// Returns a sound copy. The image may end before the file system does.
+    /// Returns a valid copy. The image may be shorter than the file system.
     fn at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
         if ag == 0 || shape.block_log > BLOCK_LOG_MAX {
             return None;
@@ -183,15 +182,15 @@ impl Copy {
         if is_sealed {
             checksum::check("superblock", &sector, CRC_OFFSET).ok()?;
         }
-        // mkfs leaves the mark in copies.
+        // mkfs leaves this flag set in copies.
         raw.inprogress = 0;
         let sector = with_raw(sector, &raw);
         Superblock::parse(&sector, u64::MAX).ok()?;
         Some(Self { ag: AgNumber(ag), sector })
     }
 
-    /// Sets the root directory where the copy has none: kernels write it to the first superblock only, and mkfs to
-    /// some copies.
+    /// Sets the root directory if the copy has none: kernels write it only to the first superblock, and mkfs to some
+    /// copies.
     fn complete_root(&mut self, device: &dyn BlockDevice) {
         if self.has_root() {
             return;
@@ -204,14 +203,14 @@ impl Copy {
         }
     }
 
-    /// Returns a view of the device with the copy in the place of the superblock.
+    /// Returns a view of the device with the copy in place of the superblock.
     pub(crate) fn in_place(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
         let view = OverlayDevice::new(device);
         view.write_at(0, &self.sector).map_err(Error::Device)?;
         Ok(Arc::new(view))
     }
 
-    /// Returns a view as [`Self::in_place`] does, with a file system that ends where the image does.
+    /// Like [`Self::in_place`], with a file system that is cut to the size of the image.
     pub(crate) fn fitted_in_place(
         &self,
         device: Arc<dyn BlockDevice>,
@@ -222,7 +221,7 @@ impl Copy {
         Self { ag: self.ag, sector }.in_place(device).map(Some)
     }
 
-    /// What to say when the image is read by this copy.
+    /// Returns the remark for an image that is read by this copy.
     pub(crate) fn remark(&self, damage: &Corruption) -> String {
         format!("{damage}; the image is read by the copy in group {}", self.ag.0)
     }
@@ -237,19 +236,19 @@ fn with_raw(mut sector: Vec<u8>, raw: &RawSuperblock) -> Vec<u8> {
     sector
 }
 
-/// Returns the bytes that the first superblock may have.
+/// Returns the bytes that may contain the first superblock.
 fn first_sector(device: &dyn BlockDevice) -> Option<Vec<u8>> {
     let mut sector = vec![0; device.len().min(SECTOR_SIZE_MAX.into()) as usize];
     device.read_at(0, &mut sector).ok().map(|()| sector)
 }
 
-/// Returns whether a superblock can be used. The length of the image does not matter.
+/// Returns whether a superblock is usable. The length of the image does not matter.
 fn can_be(sector: &[u8]) -> bool {
     Superblock::parse(sector, u64::MAX).is_ok()
 }
 
-/// Returns whether the first superblock is as it was written: its checksum is right, or in version 4 it can be used. No
-/// copy replaces such a superblock, even if it states that mkfs never finished.
+/// Returns whether the first superblock is intact: its checksum is valid, or in version 4 it is usable. No copy
+/// replaces an intact superblock, even if it says that mkfs never finished.
 fn is_first_written(device: &dyn BlockDevice) -> bool {
     let Some(sector) = first_sector(device) else { return false };
     let Ok((first, _)) = RawSuperblock::read_from_prefix(&sector) else { return false };
@@ -261,8 +260,8 @@ fn is_first_written(device: &dyn BlockDevice) -> bool {
     sector.is_some_and(|sector| checksum::check("superblock", sector, CRC_OFFSET).is_ok())
 }
 
-/// Searches the device for copies, from its start on. The first group size with several sound copies wins, or else the
-/// first sound copy.
+/// Searches the device for copies, from its start. Prefers the first group size with several valid copies, otherwise
+/// the first valid copy.
 fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
     let len = device.len();
     let mut best = Vec::new();
@@ -271,7 +270,7 @@ fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
     let mut start = 0;
     while start < len && progress(start, len) {
         let count = (len - start).min(PIECE_BYTES as u64) as usize;
-        // Bytes that cannot be read hold no copy.
+        // Unreadable bytes are treated as containing no copy.
         let is_read = device.read_at(start, &mut piece[..count]).is_ok();
         let sectors = piece[..count].chunks(SECTOR_SIZE_MIN).zip(0_u64..);
         let found = sectors.filter(|(sector, _)| is_read && sector.starts_with(b"XFSB"));
@@ -298,23 +297,23 @@ fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
     best
 }
 
-/// Returns whether a device has a sound copy of a superblock that can replace its first one, which may have lost
-/// everything that identifies XFS. False if the first one is as it was written.
+/// Returns whether a device has a valid copy that can replace its first superblock, which may have lost everything that
+/// identifies XFS. False if the first superblock is intact.
 pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
     Copy::find(device).is_some()
 }
 
-/// Does the same as [`has_superblock_copy`], and reads the whole device if no copy is where mkfs usually places it.
+/// Like [`has_superblock_copy`], but searches the whole device if no copy is at the usual locations.
 pub fn has_superblock_copy_anywhere(device: &dyn BlockDevice) -> bool {
     Copy::find_anywhere(device, &|_, _| true).is_some()
 }
 
-/// Bytes at which the second group may start, with groups of the usual sizes.
+/// Returns the byte offsets at which the second group may start, with groups of the usual sizes.
 pub(crate) fn group_starts(device_len: u64) -> impl Iterator<Item = u64> {
     Shape::guesses(device_len).map(|shape| u64::from(shape.ag_blocks) << shape.block_log)
 }
 
-/// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
+/// Adds to the error of a damaged superblock the group of a valid copy, and advice.
 pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
         (Error::Corrupt(damage), Some(Copy { ag, .. })) => damage

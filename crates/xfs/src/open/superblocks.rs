@@ -40,15 +40,15 @@ impl Xfs {
         let mut raw = RawSuperblock::read_from_bytes(start).map_err(damage)?;
         change(&mut raw);
         start.copy_from_slice(raw.as_bytes());
-        // Copies are not sealed when they are written.
+        // The engine does not seal copies when it writes them.
         checksum::seal(&mut sector, superblock::CRC_OFFSET);
         txn.edit(id, 0..sector.len()).copy_from_slice(&sector);
         Ok(())
     }
 
-    /// Says that nobody counts what users have (`sb_qflags`), if the superblock says that somebody does:
-    /// what is changed here is not counted. Kernels do the same when they mount without quotas, and count
-    /// anew when they mount with them. The files that hold the counts stay.
+    /// Clears the flags of quotas that are kept up to date (`sb_qflags`), if any are set, because changes made here are
+    /// not counted. Kernels also do this when they mount without quotas, and recount when they mount with them. The
+    /// quota files stay.
     pub(crate) fn drop_quota_counts(&self) -> Result<()> {
         if self.volume.sb.raw.qflags.get() == 0 {
             return Ok(());
@@ -56,7 +56,7 @@ impl Xfs {
         self.edit_superblock(AgNumber(0), |raw| raw.qflags = 0.into())
     }
 
-    /// Gives the copies of the superblock, and the log, another uuid. Metadata keeps the one it has.
+    /// Changes the UUID of the superblock copies and of the log. Metadata keeps its UUID.
     pub(crate) fn change_uuid_of_copies(&self, uuid: [u8; 16]) -> Result<()> {
         for ag in self.volume.geometry.ags().skip(1) {
             self.edit_superblock(ag, |raw| set_uuid(raw, uuid))?;
@@ -64,8 +64,8 @@ impl Xfs {
         self.start_log(uuid)
     }
 
-    /// Writes the record that says the log is clean to where mkfs wrote it. The kernel wants it to bear
-    /// the uuid of the superblock, whatever metadata bears.
+    /// Writes the unmount record of an empty log, at the location used by mkfs. The kernel requires the UUID of the
+    /// superblock in it, not that of the metadata.
     fn start_log(&self, uuid: [u8; 16]) -> Result<()> {
         let raw = &self.volume.sb.raw;
         let record = log::unmount_record(&log::Unmount {
@@ -84,7 +84,7 @@ impl Xfs {
     }
 }
 
-/// Gives a superblock another uuid. Metadata goes on to bear the first one it had.
+/// Changes the UUID of a superblock. Metadata keeps the original UUID, which becomes `meta_uuid`.
 pub(crate) fn set_uuid(raw: &mut RawSuperblock, uuid: [u8; 16]) {
     let features = Incompat::from_bits_retain(raw.features_incompat.get());
     let first = if features.contains(Incompat::META_UUID) { raw.meta_uuid } else { raw.uuid };

@@ -1,4 +1,4 @@
-//! What becomes of inodes without names, and of those that are open.
+//! Inactivating inodes without names, and keeping those that are open.
 
 use operation::opens::OpenInodes;
 use operation::orphans::{InactivateInodes, Inactivation};
@@ -14,8 +14,8 @@ use crate::op::Op;
 use crate::xattr::parent::Link;
 
 impl Op<'_> {
-    /// Takes a name from an inode, whose lock is held, and ends it if that was the last one and nobody
-    /// has it open. A directory has only one. The result is for [`operation::orphans::inactivate`], once the
+    /// Removes a name from an inode, which must be locked, and inactivates it if that was its last name and it is not
+    /// open. A directory has only one name. The result must be passed to [`operation::orphans::inactivate`] once the
     /// operation has committed.
     pub(crate) fn take_name(
         &mut self,
@@ -45,12 +45,12 @@ impl Op<'_> {
         Ok(if links == 0 { Inactivation::Orphan(ino) } else { Inactivation::Kept })
     }
 
-    /// Whether one operation can free all that belongs to an inode.
+    /// Returns whether one operation can free all that belongs to an inode.
     fn can_end_at_once(&mut self, handle: &Handle) -> Outcome<bool> {
         let most = self.fs.changes_per_op();
         let data = match (handle.inode.format(), handle.inode.file_type()) {
             (Format::Local | Format::Device, _) => 0,
-            // What it shares may be in many pieces, of which only the trees know.
+            // The number of shared pieces is known only from the trees.
             _ if may_share(handle) => u64::MAX,
             (_, Some(FileType::Regular)) => handle.inode.extents(Fork::Data),
             _ => handle.inode.nblocks(),
@@ -61,8 +61,8 @@ impl Op<'_> {
         }
     }
 
-    /// Frees an inode and everything that belongs to it when the operation commits, or as much as one
-    /// operation can. Whether that was all.
+    /// Frees an inode and everything that belongs to it when the operation commits, or as much as one operation can.
+    /// Returns whether that was all.
     pub(super) fn end_inode(&mut self, mut handle: Handle) -> Outcome<bool> {
         let mut budget = self.fs.changes_per_op();
         let is_all = self.drop_data(&mut handle, &mut budget)?
@@ -84,7 +84,7 @@ impl InactivateInodes for Xfs {
         &self.unlinked.table
     }
 
-    /// Those of the realtime device, and of quotas.
+    /// Inodes of the realtime device and of quotas.
     fn is_own(&self, handle: &Handle) -> bool {
         let raw = &self.volume.sb.raw;
         let own = [raw.rbmino, raw.rsumino, raw.uquotino, raw.gquotino, raw.pquotino];

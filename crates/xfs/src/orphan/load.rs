@@ -1,4 +1,4 @@
-//! Reading the lists of an image that is going to be written.
+//! Reading the unlinked lists of an image that is opened writable.
 
 use operation::orphans::Chains;
 use transaction::Corruption;
@@ -11,14 +11,14 @@ use crate::format::ag::{self, UNLINKED_BUCKETS};
 use crate::format::bytes::be32;
 use crate::kind::Kind;
 
-/// First byte of `agi_unlinked` in an AGI.
+/// Byte offset of `agi_unlinked` in an AGI.
 const BUCKETS_OFFSET: usize = std::mem::offset_of!(ag::RawAgi, unlinked);
 
 impl Xfs {
-    /// Reads the lists of all groups.
+    /// Reads the unlinked lists of all groups.
     ///
     /// # Errors
-    /// `Corrupt` for a list that loops, or has an inode that is not its own, is free or has names.
+    /// `Corrupt` if a list has a cycle, or an inode that belongs to another list, is free or has names.
     pub(crate) fn load_unlinked_lists(&self) -> Result<()> {
         for group in self.volume.geometry.ags() {
             for (bucket, first) in self.buckets(group)?.into_iter().enumerate() {
@@ -70,7 +70,7 @@ impl Xfs {
         Ok(())
     }
 
-    /// Whether an inode is on a list.
+    /// Returns whether an inode is on a list.
     pub(crate) fn is_unlinked(&self, ino: Ino) -> bool {
         self.unlinked.table.place(ino).is_some()
     }

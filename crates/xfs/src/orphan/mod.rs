@@ -1,17 +1,17 @@
-//! Inodes in use that no name leads to: they stay on the lists that start in their group's AGI, and
-//! with them everything they have, until nobody has them open any more.
+//! Unlinked inodes: in use, but without names. They stay on the lists that start in their group's AGI, with all their
+//! contents, until they are no longer open.
 //!
-//! A group has 64 lists, one for each remainder of inode numbers. An AGI's bucket names the first
-//! inode of a list and each inode's `di_next_unlinked` the next. An inode is put on its list and taken
-//! off it in the operation that takes its last name, gives it one or frees it.
+//! A group has 64 lists, one for each remainder of inode numbers. A bucket of the AGI contains the first inode of a
+//! list, and `di_next_unlinked` of each inode the next. An inode is added to its list or removed from it in the
+//! operation that removes its last name, gives it one or frees it.
 //!
 //! Invariants:
-//! - An inode is on a list if the table of open inodes says so, and on its own bucket's. Only who has
-//!   the inode's lock exclusively changes that.
-//! - The lists in memory are what is on disk after all operations that held their lock. They are
-//!   locked only by an operation that holds the group.
-//! - `di_next_unlinked` of any inode of a group is changed only by an operation that holds the group, never
-//!   by who writes the inode's other fields.
+//! - An inode is on a list, that of its own bucket, if and only if the table of open inodes says so. Changing this
+//!   requires the inode's exclusive lock.
+//! - The lists in memory equal those on disk after all operations that held their lock. Only an operation that holds
+//!   the group may lock them.
+//! - `di_next_unlinked` of any inode of a group is changed only by an operation that holds the group, never by an
+//!   operation that writes the inode's other fields.
 
 mod inactivate;
 mod load;
@@ -31,16 +31,16 @@ pub(crate) use pending::Pending;
 use crate::format::address::AgIno;
 use crate::format::ag::UNLINKED_BUCKETS;
 
-/// The list that an inode belongs on.
+/// Returns the list that an inode belongs to.
 const fn bucket_of(ino: AgIno) -> usize {
     ino.0 as usize % UNLINKED_BUCKETS
 }
 
-/// Marks an inode that is on a list. No other crate sees it.
+/// Marks an inode that is on a list. Not visible to other crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed;
 
-/// The lists of one group; none at all as long as all are empty.
+/// The lists of one group; not allocated while all are empty.
 #[derive(Default)]
 struct Lists(Vec<Chain>);
 
@@ -63,7 +63,7 @@ pub(crate) struct Unlinked {
 }
 
 impl Unlinked {
-    /// Empty lists for so many groups.
+    /// Returns empty lists for `groups` groups.
     pub(crate) fn new(groups: u32) -> Self {
         let groups = (0..groups).map(|_| Mutex::default()).collect();
         Self { table: OpenInodes::new(), groups }

@@ -1,9 +1,8 @@
-//! The inodes that an operation puts on lists or takes off: noted while it runs, recorded when it
-//! commits.
+//! Changes of an operation to the unlinked lists: noted while it runs, recorded when it commits.
 //!
-//! What differs from ext4: each inode has its list, in its group, and lists are changed only by operations
-//! that hold the group, in ascending order. Notes are recorded as they are: nothing makes an inode an orphan
-//! and ends that in one operation.
+//! Differences from ext4: each inode has its own list, in its group, and only operations that hold the group change its
+//! lists, in ascending order. Notes are recorded unchanged: no operation makes an inode an orphan and ends that state
+//! again.
 
 use operation::Side;
 use operation::orphans::{HeldChains, OrphanChanges};
@@ -12,14 +11,14 @@ use smallvec::SmallVec;
 use super::{Listed, Lists, Unlinked};
 use crate::format::address::{AgNumber, Block};
 
-/// The block of an inode and its slot's first byte there.
+/// The block of an inode, and the byte offset of its slot.
 pub(super) type SlotPlace = (Block, usize);
 
-/// An operation's part in the lists.
+/// The changes of an operation to the lists.
 pub(crate) struct Pending<'a> {
     unlinked: &'a Unlinked,
     pub(super) changes: OrphanChanges<'a, Listed, SlotPlace>,
-    /// The lists of groups, from the first change to the end of the operation.
+    /// The lists of groups, held from the first change to the end of the operation.
     held: SmallVec<[(AgNumber, HeldChains<'a, Lists>); 1]>,
 }
 
@@ -29,7 +28,7 @@ impl<'a> Pending<'a> {
         Self { unlinked, changes, held: SmallVec::new() }
     }
 
-    /// The lists of a group that the operation holds.
+    /// Returns the lists of a group that the operation holds.
     pub(super) fn lists(&mut self, group: AgNumber) -> &mut HeldChains<'a, Lists> {
         let at = self.held.iter().position(|(held, _)| *held == group);
         let at = at.unwrap_or_else(|| {

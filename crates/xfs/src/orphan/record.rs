@@ -1,4 +1,4 @@
-//! Recording on disk what an operation changed of the lists of unlinked inodes.
+//! Recording an operation's changes to the unlinked lists on disk.
 
 use operation::Outcome;
 use operation::orphans::{Link, Turn};
@@ -14,24 +14,24 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 
-/// A number of a list in memory as it is on disk.
+/// Converts an inode number of a list in memory to its form on disk.
 const fn on_disk(ino: u32) -> u32 {
     if ino == 0 { AgIno::NULL.0 } else { ino }
 }
 
 impl Op<'_> {
-    /// Puts an inode, whose lock is held, on its list when the operation commits.
+    /// Adds an inode to its list when the operation commits. The inode must be locked.
     pub(crate) fn add_unlinked(&mut self, handle: &Handle) {
         self.unlinked.changes.note(handle.ino(), Turn::Begins);
     }
 
-    /// Takes an inode, whose lock is held and that stays in use, off its list when the operation
-    /// commits; nothing if it is on none.
+    /// Removes an inode that stays in use from its list when the operation commits. Does nothing if it is on none. The
+    /// inode must be locked.
     pub(crate) fn remove_unlinked(&mut self, handle: &Handle) {
         self.end_unlinked(handle, Turn::Ends);
     }
 
-    /// As [`Op::remove_unlinked`], for an inode that is freed.
+    /// Like [`Op::remove_unlinked`], for an inode that is freed.
     pub(crate) fn forget_unlinked(&mut self, handle: &Handle) {
         self.end_unlinked(handle, Turn::Freed);
     }
@@ -42,7 +42,7 @@ impl Op<'_> {
         }
     }
 
-    /// Changes the lists as was noted, but for the links in the slots of inodes.
+    /// Makes the noted changes to the lists, except for the links in the slots of inodes.
     pub(crate) fn record_unlinked(&mut self) -> Outcome<()> {
         let mut notes = self.unlinked.changes.take_notes();
         notes.sort_by_key(|(ino, _)| *ino);
@@ -75,7 +75,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Works out where a link lies.
+    /// Notes a link and its location.
     fn note_link(&mut self, group: AgNumber, ag_ino: AgIno, next: u32) {
         let geometry = &self.fs.volume.geometry;
         let ino = geometry.ino(group, ag_ino);
@@ -84,7 +84,7 @@ impl Op<'_> {
         self.unlinked.changes.add_link(Link { ino, slot: (block, offset), next });
     }
 
-    /// Writes the noted links in slots of blocks before `end`, or all that are left.
+    /// Writes the noted links in slots of blocks before `end`, or all remaining ones.
     pub(crate) fn write_links(&mut self, end: Option<Block>) -> Outcome<()> {
         while let Some(link) = self.unlinked.changes.next_link(end.map(|block| (block, 0))) {
             self.write_link(link)?;
@@ -102,7 +102,7 @@ impl Op<'_> {
             return Err(self.txn.corrupt(id, damage.of_inode(link.ino.0)).into());
         }
         if be32(old, NEXT_UNLINKED_OFFSET) != link.next {
-            // Marks are of checksums, and stay right.
+            // Marks say which checksums are verified. They remain valid.
             let slot = self.txn.edit_noted(id, slot);
             put32(slot, NEXT_UNLINKED_OFFSET, link.next);
             seal_slot(slot);

@@ -1,4 +1,4 @@
-//! Files that are too much for one operation, and crashes while they are freed.
+//! Files that are too large for one operation, and crashes while they are freed.
 
 use operation::RunOperations;
 use operation::data::cut_to;
@@ -13,9 +13,9 @@ use crate::stub::{self, Logged};
 use crate::{OpenOptions, Xfs};
 
 const BLOCK: u64 = 4096;
-/// Few, so that an operation frees few extents.
+/// Size of the log, small so that an operation frees few extents.
 const LOG_BLOCKS: usize = 256;
-/// Fewest operations that a large file takes, and about as many crashes as are looked at.
+/// Minimum number of operations to free a large file, and the approximate number of crashes checked.
 const STEPS: usize = 6;
 
 fn options() -> Options {
@@ -26,7 +26,7 @@ fn create(fs: &Xfs) -> Ino {
     fs.create(fs.root_ino(), b"file", &NewInode::default()).unwrap()
 }
 
-/// Takes the name of the only file away and frees it, one operation after the other; how many.
+/// Removes the name of the only file and frees the file, one operation at a time. Returns the number of operations.
 fn unlink_in_steps(fs: &Xfs, ino: Ino, mut between: impl FnMut(usize)) -> usize {
     fs.open(ino).unwrap();
     fs.unlink(fs.root_ino(), b"file", None).unwrap();
@@ -41,7 +41,7 @@ fn unlink_in_steps(fs: &Xfs, ino: Ino, mut between: impl FnMut(usize)) -> usize 
     0
 }
 
-/// What a crash leaves is sound, and what is left of the file is freed when the image is opened again.
+/// Checks that images after crashes are sound, and that the rest of the file is freed at the next open.
 fn check_unlink(fill: impl Fn(&Xfs, Ino)) {
     let image = Logged::new(&options(), LOG_BLOCKS);
     let free = |image: &Logged| image.fs.statfs().unwrap().blocks_free;
@@ -66,7 +66,7 @@ fn check_unlink(fill: impl Fn(&Xfs, Ino)) {
     assert!(left.is_sorted() && left.first() < left.last(), "{left:?}");
 }
 
-/// The kernel frees what is left of the file after it has replayed the log.
+/// Checks that the kernel frees the rest of the file after it has replayed the log.
 fn check_freed_by_kernel(fill: impl Fn(&Xfs, Ino)) {
     let device = Arc::new(stub::make(&options()));
     let free = |device: Arc<MemoryDevice>| {
@@ -94,7 +94,7 @@ fn check_freed_by_kernel(fill: impl Fn(&Xfs, Ino)) {
             let device = Arc::new(blockdev::FileDevice::new(file).unwrap());
             let fs = Xfs::open(device, &OpenOptions::default()).unwrap();
             let found = fs.statfs().unwrap().blocks_free;
-            // Trees have shrunk more or less.
+            // Trees may have shrunk by different amounts.
             assert!(found.abs_diff(expected) < 16, "{found} and {expected} blocks");
         });
     }
@@ -161,7 +161,7 @@ fn a_large_truncation_is_several_operations_that_crashes_may_part() {
         let mut bytes = [9; 200];
         assert_eq!(crashed.fs.read(ino, 0, &mut bytes).unwrap(), 100);
         assert_eq!(bytes[..100], [[1; 10].as_slice(), &[0; 90]].concat());
-        // What is left past the end is not seen when the file grows, and goes when it is cut again.
+        // Blocks past the end stay invisible when the file grows, and are freed when it is truncated again.
         crashed.fs.truncate(ino, 6000 * BLOCK, None).unwrap();
         let mut past = vec![9; 64 << 10];
         crashed.fs.read(ino, 0, &mut past).unwrap();

@@ -1,4 +1,4 @@
-//! Extended attributes, stored again from all that can be read.
+//! Repairs extended attributes: stores all readable ones again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,18 +20,18 @@ use crate::format::extent::Extent;
 use crate::format::features::Incompat;
 use crate::format::inode::{Fork, Format, Inode};
 
-/// Names under which access control lists are kept.
+/// Names of access control lists on disk.
 const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
-/// Byte of the owner in leaves and nodes of version 5.
+/// Byte offset of the owner in leaves and nodes of version 5.
 const OWNER_OFFSET: usize = 48;
-/// Byte of the checksum there.
+/// Byte offset of the checksum in leaves and nodes.
 const CRC_OFFSET: usize = 12;
-/// Attributes that are set in one operation.
+/// Number of attributes set in one operation.
 const AT_ONCE: usize = 16;
-/// Most bytes of attributes of one inode that are kept.
+/// Maximum total size of the attributes kept for one inode, in bytes.
 const BYTES_MAX: usize = 64 << 20;
 
-/// An attribute as it is stored.
+/// A stored attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attribute {
     pub(super) namespace: u8,
@@ -39,7 +39,7 @@ pub(super) struct Attribute {
     pub(super) value: Vec<u8>,
 }
 
-/// Reads all attributes that can be read.
+/// Reads all readable attributes.
 struct Reader<'r, 's> {
     view: &'r View<'s>,
     ino: Ino,
@@ -50,7 +50,7 @@ struct Reader<'r, 's> {
     bytes: usize,
 }
 
-/// All attributes of an inode that can be read.
+/// Returns all readable attributes of an inode.
 pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Attribute> {
     let mut reader = Reader {
         view,
@@ -95,7 +95,7 @@ impl Reader<'_, '_> {
     }
 
     fn short(&mut self, fork: &[u8]) {
-        // The count and the size of all may be wrong: entries follow each other as long as they can be.
+        // The count and the total size may be wrong, so entries are read as long as they are valid.
         let mut at = shortform::HEADER_SIZE;
         let said = shortform::total(fork).unwrap_or(fork.len());
         let end = if said > shortform::HEADER_SIZE { said } else { fork.len() };
@@ -127,7 +127,7 @@ impl Reader<'_, '_> {
         let all: Vec<(u64, u64)> =
             self.extents.iter().map(|extent| (extent.offset.0, extent.end().0)).collect();
         let mut data = vec![0; self.layout.block_size];
-        // Blocks that are not quite right come last, so that they do not replace anything.
+        // Damaged blocks come last, so that they do not replace anything.
         for takes_poor in [false, true] {
             for at in all.iter().flat_map(|(from, to)| *from..*to) {
                 let Some(place) = u32::try_from(at).ok().and_then(|at| self.locate(at)) else {
@@ -187,9 +187,9 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Makes the attributes of inodes anew.
+/// Rebuilds the attributes of inodes.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
-    // Parent pointers that are none are attributes that cannot be read; others are told from names.
+    // Invalid parent pointers are unreadable attributes; the others are repaired from names.
     let is_own =
         |finding: &&&Finding| finding.code != codes::PARENT || finding.place.name.is_some();
     let findings: Vec<&Finding> = findings.iter().filter(is_own).copied().collect();
@@ -211,7 +211,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Findings by the inode that they name.
+/// Groups findings by their inode.
 pub(super) fn by_inode<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Finding>> {
     let mut inodes: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
@@ -222,7 +222,7 @@ pub(super) fn by_inode<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Fi
     inodes
 }
 
-/// Stores attributes anew, in place of all that there are.
+/// Replaces all attributes of an inode.
 pub(super) fn make(fs: &Xfs, ino: Ino, attributes: &[Attribute]) -> Result<()> {
     engine::change(fs, ino, |op, handle| op.empty_attrs(handle))?;
     for some in attributes.chunks(AT_ONCE) {

@@ -1,4 +1,4 @@
-//! The log, before anything else is looked at.
+//! Handles the log before anything else is examined.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::fs::OpenOptions;
 use crate::log;
 use crate::volume::read_superblock;
 
-/// Memory for the cache of a replay, in bytes.
+/// Size of the cache for a replay, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Brings what the log holds to its places. Where it cannot be replayed, it is emptied.
+/// Replays the log. A log that cannot be replayed is emptied.
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     let Ok(sb) = read_superblock(&**staging) else { return Ok(()) };
     let damage = match log::log_is_clean(&**staging, &sb) {
@@ -32,7 +32,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
             }
             None => None,
         },
-        // A log on another device, which is nobody's business here; whatever cannot be read stays so.
+        // A log on another device is not handled here; an unreadable log stays so.
         Err(Error::Unsupported(_) | Error::Device(_)) => return Ok(()),
         Err(error) => Some(error),
     };
@@ -55,7 +55,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     emptied(staging, &sb, &finding)
 }
 
-/// Clears what lies behind the end of a clean log, if kernels may take it for records.
+/// Clears blocks after the end of a clean log if kernels may take them for records.
 fn without_torn(staging: &Arc<Staging>, sb: &Superblock) -> Result<()> {
     if sb.read_only_because().is_some() || !log::has_torn_records(&**staging, sb).unwrap_or(false) {
         return Ok(());
@@ -67,7 +67,7 @@ fn without_torn(staging: &Arc<Staging>, sb: &Superblock) -> Result<()> {
     end(staging, Action::new("Torn records behind the end of the log are written over."))
 }
 
-/// Replays the log as whoever opens the image does, and leaves it clean.
+/// Replays the log as when the image is opened, and leaves it clean.
 pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
     let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let fs = Xfs::open_recovered(device, &options)?;
@@ -78,7 +78,7 @@ pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
     Ok(fs.recovered.transactions)
 }
 
-/// Replays what can be without looking at groups, whose headers may be damaged, and empties the log.
+/// Replays as much as possible without reading groups, whose headers may be damaged, and empties the log.
 fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result<()> {
     let what = match log::recover(&**staging, sb) {
         Ok(recovered) => format!(
@@ -98,7 +98,7 @@ fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result
         }
     };
     if restart(staging).is_err() {
-        // It stays as it is, and the check says so.
+        // The log is not changed, and the check reports it.
         staging.abandon();
         return Ok(());
     }
@@ -109,7 +109,7 @@ fn end(staging: &Staging, action: Action) -> Result<()> {
     staging.end_step(vec![action]).map(drop).map_err(Error::Device)
 }
 
-/// A number of transactions in words.
+/// Formats a number of transactions.
 fn counted(transactions: u64) -> String {
     if transactions == 1 { "1 transaction".into() } else { format!("{transactions} transactions") }
 }

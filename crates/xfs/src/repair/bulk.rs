@@ -1,4 +1,4 @@
-//! Trees of a group, built in one go from records that are in order.
+//! Builds trees of a group in bulk from sorted records.
 
 use std::marker::PhantomData;
 
@@ -8,21 +8,21 @@ use crate::format::btree::{LEVELS_MAX, Side};
 use crate::format::bytes::{put16, put32};
 use crate::format::geometry::Geometry;
 
-/// How blocks are filled, in quarters: so that the first changes split nothing.
+/// Fill of blocks in quarters, so that the first changes do not split any.
 const FILL_QUARTERS: usize = 3;
-/// As full as they get, where there is no space for anything else.
+/// Maximum fill, if there is no other space.
 const FULL_QUARTERS: usize = 4;
 
-/// How full blocks are made.
+/// Fill of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fill {
-    /// With room for more.
+    /// With room for more records.
     Roomy,
-    /// In as few blocks as there can be.
+    /// In as few blocks as possible.
     Full,
 }
 
-/// Blocks of each level of a tree of so many records, the leaves first.
+/// Returns the number of blocks of each level of a tree with `records` records, the leaves first.
 pub(super) fn levels<T: Tree>(geometry: &Geometry, records: usize, fill: Fill) -> Vec<usize> {
     let leaf = T::SHAPE.leaf_area(geometry);
     let node = T::SHAPE.node_area(geometry);
@@ -35,16 +35,16 @@ pub(super) fn levels<T: Tree>(geometry: &Geometry, records: usize, fill: Fill) -
     levels
 }
 
-/// All blocks of such a tree.
+/// Returns the total number of blocks of such a tree.
 pub(super) fn blocks<T: Tree>(geometry: &Geometry, records: usize, fill: Fill) -> usize {
     levels::<T>(geometry, records, fill).iter().sum()
 }
 
-/// How many blocks take so many entries, each at least the fewest and at most the most.
+/// Returns the number of blocks for `entries` entries, with at least `min` and at most `max` in each.
 fn blocks_for(entries: usize, min: usize, max: usize, fill: Fill) -> usize {
     let quarters = if fill == Fill::Full { FULL_QUARTERS } else { FILL_QUARTERS };
     let wanted = entries.div_ceil((max * quarters / 4).max(1)).max(1);
-    // Entries are spread evenly: fewer blocks, if each would have too few.
+    // Entries are distributed evenly: fewer blocks are used if each would have too few.
     if entries / wanted >= min { wanted } else { entries.div_ceil(max.max(1)).max(1) }
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Built {
     pub(super) levels: u32,
 }
 
-/// Builds the tree of `records`, which are in order, in the blocks given: as many as [`blocks`] says.
+/// Builds the tree of the sorted `records` in the given blocks, as many as [`blocks`] returns.
 pub(super) fn build<T: Tree>(
     geometry: &Geometry,
     ag: AgNumber,
@@ -76,10 +76,10 @@ pub(super) fn build<T: Tree>(
     Built { blocks: builder.built, root, levels: levels.len() as u32 }
 }
 
-/// What a node says of a block.
+/// The node entry of a block.
 struct Entry {
     place: AgBlock,
-    /// Lowest key, and where trees overlap the highest one behind it.
+    /// Lowest key, followed by the highest one if records overlap.
     key: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ struct Builder<'b, T> {
     tree: PhantomData<T>,
 }
 
-/// The ranges into which so many entries are parted evenly.
+/// Returns the ranges into which entries are distributed evenly.
 fn parts(entries: usize, blocks: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..blocks).map(move |at| at * entries / blocks..(at + 1) * entries / blocks)
 }
@@ -101,7 +101,7 @@ impl<T: Tree> Builder<'_, T> {
         *self.places.next().expect("as many places as blocks")
     }
 
-    /// A level of blocks whose neighbours know each other: `fill` writes the entries of a range and returns the key.
+    /// Builds a level of blocks linked as siblings. `fill` writes the entries of a range and returns the key.
     fn level(
         &mut self,
         entries: usize,

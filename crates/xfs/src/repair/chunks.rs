@@ -1,7 +1,7 @@
-//! Finding chunks of inodes where the tree that lists them is damaged.
+//! Finds inode chunks if their tree is damaged.
 //!
-//! The reverse map says which blocks have inodes, where there is a sound one. Else blocks are taken that old records
-//! name, and all that are full of inodes which bear their own number and the file system's uuid, and are not free.
+//! A sound reverse map gives the blocks with inodes. Otherwise two kinds of blocks are taken: those in old records, and
+//! those full of inodes in use with their own number and the file system's UUID.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,10 +19,10 @@ use crate::format::features::Incompat;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::format::inode;
 
-/// Inodes that a bit of a hole mask stands for.
+/// Number of inodes per bit of a hole mask.
 const INODES_PER_HOLE: u32 = 4;
 
-/// The chunks of a group, in order.
+/// Returns the chunks of a group, in order.
 pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
     let is_right = old.ino.is_sound
         && old.ino.records.iter().all(|record| can_be(survey, device, record))
@@ -31,8 +31,8 @@ pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> 
     if is_right { old.ino.records.clone() } else { search(survey, device, old) }
 }
 
-/// Whether chunks lie elsewhere than a sound tree says: some of which `may_be` says that they may be so have no inode,
-/// and there are others that it does not have.
+/// Returns whether chunks are elsewhere than a sound tree says: some chunks accepted by `may_be` contain no inodes, and
+/// there are others that the tree does not have.
 pub(super) fn have_moved(
     survey: &Survey,
     device: &GroupDevice<'_>,
@@ -41,7 +41,7 @@ pub(super) fn have_moved(
 ) -> bool {
     let (geometry, records) = (&survey.geometry, &old.ino.records);
     let mapped = old.rmap();
-    // A chunk whose inodes were all written over may be known by the reverse map.
+    // A chunk whose inodes were all overwritten may be in the reverse map.
     let is_mapped = |record: &InodeChunk| {
         let (start, _) = geometry.inode_place(record.start);
         let mut own = mapped.records.iter().filter(|mapped| mapped.owner == rmap_owner::INODES);
@@ -59,7 +59,7 @@ pub(super) fn have_moved(
     search(survey, device, old).iter().any(|chunk| !known.contains(&chunk.start))
 }
 
-/// Looks for chunks.
+/// Searches for chunks.
 fn search(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
     let hints = hints(survey, device, old);
     let blocks = blocks_with_inodes(survey, device, old, &hints);
@@ -73,7 +73,7 @@ fn search(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<Inode
     records.collect()
 }
 
-/// Whether the tree of chunks has all chunks that anything else knows of: a leaf may have lost records and be sound.
+/// Returns whether the tree of chunks has all chunks found elsewhere: a leaf may be valid although it has lost records.
 fn has_all(geometry: &Geometry, ag: AgNumber, old: &Old<'_>) -> bool {
     let records = &old.ino.records;
     let starts: HashSet<AgIno> = records.iter().map(|record| record.start).collect();
@@ -92,7 +92,7 @@ fn has_all(geometry: &Geometry, ag: AgNumber, old: &Old<'_>) -> bool {
     old.agi.as_ref().is_none_or(|agi| agi.count.get() <= count)
 }
 
-/// What the inodes of some chunks claim.
+/// Returns the claims of the inodes of some chunks.
 pub(super) fn claims(geometry: &Geometry, ag: AgNumber, records: &[InodeChunk]) -> Vec<Claim> {
     let log = geometry.inodes_per_block_log();
     let mut blocks: Vec<u32> = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn claims(geometry: &Geometry, ag: AgNumber, records: &[InodeChunk]) 
     runs.map(claim).collect()
 }
 
-/// Whether a chunk can be where a record says.
+/// Returns whether a chunk's record is plausible.
 fn can_be(survey: &Survey, device: &GroupDevice<'_>, record: &InodeChunk) -> bool {
     let geometry = &survey.geometry;
     let log = geometry.inodes_per_block_log();
@@ -132,7 +132,7 @@ fn can_be(survey: &Survey, device: &GroupDevice<'_>, record: &InodeChunk) -> boo
         && (!has_holes || geometry.features.incompat(Incompat::SPINODES))
 }
 
-/// Blocks that the first block of a chunk is a multiple of.
+/// Returns the alignment of chunks, in blocks.
 fn alignment(survey: &Survey) -> u32 {
     survey.sb.raw.inoalignmt.get().max(1)
 }
@@ -143,14 +143,14 @@ fn is_aligned(survey: &Survey, start: u32) -> bool {
     start.is_multiple_of(unit) && (start >> log).is_multiple_of(alignment(survey))
 }
 
-/// Records that old trees have and that can be, by their first inode. None overlap.
+/// Returns plausible records of old trees by their first inode, without overlap.
 fn hints(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> HashMap<u32, InodeChunk> {
     let mut all: Vec<InodeChunk> =
         old.ino.records.iter().chain(&old.fino.records).copied().collect();
     if !survey.geometry.features.crc() {
         all.extend(records_of_leaves(device));
     }
-    // Of two with the same start, the one from the tree of all chunks, which comes first.
+    // If two records have the same start, the one from the tree of all chunks wins, which comes first.
     all.sort_by_key(|record| record.start.0);
     let mut hints = HashMap::new();
     let mut end = 0;
@@ -165,8 +165,8 @@ fn hints(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> HashMap<u3
     hints
 }
 
-/// Records of leaves of the tree of chunks that may be nobody's any more. Inodes of version 4 do not say which they are,
-/// so that there is nothing else to go by.
+/// Returns records in blocks that look like leaves of the tree of chunks, even if they are no longer in use. Inodes of
+/// version 4 do not contain their number, so there is no other source.
 fn records_of_leaves(device: &GroupDevice<'_>) -> Vec<InodeChunk> {
     let (geometry, shape) = (device.geometry, InoTree::SHAPE);
     let area = shape.leaf_area(geometry);
@@ -182,7 +182,7 @@ fn records_of_leaves(device: &GroupDevice<'_>) -> Vec<InodeChunk> {
     records
 }
 
-/// Whether an inode bears its own number, and the magic number; of version 4, which has no numbers, only that.
+/// Returns whether an inode has the magic number and its own number; version 4 has no numbers.
 fn is_inode(device: &GroupDevice<'_>, ino: AgIno) -> bool {
     let (block, at) = device.geometry.inode_place(ino);
     if block.0 >= device.geometry.ag_len(device.ag) {
@@ -199,10 +199,10 @@ fn bears_number(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
     }
 }
 
-/// Number of signs that identify an inode of version 5.
+/// Number of identifying fields of an inode of version 5.
 const SIGNS: usize = 4;
 
-/// Returns how many signs of an inode of version 5 a slot has.
+/// Returns how many identifying fields of an inode of version 5 are right in a slot.
 fn signs(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> usize {
     let geometry = device.geometry;
     let signs = [
@@ -214,7 +214,7 @@ fn signs(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> usize {
     signs.into_iter().filter(|sign| *sign).count()
 }
 
-/// Returns whether a slot is that of an inode. One of its signs may be damaged.
+/// Returns whether a slot is probably an inode. One of its identifying fields may be damaged.
 fn is_likely(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
     match device.geometry.features.crc() {
         true => signs(device, ino, slot) >= SIGNS - 1,
@@ -222,7 +222,7 @@ fn is_likely(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
     }
 }
 
-/// The blocks of a group that have inodes.
+/// Returns the blocks of a group that contain inodes.
 fn blocks_with_inodes(
     survey: &Survey,
     device: &GroupDevice<'_>,
@@ -265,7 +265,7 @@ fn blocks_with_inodes(
     blocks
 }
 
-/// Where chunks start that no old record names.
+/// Returns the starts of chunks without an old record.
 fn other_starts(
     survey: &Survey,
     device: &GroupDevice<'_>,
@@ -286,7 +286,7 @@ fn other_starts(
             continue;
         }
         let first = geometry.first_ino(AgBlock(block)).0;
-        // A block may have several chunks.
+        // A block may contain several chunks.
         for ino in (first..first + (1 << log)).step_by(INODES_PER_CHUNK as usize) {
             let is_met = starts.last().is_some_and(|start| ino - start < INODES_PER_CHUNK);
             if is_met || is_known(ino) {
@@ -303,7 +303,7 @@ fn other_starts(
     starts
 }
 
-/// The record of a chunk as its inodes have it; `None` if it has none.
+/// Returns the record of a chunk according to its inodes; `None` if it has none.
 fn record(
     survey: &Survey,
     device: &GroupDevice<'_>,
@@ -339,13 +339,13 @@ fn record(
         freecount: (free.count_ones() - missing) as u8,
         free,
     };
-    // A reverse map may be sound and wrong.
+    // A valid reverse map may have wrong records.
     let is_seen = hint.is_some()
         || (0..INODES_PER_CHUNK).any(|nth| has(nth) && is_inode(device, AgIno(start + nth)));
     (inodes > 0 && is_seen && can_be(survey, device, &record)).then_some(record)
 }
 
-/// Whether an inode is free: it says so itself, and else the old record does.
+/// Returns whether an inode is free, according to its slot or else the old record.
 fn is_free(device: &GroupDevice<'_>, ino: AgIno, nth: u32, hint: Option<&InodeChunk>) -> bool {
     let (block, at) = device.geometry.inode_place(ino);
     let bytes = device.read_block(block);

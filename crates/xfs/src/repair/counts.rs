@@ -1,11 +1,11 @@
-//! What is counted, once everything else is right.
+//! Repairs counts, once everything else is right.
 
 use check::Finding;
 use vfs::Result;
 
 use super::{Job, superblock};
 
-/// Sets the counters of the superblock to what the groups have.
+/// Sets the counters of the superblock to the sums over the groups.
 pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(totals) = job.survey()?.totals() else { return Ok(()) };
     superblock::change(job, findings, "The counter is set to what was counted.", |raw| {

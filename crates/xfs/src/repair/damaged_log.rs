@@ -1,10 +1,10 @@
-//! A log that is damaged: what it holds before the damage is replayed, if the image is none the worse for that.
+//! Handles a damaged log: replays the part before the damage, if that does not make the image worse.
 //!
-//! Replayed up to any record, a log leaves an earlier state of the file system, but for blocks that were written to their
-//! places later than that record was: these are newer, and stay. A repair mends what comes of it.
+//! A replay up to any record gives an earlier state of the file system, except for blocks that were written back after
+//! that record: these are newer, and stay. The repair fixes the inconsistencies.
 //!
-//! INVARIANT: no data of a file are replaced. What was metadata when a record was written may have been freed by one that
-//! is lost, and given to a file: nothing that a log holds belongs to data of files, so what they have is put back.
+//! INVARIANT: file data is never replaced. Blocks that were metadata when a record was written may have been freed by a
+//! lost record, and reused for a file. The log never contains file data, so blocks of files are restored.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
 use crate::log;
 
-/// Replays what lies before the damage, without ending the step. How many transactions; `None`, and nothing is changed,
-/// if there are none, or the image would be worse.
+/// Replays the part before the damage, without ending the step. Returns the number of transactions; `None` without a
+/// change if there are none, or the image would be worse.
 ///
 /// # Errors
 /// If the device fails.
@@ -49,7 +49,7 @@ pub(super) fn replay(staging: &Arc<Staging>, sb: &Superblock) -> Result<Option<u
     Ok(Some(report.transactions))
 }
 
-/// Puts back what was replaced of data of files. What is left is one step.
+/// Restores file data that the replay overwrote. The remaining changes form one step.
 fn put_data_back(before: &Arc<Staging>, after: &Arc<Staging>, sb: &Superblock) -> Result<()> {
     after.end_step(Vec::new()).map_err(Error::Device)?;
     let geometry = Geometry::new(sb);
@@ -85,7 +85,7 @@ fn put_data_back(before: &Arc<Staging>, after: &Arc<Staging>, sb: &Superblock) -
     after.end_step(Vec::new()).map(drop).map_err(Error::Device)
 }
 
-/// Counts what is found, but for what follows from a log that is not replayed to its end: totals, and places in the log.
+/// Counts findings, except those that follow from an incomplete replay: totals and LSNs.
 #[derive(Default)]
 struct Count(Mutex<usize>);
 
@@ -97,7 +97,7 @@ impl Observer for Count {
     }
 }
 
-/// How much is wrong with an image once its log is emptied.
+/// Returns the number of findings of an image after emptying its log.
 fn faults(staging: &Arc<Staging>) -> usize {
     let emptied = Arc::new(Staging::new(Arc::clone(staging) as _));
     if restart(&emptied).is_err() {
@@ -123,7 +123,7 @@ mod tests {
 
     const FILE_BYTES: usize = 10 << 12;
 
-    /// What a replay wrote over blocks of a file is put back, and nothing else is.
+    /// Restores overwritten blocks of a file, and nothing else.
     #[test]
     fn data_of_files_are_put_back() {
         let device = Arc::new(make(&Options::new(320 << 20)));
@@ -143,7 +143,7 @@ mod tests {
         let sb = read_superblock(&*device).unwrap();
         let before = Arc::new(Staging::new(device as _));
         let after = Arc::new(Staging::new(Arc::clone(&before) as _));
-        // The third block of the file and a part of the fifth, and what is nobody's.
+        // The third block of the file, a part of the fifth, and a free block.
         let free = before.len() - (1 << 12);
         for (byte, len) in
             [(place + (2 << 12), 1 << 12), (place + (4 << 12) + 512, 128), (free, 512)]

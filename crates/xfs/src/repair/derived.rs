@@ -1,5 +1,5 @@
-//! A superblock that cannot be right, and of which no sound copy is left: what its numbers say of each other, and what
-//! headers of groups say of their length.
+//! Derives a superblock if the first is invalid and no valid copy is left: from the relations between its fields, and
+//! from the group length in group headers.
 
 use ::repair::Staging;
 use blockdev::BlockDevice;
@@ -11,35 +11,35 @@ use crate::format::features::Version;
 use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::open::superblock_copy::group_starts;
 
-/// A way to set a number right by others.
+/// A function that derives some fields from others.
 type Way = fn(&mut RawSuperblock, &Clues);
 
 const WAYS: [Way; 7] = [magic, logs, sizes, length, groups, blocks, version];
-/// The way that takes the length of a group from its headers, as a bit of a set of ways.
+/// The function that takes the group length from headers, as a bit in sets of functions.
 const LENGTH: u32 = 1 << 3;
 
-/// Smallest sector in bytes.
+/// Minimum sector size in bytes.
 const SECTOR_SIZE_MIN: u64 = 512;
 /// Block sizes, as powers of two.
 const BLOCK_LOGS: std::ops::RangeInclusive<u8> = 9..=16;
-/// Bytes in which superblocks agree, in words: sizes and the uuid, logarithms, features.
+/// Byte ranges in which superblocks agree, in words: sizes and the UUID, logarithms, features.
 const IN_COMMON: [std::ops::Range<usize>; 6] =
     [0..56, 80..108, 120..124, 180..184, 192..220, 228..232];
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: usize = 4;
-/// Most words in which a damaged copy may differ.
+/// Maximum number of words in which a damaged copy may differ.
 const WORDS_MAX: usize = 3;
-/// Most damaged copies that are looked at.
+/// Maximum number of damaged copies used.
 const COPIES_MAX: usize = 8;
 
-/// What there is beside superblocks.
+/// Information other than superblocks.
 struct Clues {
     device_len: u64,
-    /// Blocks of the first group, as one of its headers says.
+    /// Number of blocks of the first group, from one of its headers.
     length: Option<u32>,
 }
 
-/// A superblock like the first one, or like a damaged copy, that can be right: with as few numbers changed as it takes.
+/// Returns a valid superblock derived from the first one or a damaged copy, with as few changed fields as possible.
 pub(super) fn find(staging: &Staging, first: &RawSuperblock) -> Option<RawSuperblock> {
     let lengths = lengths(staging);
     let mut all = vec![first.clone()];
@@ -50,8 +50,8 @@ pub(super) fn find(staging: &Staging, first: &RawSuperblock) -> Option<RawSuperb
     of_fewest_changes(staging, &all, &lengths, |_| true)
 }
 
-/// Superblocks that can be right, like the first one, which can be so, too: what damaged copies say otherwise, and with
-/// another length of groups, if headers of the first one say so.
+/// Returns alternatives to the first superblock, which may be valid itself: with words of damaged copies, and with
+/// another group length from the headers of the first group.
 pub(super) fn others(staging: &Staging, first: &RawSuperblock) -> Vec<RawSuperblock> {
     let mut lengths = lengths(staging);
     let copies = damaged_copies(staging, first, &lengths);
@@ -62,8 +62,8 @@ pub(super) fn others(staging: &Staging, first: &RawSuperblock) -> Vec<RawSuperbl
     others
 }
 
-/// What there can be of the first superblock and a damaged copy: words of the copy in place of some in which the two
-/// differ. Few words first.
+/// Returns valid combinations of the first superblock with a damaged copy: words of the copy replace some in which the
+/// two differ. Combinations with few words come first.
 fn mixtures(
     staging: &Staging,
     first: &RawSuperblock,
@@ -92,7 +92,7 @@ fn mixtures(
     mixtures.into_iter().map(|(_, raw)| raw).collect()
 }
 
-/// The first that can be right, of sets of ways with few ways first.
+/// Tries sets of functions, smallest first, and returns the first valid superblock.
 fn of_fewest_changes(
     staging: &Staging,
     all: &[RawSuperblock],
@@ -104,7 +104,7 @@ fn of_fewest_changes(
     let device_len = staging.len();
     let of_set = |set: u32| {
         let lengths = lengths.iter().map(|length| Some(*length));
-        // Without a length the way that takes it does nothing.
+        // Without a length, the function that uses it has no effect.
         let lengths = lengths.chain((set & LENGTH == 0).then_some(None));
         let clues = lengths.map(|length| Clues { device_len, length }).collect::<Vec<_>>();
         clues.iter().find_map(|clues| all.iter().find_map(|raw| with(raw, set, clues)))
@@ -112,7 +112,7 @@ fn of_fewest_changes(
     sets.into_iter().find_map(of_set)
 }
 
-/// How long the first group is, as its AGF and AGI say, whatever size sectors have. In the order of how many say so.
+/// Returns lengths of the first group from its AGF and AGI, for any sector size. The most frequent comes first.
 fn lengths(staging: &Staging) -> Vec<u32> {
     let mut found: Vec<(u32, u32)> = Vec::new();
     let mut add = |length: u32| match found.iter_mut().find(|(known, _)| *known == length) {
@@ -142,8 +142,8 @@ fn lengths(staging: &Staging) -> Vec<u32> {
     found.into_iter().map(|(length, _)| length).collect()
 }
 
-/// What is at the starts of other groups, as superblocks, headers and the habits of mkfs have it, and says that it is a
-/// superblock.
+/// Returns damaged copies at the likely starts of other groups: according to superblocks, headers and the defaults of
+/// mkfs. They must have the magic number.
 fn damaged_copies(staging: &Staging, first: &RawSuperblock, lengths: &[u32]) -> Vec<RawSuperblock> {
     let own = u64::from(first.agblocks.get()).checked_shl(first.blocklog.into());
     let of_headers =
@@ -167,7 +167,7 @@ fn damaged_copies(staging: &Staging, first: &RawSuperblock, lengths: &[u32]) -> 
     copies
 }
 
-/// A superblock with some ways taken, if it can be right then.
+/// Applies a set of functions to a superblock. Returns `None` if the result is invalid.
 fn with(raw: &RawSuperblock, set: u32, clues: &Clues) -> Option<RawSuperblock> {
     let mut raw = raw.clone();
     raw.inprogress = 0;
@@ -183,7 +183,7 @@ fn magic(raw: &mut RawSuperblock, _: &Clues) {
     raw.magicnum = MAGIC.into();
 }
 
-/// Logarithms, by what they are of.
+/// Derives logarithms from sizes.
 fn logs(raw: &mut RawSuperblock, _: &Clues) {
     let log = |size: u32| size.max(1).trailing_zeros() as u8;
     raw.blocklog = log(raw.blocksize.get());
@@ -194,7 +194,7 @@ fn logs(raw: &mut RawSuperblock, _: &Clues) {
     raw.agblklog = raw.agblocks.get().checked_next_power_of_two().map_or(0, log);
 }
 
-/// The other way round.
+/// Derives sizes from logarithms.
 fn sizes(raw: &mut RawSuperblock, _: &Clues) {
     let size = |log: u8| 1_u32.checked_shl(log.into()).unwrap_or(0);
     raw.blocksize = size(raw.blocklog).into();
@@ -202,7 +202,7 @@ fn sizes(raw: &mut RawSuperblock, _: &Clues) {
     raw.inodesize = (size(raw.inodelog) as u16).into();
 }
 
-/// The size of groups, as headers of the first one say.
+/// Sets the length of groups from headers of the first group.
 fn length(raw: &mut RawSuperblock, clues: &Clues) {
     let Some(length) = clues.length else { return };
     raw.agblocks = length.into();
@@ -215,14 +215,14 @@ fn groups(raw: &mut RawSuperblock, _: &Clues) {
     raw.agcount = u32::try_from(count).unwrap_or(0).into();
 }
 
-/// As many blocks as groups can have, and the device has.
+/// Sets the number of blocks to the maximum for the groups and the device.
 fn blocks(raw: &mut RawSuperblock, clues: &Clues) {
     let of_device = clues.device_len.checked_shr(raw.blocklog.into()).unwrap_or(0);
     let of_groups = u64::from(raw.agblocks.get()) * u64::from(raw.agcount.get());
     raw.dblocks = of_groups.min(of_device).into();
 }
 
-/// What all images of version 5 have.
+/// Sets the version bits that all images of version 5 have.
 fn version(raw: &mut RawSuperblock, _: &Clues) {
     raw.versionnum = (Version::OF_VERSION_5.bits() | 5).into();
 }

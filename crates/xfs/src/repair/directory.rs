@@ -1,4 +1,4 @@
-//! Directories, made anew from every entry that can be read.
+//! Repairs directories: rebuilds them from all readable entries.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,21 +20,21 @@ use crate::format::extent::Extent;
 use crate::format::hash::fold;
 use crate::format::inode::{Fork, Format, Inode};
 
-/// Entries that are added in one operation.
+/// Number of entries added in one operation.
 const ENTRIES_AT_ONCE: usize = 256;
-/// What starts an unused range of a data block.
+/// Start of an unused range of a data block.
 const UNUSED: u16 = 0xffff;
 
-/// An entry as it was found.
+/// An entry found in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) name: Vec<u8>,
     pub(super) ino: Ino,
-    /// The code of its type; 0 where the directory says none.
+    /// The code of its type; 0 if the directory does not store types.
     pub(super) code: u8,
 }
 
-/// What can be read of a directory.
+/// The readable contents of a directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     /// Without `.` and `..`.
@@ -42,7 +42,7 @@ pub(super) struct Contents {
     pub(super) parent: Option<Ino>,
 }
 
-/// Reads all of a directory that can be read, whatever state it is in.
+/// Reads all readable contents of a directory in any state.
 pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Contents {
     if inode.format() == Format::Local {
         return short(view, inode);
@@ -67,7 +67,7 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Contents {
     contents
 }
 
-/// Where `..` of a directory leads, as its inode or its first block says.
+/// Returns the inode of a directory's `..`, from its inode or its first block.
 pub(super) fn parent(view: &View<'_>, ino: Ino, inode: &Inode) -> Option<Ino> {
     if inode.format() == Format::Local {
         return short(view, inode).parent;
@@ -78,7 +78,7 @@ pub(super) fn parent(view: &View<'_>, ino: Ino, inode: &Inode) -> Option<Ino> {
     contents.parent
 }
 
-/// A directory block, with zeros where it is not mapped or cannot be read.
+/// Returns a directory block, with zeros in unmapped or unreadable parts.
 fn read_block(view: &View<'_>, extents: &[Extent], at: FileBlock) -> Option<Vec<u8>> {
     let (layout, geometry) = (view.layout(), view.geometry());
     let mut block = vec![0; layout.size()];
@@ -104,13 +104,13 @@ fn data_block(view: &View<'_>, ino: Ino, number: u64, block: &[u8], contents: &m
     let (layout, geometry) = (view.layout(), view.geometry());
     let kind = be32(block, 0);
     let is_data = magic::BLOCK.contains(&kind) || magic::DATA.contains(&kind);
-    // A sound block of another directory does not belong here. An owner that is not a directory is damage.
+    // A valid block of another directory does not belong here. An owner that is not a directory is damage.
     let owner = Ino(be64(block, 40));
     let is_directory = || view.inode(owner).is_some_and(|inode| inode.is_dir());
     if layout.crc && is_data && owner != ino && map::is_sealed(block, 4) && is_directory() {
         return;
     }
-    // Hashes at the end of block form are no entries: their tags would not be right.
+    // The hashes at the end of block form are not entries: their tags would be wrong.
     let end = layout.size();
     let mut at = layout.header();
     while at + 16 <= end {
@@ -141,7 +141,7 @@ fn data_block(view: &View<'_>, ino: Ino, number: u64, block: &[u8], contents: &m
     }
 }
 
-/// Reads a directory in its inode.
+/// Reads a shortform directory.
 fn short(view: &View<'_>, inode: &Inode) -> Contents {
     let fork = inode.fork(Fork::Data);
     let Some(&wide) = fork.get(1) else { return Contents::default() };
@@ -149,19 +149,19 @@ fn short(view: &View<'_>, inode: &Inode) -> Contents {
     let said = if wide > 0 { 8 } else { 4 };
     let as_said = short_with(view, &fork[..size], said);
     let other = short_with(view, &fork[..size], 12 - said);
-    // The more entries lead to inodes in use, the likelier are numbers of that size.
+    // The size of inode numbers with more entries that lead to inodes in use is the likely one.
     if other.entries.len() > as_said.entries.len() { other } else { as_said }
 }
 
-/// Values of ways to divide the bytes of a directory into entries: an entry that leads to an inode in use, one with a
-/// name that cannot be, one that leads nowhere, and a byte that belongs to none.
+/// Scores of the pieces into which the bytes of a directory are divided: an entry that leads to an inode in use, one
+/// with an invalid name, one that leads nowhere, and a byte outside of entries.
 const LEADS: i64 = 1000;
 const LEADS_MISNAMED: i64 = 500;
 const LEADS_NOWHERE: i64 = -1;
 const SKIPPED: i64 = -10;
 
-/// Reads entries with numbers of one size. Of all ways to divide the bytes into entries, the one of the highest value
-/// counts, so that an entry that leads nowhere does not hide where the next one begins.
+/// Reads entries with inode numbers of one size. Finds the division of the bytes into entries with the highest score,
+/// so that an invalid entry does not hide the start of the next one.
 fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
     let ino_at = |at: usize| match ino_size {
         8 => Ino(be64(bytes, at)),
@@ -190,7 +190,7 @@ fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
         };
         Some((Found { name: name.to_vec(), ino, code }, end, value))
     };
-    // The value of the rest from each byte on, and whether an entry begins there.
+    // For each byte: the best score of the rest from there on, and whether an entry starts there.
     let mut rest = vec![(0, false); bytes.len() + 1];
     for at in (start..bytes.len()).rev() {
         let skipped = rest[at + 1].0 + SKIPPED;
@@ -213,13 +213,13 @@ fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
     Contents { entries, parent }
 }
 
-/// Makes directories anew in which something is wrong.
+/// Rebuilds damaged directories.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let mut dirs: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
     let mut children = HashSet::new();
     for finding in findings {
         let Some(ino) = finding.place.inode else { continue };
-        // What is wrong with the type of an entry is told of the inode that it leads to.
+        // A wrong entry type is reported for the inode that the entry leads to.
         if finding.code == codes::DIR_FTYPE && finding.detail.as_deref() != Some(IN_ITSELF) {
             children.insert(ino);
         } else {
@@ -254,15 +254,15 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// What a finding says of `.` and `..`.
+/// Detail of findings about `.` and `..`.
 const IN_ITSELF: &str = "in the directory itself";
 
-/// What a directory is to be.
+/// The planned contents of a directory.
 struct Plan {
     dir: Ino,
     parent: Ino,
     entries: Vec<(Vec<u8>, Ino, FileType)>,
-    /// What happens to entries beside.
+    /// Descriptions of changes to entries.
     remarks: Vec<String>,
 }
 
@@ -298,7 +298,7 @@ fn plan(
     plans
 }
 
-/// Whether nothing is wrong with where an entry leads.
+/// Returns whether the target of an entry is valid.
 fn leads_somewhere(view: &View<'_>, dir: Ino, entry: &Found) -> bool {
     view.is_used(entry.ino) != Some(false)
         && entry.ino != dir
@@ -335,12 +335,12 @@ fn plan_one(view: &View<'_>, dir: Ino, _inode: &Inode, contents: Contents) -> Pl
     Plan { dir, parent, entries, remarks }
 }
 
-/// Names that a directory has.
+/// Names in use in a directory.
 pub(super) struct Taken<'t> {
     layout: &'t Layout,
-    /// As the directory finds them.
+    /// Folded as in lookups of the directory.
     names: HashSet<Vec<u8>>,
-    /// The last number that was put behind a name.
+    /// The last number appended to a name.
     numbers: HashMap<Vec<u8>, u64>,
 }
 
@@ -349,7 +349,7 @@ impl<'t> Taken<'t> {
         Self { layout, names: HashSet::new(), numbers: HashMap::new() }
     }
 
-    /// Takes the name itself if it can be and is free, else one like it.
+    /// Returns the name itself if it is valid and unused, otherwise a similar one, and marks it used.
     pub(super) fn take(&mut self, name: &[u8]) -> Vec<u8> {
         let name = possible_name(name);
         if self.names.insert(self.folded(&name)) {
@@ -373,7 +373,7 @@ impl<'t> Taken<'t> {
     }
 }
 
-/// A name that can be, like the one given.
+/// Returns a valid name similar to the given one.
 pub(super) fn possible_name(name: &[u8]) -> Vec<u8> {
     let mut name: Vec<u8> =
         name.iter().map(|byte| if matches!(byte, b'/' | 0) { b'_' } else { *byte }).collect();
@@ -384,7 +384,7 @@ pub(super) fn possible_name(name: &[u8]) -> Vec<u8> {
     name
 }
 
-/// The name with a number behind it.
+/// Returns the name with a number appended.
 pub(super) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
     let suffix = format!("~{number}");
     let mut other = name[..name.len().min(NAME_LEN_MAX - suffix.len())].to_vec();
@@ -392,7 +392,7 @@ pub(super) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
     other
 }
 
-/// Makes a directory anew.
+/// Rebuilds a directory.
 fn make(fs: &Xfs, plan: &Plan) -> Result<()> {
     engine::change(fs, plan.dir, |op, handle| {
         let mut budget = u32::MAX;

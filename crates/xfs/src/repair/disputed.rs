@@ -1,6 +1,6 @@
-//! Blocks that are in use twice: the owner that the reverse map supports keeps them, else the one whose metadata they
-//! hold, else one that was not found damaged. Who loses blocks gets those that the reverse map has for it in their place,
-//! and else, if it is a file, a copy of what they hold, as long as there is room.
+//! Resolves blocks with several owners. The owner in the reverse map keeps a block; otherwise the owner of the metadata
+//! in it; otherwise an owner without damage. The others get the blocks that the reverse map has for them instead.
+//! Otherwise a file gets a copy of the contents, if there is room.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -22,22 +22,22 @@ use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, seal_slot};
 
-/// Most blocks of files that are copied in one round.
+/// Maximum number of file blocks copied in one round.
 const COPIES_MAX: u64 = 1 << 16;
 
-/// Most blocks of those who lose that are looked at.
+/// Maximum number of blocks of losing owners that are examined.
 const OWN_MAX: usize = 1 << 18;
 
-/// What an inode loses.
+/// The blocks that an inode loses.
 #[derive(Default)]
 struct Loss {
     data: Vec<Range<u64>>,
     attr: Vec<Range<u64>>,
-    /// Blocks of the trees of its maps.
+    /// Blocks of its extent map trees.
     tree: HashSet<u64>,
 }
 
-/// Leaves blocks that are in use twice to one of those who claim them.
+/// Assigns blocks with several owners to one of them.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let mut blocks: Vec<u64> = findings.iter().filter_map(|f| f.place.block).collect();
     blocks.sort_unstable();
@@ -48,8 +48,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let geometry = job.survey()?.geometry;
     let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
     Judge::new(job, geometry, &claims).lose_all(&blocks, &mut losses);
-    // Once more, for what the reverse map says of those who lose, and for all that they claim beside others: a check
-    // does not tell of all.
+    // A second pass, for the reverse-map records of losing owners and all their other shared claims: a check does not
+    // report all of them.
     let losers: HashSet<u64> = losses.keys().copied().collect();
     let Ok(claims) = view::claims(job.staging.clone(), losers.clone(), Vec::new()) else {
         return Ok(());
@@ -87,7 +87,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Whether trees say in all groups what is free.
+/// Returns whether the free-space trees of all groups are valid.
 fn is_free_known(job: &Job) -> Result<bool> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
@@ -96,17 +96,17 @@ fn is_free_known(job: &Job) -> Result<bool> {
     Ok(geometry.ags().all(is_sound))
 }
 
-/// What it takes to decide who keeps a block.
+/// The data to decide who keeps a block.
 struct Judge<'j> {
     staging: &'j Staging,
     geometry: Geometry,
     claims: &'j Claims,
     suspects: Suspects,
-    /// Those that claim something and are regular files.
+    /// Owners of claims that are regular files.
     files: HashSet<u64>,
 }
 
-/// Those of some blocks, which are in order, that are claimed more than once.
+/// Returns those of some blocks, which must be sorted, that are claimed more than once.
 fn claimed_twice(claims: &Claims, blocks: &[u64]) -> Vec<u64> {
     let mut counts = vec![0_u32; blocks.len()];
     for claim in &claims.claims {
@@ -135,7 +135,7 @@ impl<'j> Judge<'j> {
         blocks.iter().for_each(|block| self.lose(*block, losses));
     }
 
-    /// Who of those that claim a block keeps it.
+    /// Returns the claims that keep a block.
     fn keepers<'w>(&self, block: u64, who: &[&'w Mapping]) -> Vec<&'w Mapping> {
         let is_supported = |claim: &Mapping| {
             let mapped = self.claims.mapped.iter().filter(|mapped| mapped.has(block));
@@ -144,8 +144,8 @@ impl<'j> Judge<'j> {
         let has_support = who.iter().any(|claim| claim.is_of_inode() && is_supported(claim));
         let features = self.geometry.features;
         let sign = sign(self.staging, &self.geometry, Block(block));
-        // Trees of space are built anew elsewhere, so that they yield to an inode that has a right to a block, or if
-        // there is none of their blocks.
+        // The trees of space are rebuilt elsewhere. So they yield to an inode with a right to the block, or if the
+        // block is not one of theirs.
         let is_of_space = !has_support && (!features.crc() || sign == Some(Sign::Space));
         let yields = |claim: &Mapping| {
             claim.is_of_inode()
@@ -157,10 +157,10 @@ impl<'j> Judge<'j> {
         let mut keepers: Vec<&Mapping> = (who.iter().copied())
             .filter(|claim| claim.is_of_inode() && (!has_support || is_supported(claim)))
             .collect();
-        // A reverse map that was made anew supports all; but what was never written is not shared. Where others share
-        // a block by right, it is the counts of references that are wrong, and these are made anew.
+        // A rebuilt reverse map contains all claims, but unwritten blocks cannot be shared. If a block is legitimately
+        // shared, the reference counts are wrong, and those are rebuilt.
         let is_written = |claim: &&Mapping| claim.offset & rmap_offset::UNWRITTEN == 0;
-        // Nor are attributes, and trees of maps.
+        // Attributes and extent map trees cannot be shared either.
         let can_share = |claim: &&Mapping| {
             let is_data = claim.offset & (rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK) == 0;
             is_data && is_written(claim)
@@ -183,7 +183,7 @@ impl<'j> Judge<'j> {
         keepers
     }
 
-    /// Decides who loses a block.
+    /// Decides which claims lose a block.
     fn lose(&self, block: u64, losses: &mut BTreeMap<u64, Loss>) {
         let who: Vec<&Mapping> =
             self.claims.claims.iter().filter(|claim| claim.has(block)).collect();
@@ -192,7 +192,7 @@ impl<'j> Judge<'j> {
             if keepers.iter().any(|keeper| std::ptr::eq(*keeper, *claim)) {
                 continue;
             }
-            // Neighbours that the same two claim are told of once.
+            // Adjacent blocks with the same two claims are reported once.
             let others = who.iter().filter(|other| !std::ptr::eq(**other, *claim));
             let range = others.fold(block..block + 1, |range, other| {
                 let start = claim.block.0.max(other.block.0).min(range.start);
@@ -215,23 +215,23 @@ impl<'j> Judge<'j> {
     }
 }
 
-/// Those who lose blocks.
+/// The inodes that lose blocks.
 struct Losers<'l, 's> {
     view: &'l View<'s>,
     claims: &'l Claims,
     room: Room<'l>,
-    /// Blocks that may still be copied.
+    /// Number of blocks that may still be copied.
     left: u64,
     is_free_known: bool,
-    /// There was no room for a copy.
+    /// True if there was no room for a copy.
     lacks_room: bool,
 }
 
-/// What is written at a byte of the device.
+/// Bytes to write at a byte offset of the device.
 type Write = (u64, Vec<u8>);
 
 impl Losers<'_, '_> {
-    /// What is to be written so that an inode does without what it loses.
+    /// Returns the writes that remove the lost blocks from an inode.
     fn give_up(&mut self, ino: Ino, loss: &Loss) -> Option<Vec<Write>> {
         let geometry = *self.view.geometry();
         let mut inode = self.view.inode(ino)?;
@@ -244,7 +244,7 @@ impl Losers<'_, '_> {
                 continue;
             }
             let kept = self.kept(ino, &inode, (fork, lost), &map, &mut writes);
-            // There will be room when the trees of space have been made anew.
+            // There will be room after the trees of space are rebuilt.
             if std::mem::take(&mut self.lacks_room) && !self.is_free_known {
                 return None;
             }
@@ -265,7 +265,7 @@ impl Losers<'_, '_> {
         Some(writes)
     }
 
-    /// The extents that a fork keeps or gets.
+    /// Returns the extents that a fork keeps or gets.
     fn kept(
         &mut self,
         ino: Ino,
@@ -303,7 +303,7 @@ impl Losers<'_, '_> {
         joined
     }
 
-    /// What the reverse map has for an inode in place of what it loses, as far as nobody else has it.
+    /// Returns the reverse-map extents of an inode in place of its lost ones, as far as no one else uses them.
     fn of_reverse_map(&self, ino: Ino, fork: Fork, missing: &[Extent]) -> Vec<Extent> {
         let geometry = self.view.geometry();
         let of_inode = self.claims.mapped.iter().filter(|mapping| mapping.owner == ino.0);
@@ -323,7 +323,7 @@ impl Losers<'_, '_> {
     }
 }
 
-/// An extent in pieces, each with whether it is lost.
+/// Splits an extent into pieces, each with a flag for lost ones.
 fn cut(extent: &Extent, lost: &[Range<u64>]) -> Vec<(Extent, bool)> {
     let end = extent.end().0;
     let mut cuts = vec![extent.offset.0, end];
@@ -341,7 +341,7 @@ fn cut(extent: &Extent, lost: &[Range<u64>]) -> Vec<(Extent, bool)> {
     cuts.windows(2).filter_map(piece).collect()
 }
 
-/// Copies the blocks of an extent, as far as they can be read and there is room. Whether there was.
+/// Copies the readable blocks of an extent, as far as there is room. Returns whether there was.
 fn copy(
     view: &View<'_>,
     room: &mut Room<'_>,

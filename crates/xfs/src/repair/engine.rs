@@ -1,5 +1,5 @@
-//! Changes through the engine, once the trees of space are right: the staging is opened as an image that nobody
-//! else uses, without a log.
+//! Changes through the engine, once the trees of space are right. The staging is opened as an image without a log and
+//! without other users.
 
 use ::repair::Action;
 use blockdev::BlockDevice;
@@ -12,12 +12,12 @@ use crate::inode::Handle;
 use crate::op::Op;
 use crate::volume::read_superblock;
 
-/// Memory for cached metadata, in bytes.
+/// Size of the metadata cache, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
 impl Job {
-    /// Writes at bytes of the image as one step. What the staging refuses, because it cannot be read, is left out as a
-    /// whole.
+    /// Writes bytes of the image as one step. If the staging refuses any of them because it cannot be read, none is
+    /// written.
     pub(super) fn write_step(&self, writes: &[(u64, &[u8])], actions: Vec<Action>) -> bool {
         let written = writes.iter().try_for_each(|(byte, data)| self.staging.write_at(*byte, data));
         match written.and_then(|()| self.staging.end_step(actions)) {
@@ -30,15 +30,15 @@ impl Job {
     }
 }
 
-/// The staging, opened to be changed.
+/// The staging, opened for changes.
 pub(super) struct Session<'j> {
     job: &'j Job,
     pub(super) fs: Xfs,
 }
 
 impl<'j> Session<'j> {
-    /// Opens the staging. `None` if the engine cannot work with it: what is below is not right yet, or it has what
-    /// cannot be written.
+    /// Opens the staging. `None` if the engine cannot use it: a lower level is not repaired yet, or it has features
+    /// that cannot be written.
     pub(super) fn open(job: &'j Job) -> Option<Self> {
         Self::try_open(job).ok().map(|fs| Self { job, fs })
     }
@@ -57,7 +57,7 @@ impl<'j> Session<'j> {
         Ok(fs)
     }
 
-    /// Does something that is a step by itself. If it cannot be done, nothing is changed. Whether it was done.
+    /// Makes a change that is a separate step. If it fails, nothing changes. Returns whether it was made.
     pub(super) fn step(
         &mut self,
         actions: Vec<Action>,
@@ -72,7 +72,7 @@ impl<'j> Session<'j> {
             return true;
         }
         self.job.staging.abandon();
-        // What the engine keeps in memory is not what lies there any more.
+        // The engine's memory no longer matches the staging.
         if let Ok(fs) = Self::try_open(self.job) {
             self.fs = fs;
         }
@@ -80,11 +80,11 @@ impl<'j> Session<'j> {
     }
 }
 
-/// Things that are done in one step, as long as none fails.
+/// Maximum number of changes in one step, while none fails.
 const AT_ONCE: usize = 64;
 
 impl Session<'_> {
-    /// Does the same to many things, several in a step. Those for which it could not be done.
+    /// Makes the same change for many items, several in a step. Returns those for which it failed.
     pub(super) fn steps<'t, T>(
         &mut self,
         all: &'t [T],

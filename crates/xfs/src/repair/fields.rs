@@ -1,4 +1,4 @@
-//! Fields of inodes that can be told from the others.
+//! Repairs inode fields that can be derived from others.
 
 use vfs::{FileType, Ino};
 
@@ -11,18 +11,18 @@ use crate::format::inode::{Fork, Format, Inode, NEXT_UNLINKED_OFFSET, flags, fla
 
 /// `XFS_DIFLAG_NEWRTBM`.
 pub(super) const NEWRTBM: u16 = 1 << 2;
-/// All of `di_flags` that there are.
+/// All known bits of `di_flags`.
 const FLAGS: u16 = 0x7fff;
 
 impl Mender<'_, '_> {
-    /// Takes away flags of version 3 that cannot be.
+    /// Clears invalid bits of `di_flags2`.
     pub(super) fn flags2(&self, inode: &mut Inode) {
         let geometry = self.geometry();
         if !geometry.features.crc() {
             return;
         }
         let mut found = inode.flags2() & flags2_of(&geometry);
-        // Where large counts are kept there is nothing in an inode without them.
+        // With large extent counters, these bytes are zero in an inode without them.
         if geometry.features.incompat(Incompat::NREXT64) && found & flags2::NREXT64 == 0 {
             let is_large = be16(inode.as_bytes(), 80) == 0
                 && be64(inode.as_bytes(), 24) != 0
@@ -40,7 +40,7 @@ impl Mender<'_, '_> {
         inode.set_flags2(found);
     }
 
-    /// Sets fields right that can be told from the others.
+    /// Repairs fields that can be derived from others.
     pub(super) fn fields(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
         let (geometry, raw) = (self.geometry(), &self.view.superblock().raw);
         let is_dir = file_type == FileType::Directory;
@@ -119,7 +119,7 @@ const fn may_have_hints(file_type: FileType) -> bool {
     matches!(file_type, FileType::Regular | FileType::Directory)
 }
 
-/// Flags of version 3 that an inode of the image can have.
+/// Returns the allowed bits of `di_flags2` in the image.
 pub(super) fn flags2_of(geometry: &Geometry) -> u64 {
     let features = &geometry.features;
     let mut allowed = flags2::DAX;

@@ -1,4 +1,4 @@
-//! What belongs to files.
+//! Fixes for files.
 
 use std::cell::OnceCell;
 
@@ -19,7 +19,7 @@ use crate::format::bytes::be16;
 use crate::format::inode::Inode;
 use crate::volume::read_superblock;
 
-/// Inodes and what they own.
+/// Inodes and their blocks.
 pub(super) const INODES: &[Fix<Job>] = &[
     Fix { codes: rights::OF_FILES, mend: inodes },
     Fix { codes: &[codes::INODE_FREE, codes::DIR_DANGLING], mend: free_inodes },
@@ -59,7 +59,7 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[
     },
 ];
 
-/// Which names lead where.
+/// Names.
 pub(super) const NAMES: &[Fix<Job>] = &[Fix {
     codes: &[
         codes::INODE_LOST,
@@ -72,17 +72,17 @@ pub(super) const NAMES: &[Fix<Job>] = &[Fix {
     mend: links::mend_lost,
 }];
 
-/// What inodes say of the names that lead to them.
+/// Parent pointers.
 pub(super) const PARENTS: &[Fix<Job>] = &[Fix {
     codes: &[codes::PARENT_MISSING, codes::PARENT_STALE, codes::PARENT],
     mend: links::mend_parents,
 }];
 
-/// How many names lead to inodes.
+/// Link counts.
 pub(super) const LINKS: &[Fix<Job>] =
     &[Fix { codes: &[codes::INODE_LINKS], mend: links::mend_counts }];
 
-/// Inodes that are changed in one step.
+/// Number of inodes changed in one step.
 const STEP_INODES: usize = 256;
 
 fn hints(findings: &[&Finding]) -> Hints {
@@ -97,14 +97,14 @@ fn hints(findings: &[&Finding]) -> Hints {
     }
 }
 
-/// Mends inodes whose maps cannot be read, of all that was found of inodes.
+/// Repairs inodes with unreadable extent maps, given all findings about inodes.
 pub(super) fn mend_maps(job: &Job, findings: &[Finding]) -> Result<()> {
     let of_maps: Vec<&Finding> =
         findings.iter().filter(|finding| OF_MAPS.contains(&finding.code)).collect();
     if of_maps.is_empty() { Ok(()) } else { inodes(job, &of_maps) }
 }
 
-/// Mends inodes by themselves, with their maps.
+/// Repairs inodes with their extent maps.
 fn inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let mut claims = None;
@@ -139,7 +139,7 @@ fn inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Writes many at once, and one by one where that is refused.
+/// Writes many items at once, and one by one if that is refused.
 fn write_steps<T>(all: &[T], write: impl Fn(&[T]) -> bool) {
     for some in all.chunks(STEP_INODES) {
         if !write(some) && some.len() > 1 {
@@ -155,7 +155,7 @@ fn mend_one(mender: &mut Mender<'_, '_>, ino: Ino, findings: &[&Finding]) -> Opt
     let slot = view.slot(ino)?;
     match view.is_used(ino) {
         Some(true) => {}
-        // The tree of inodes follows.
+        // The tree of inodes is repaired later.
         Some(false) if ino == view.root() || view.is_special(ino) => {
             return (be16(&slot, 2) == 0 || Inode::parse(view.geometry(), ino, &slot).is_err())
                 .then(|| mender.clear(ino, &slot));
@@ -169,13 +169,13 @@ fn mend_one(mender: &mut Mender<'_, '_>, ino: Ino, findings: &[&Finding]) -> Opt
     }
     let is_empty = be16(&slot, 2) == 0;
     let mended = mender.mend(ino, &slot, hints(findings))?;
-    // Trees of inodes follow what inodes say.
+    // The inode trees are repaired to match the inodes.
     let stays_free = is_empty && be16(&mended.slot, 2) == 0;
     let is_known = findings.iter().all(|finding| finding.code == codes::INODE_NOT_USED);
     (!(stays_free && is_known)).then_some(mended)
 }
 
-/// Mends inodes that are free, but have what only others have.
+/// Repairs free inodes with fields that only inodes in use may have.
 fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
     let is_free = |finding: &&&Finding| finding.code == codes::INODE_FREE;
     let free: Vec<&Finding> = findings.iter().filter(is_free).copied().collect();
@@ -213,7 +213,7 @@ fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Whether an inode that trees say is free may be one in use nevertheless.
+/// Returns whether an inode that is free according to the trees may be in use.
 fn is_plausible(view: &View<'_>, ino: Ino, slot: &[u8]) -> bool {
     be16(slot, 2) != 0
         && Inode::parse(view.geometry(), ino, slot)

@@ -1,4 +1,4 @@
-//! Types and forms of inodes: where what an inode says cannot be, they are told from what its forks hold.
+//! Repairs types and fork formats of inodes: invalid values are derived from the contents of the forks.
 
 use vfs::{FileType, Ino};
 
@@ -17,17 +17,17 @@ use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode};
 use crate::format::symlink;
 
-/// Bytes of a data fork that is a device number.
+/// Size of a data fork with a device number, in bytes.
 const DEVICE_FORK: usize = 8;
-/// Fewest bytes of another data fork beside attributes: what a tree can begin in (`XFS_BMDR_SPACE_CALC(MINDBTPTRS)`,
-/// rounded up).
+/// Minimum size of another data fork next to attributes, in bytes: the minimum root of a tree
+/// (`XFS_BMDR_SPACE_CALC(MINDBTPTRS)`, rounded up).
 const DATA_FORK_MIN: usize = 56;
-/// Byte of `di_format` and of `di_aformat`.
+/// Byte offset of `di_format` and of `di_aformat`.
 const FORMAT_OFFSET: usize = 5;
 const ATTR_FORMAT_OFFSET: usize = 83;
 
 impl Mender<'_, '_> {
-    /// The type of an inode that has blocks, by the first of them.
+    /// Returns the type of an inode with blocks, according to the first one.
     pub(super) fn type_of(&self, ino: Ino, extents: &[Extent]) -> FileType {
         let geometry = self.geometry();
         let Some(first) = extents.first() else { return FileType::Regular };
@@ -46,7 +46,7 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// The size of a file with these extents.
+    /// Returns the size of a file with these extents.
     pub(super) fn size_of(&self, file_type: FileType, extents: &[Extent]) -> u64 {
         let geometry = self.geometry();
         let end = match file_type {
@@ -64,7 +64,7 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// The type of an inode whose mode has none, where its data fork tells.
+    /// Guesses the type of an inode whose mode has none, from its data fork.
     pub(super) fn guess_type(
         &self,
         inode: &Inode,
@@ -85,7 +85,7 @@ impl Mender<'_, '_> {
             2 | 3 => {
                 let mut extents = of_reverse_map(&geometry, mapped, Fork::Data);
                 if extents.is_empty() {
-                    // Read as that of a file, which may have anything.
+                    // Read like that of a file, whose blocks may have any contents.
                     let mut as_file = inode.clone();
                     as_file.set_mode(FileType::Regular, 0);
                     extents = map::read(self.view, ino, &as_file, Fork::Data).extents;
@@ -97,7 +97,7 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// Finds the boundary between the forks and the form of the attributes, if what the inode says cannot be.
+    /// Finds the boundary between the forks and the format of the attribute fork, if the stored values are invalid.
     pub(super) fn boundary(&self, inode: &mut Inode, file_type: FileType) {
         self.find_boundary(inode, file_type);
         make_room(inode, file_type);
@@ -126,14 +126,14 @@ impl Mender<'_, '_> {
                 }
             }
         }
-        // Where the boundary can be right, as much of what is behind it as possible is read later on.
+        // If the boundary is plausible, as many attributes after it as possible are read later.
         if said.0 > 0 && can_be(said.0) && said.1 == 1 {
             return;
         }
         remove_attributes(inode);
     }
 
-    /// Gives the data fork a form that fits the type.
+    /// Sets a format of the data fork that fits the type.
     pub(super) fn data_form(
         &self,
         inode: &mut Inode,
@@ -157,7 +157,7 @@ impl Mender<'_, '_> {
             let right = fitting.iter().find(|format| {
                 let mut other = inode.clone();
                 other.set_format(Fork::Data, **format);
-                // An empty list is no sign of one.
+                // An empty list is not evidence for its format.
                 let is_empty = **format == Format::Extents && other.extents(Fork::Data) == 0;
                 !is_empty && self.is_data_right(&other, file_type, &geometry)
             });
@@ -215,8 +215,8 @@ impl Mender<'_, '_> {
     }
 }
 
-/// Moves attributes out of the way of what is no device any more, whose boundary leaves no room for anything else. Those
-/// that cannot be moved are lost.
+/// Moves attributes in an inode that is no longer a device, whose boundary leaves no room for other data forks.
+/// Attributes that cannot be moved are lost.
 fn make_room(inode: &mut Inode, file_type: FileType) {
     let boundary = inode.forkoff_bytes();
     if is_special(file_type) || !(1..DATA_FORK_MIN).contains(&boundary) {
@@ -246,7 +246,7 @@ fn remove_attributes(inode: &mut Inode) {
     let _ = inode.set_extents(Fork::Attr, 0);
 }
 
-/// Whether what is behind the boundary can be attributes of the form that the inode says.
+/// Returns whether the bytes after the boundary can be attributes in the stored format.
 fn makes_sense(geometry: &Geometry, inode: &Inode) -> bool {
     let fork = inode.fork(Fork::Attr);
     match inode.as_bytes()[ATTR_FORMAT_OFFSET] {
@@ -262,7 +262,7 @@ fn makes_sense(geometry: &Geometry, inode: &Inode) -> bool {
     }
 }
 
-/// Whether a fork can be a list of so many extents.
+/// Returns whether a fork can be a list of `count` extents.
 fn is_list(geometry: &Geometry, fork: &[u8], count: u64) -> bool {
     let mut end = FileBlock(0);
     count <= (fork.len() / EXTENT_SIZE) as u64
@@ -274,7 +274,7 @@ fn is_list(geometry: &Geometry, fork: &[u8], count: u64) -> bool {
         })
 }
 
-/// Whether a fork can be the root of a tree.
+/// Returns whether a fork can be the root of a tree.
 fn is_root(geometry: &Geometry, fork: &[u8]) -> bool {
     if fork.len() < ROOT_HEADER_SIZE {
         return false;
@@ -286,7 +286,7 @@ fn is_root(geometry: &Geometry, fork: &[u8]) -> bool {
         && (0..count).all(|at| geometry.contains(FsBlock(area.pointer(fork, at)), 1))
 }
 
-/// Where the entries of a directory in its inode end.
+/// Returns the end of the entries of a shortform directory.
 fn short_end(layout: &Layout, fork: &[u8]) -> u64 {
     let (Some(&count), Some(&wide)) = (fork.first(), fork.get(1)) else { return 0 };
     let ino_size = if wide > 0 { 8 } else { 4 };

@@ -1,4 +1,4 @@
-//! A group of the image that is repaired: where its blocks and headers are read and written.
+//! A group of the image being repaired: reads and writes its blocks and headers.
 
 use ::repair::Staging;
 use blockdev::BlockDevice;
@@ -26,7 +26,7 @@ impl<'g> GroupDevice<'g> {
         self.geometry.byte_of(self.geometry.block_of(self.ag, block))
     }
 
-    /// Reads a block; `None` if the device fails to.
+    /// Reads a block; `None` if the device fails.
     pub(super) fn read_block(&self, block: AgBlock) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.block_size()];
         self.staging.read_at(self.byte(block), &mut bytes).ok().map(|()| bytes)
@@ -40,7 +40,7 @@ impl<'g> GroupDevice<'g> {
         self.byte(AgBlock(0)) + (u64::from(sector) << self.geometry.sector_log)
     }
 
-    /// Reads one of the group's header sectors; `None` if the device fails to.
+    /// Reads one of the group's header sectors; `None` if the device fails.
     pub(super) fn read_sector(&self, sector: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.sector_size()];
         self.staging.read_at(self.sector_byte(sector), &mut bytes).ok().map(|()| bytes)
@@ -50,13 +50,13 @@ impl<'g> GroupDevice<'g> {
         self.staging.write_at(self.sector_byte(sector), bytes).map_err(Error::Device)
     }
 
-    /// Whether all of a run can be read, and so be written.
+    /// Returns whether a whole run is readable, and so can be written.
     fn is_readable(&self, run: FreeRun) -> bool {
         (run.start.0..run.start.0 + run.len).all(|block| self.read_block(AgBlock(block)).is_some())
     }
 
-    /// Takes so many blocks from the fronts of free runs: of the first that has more than that, else of the longest
-    /// ones. In order; `None` if there are too few.
+    /// Takes `count` blocks from the starts of free runs: of the first one with more blocks than that, otherwise of the
+    /// longest ones. The result is sorted; `None` if there are too few.
     pub(super) fn take(&self, free: &[FreeRun], count: usize) -> Option<Vec<FreeRun>> {
         let whole = |run: &FreeRun| {
             let taken = FreeRun { start: run.start, len: count as u32 };
@@ -80,9 +80,9 @@ impl<'g> GroupDevice<'g> {
     }
 }
 
-/// How high trees will be.
+/// Levels of the trees to be built.
 pub(super) struct Levels {
-    /// Both trees of free space and the reverse map together.
+    /// Total of both free-space trees and the reverse map.
     pub(super) of_space: u32,
 }
 

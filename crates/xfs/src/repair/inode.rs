@@ -1,5 +1,4 @@
-//! Inodes by themselves: whose slot it is, what type, which form its forks have, and fields that can be told from
-//! the others.
+//! Repairs single inodes: identity, type, fork formats, and fields that can be derived from others.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -14,35 +13,35 @@ use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Fork, Format, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 
-/// Blocks that are written anew.
+/// Rewritten blocks.
 type Blocks = Vec<(Block, Vec<u8>)>;
 
-/// What becomes of a slot.
+/// The result of repairing a slot.
 pub(super) struct Mended {
     pub(super) slot: Vec<u8>,
-    /// Blocks of its maps that are written anew.
+    /// Rewritten blocks of its extent maps.
     pub(super) blocks: Blocks,
-    /// What is done, as a sentence.
+    /// Description of the repair, as a sentence.
     pub(super) what: &'static str,
 }
 
-/// Mends inodes.
+/// Repairs inodes.
 pub(super) struct Mender<'m, 's> {
     pub(super) view: &'m View<'s>,
     pub(super) claims: Option<&'m Claims>,
     pub(super) room: Room<'m>,
-    /// Something could not be written anew, because there was no room.
+    /// True if something could not be rewritten for lack of room.
     pub(super) is_full: bool,
-    /// Directories that parent pointers name, with their generations; gathered when something would be cleared.
+    /// Directories in parent pointers, with their generations; collected when an inode would be cleared.
     pub(super) named: OnceCell<HashMap<u64, u32>>,
 }
 
-/// What is known of an inode beside its slot.
+/// Findings about an inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hints {
     /// It shares blocks.
     pub(super) shares: bool,
-    /// Something is wrong with its map or counts.
+    /// Its extent map or counts are wrong.
     pub(super) is_map_wrong: bool,
 }
 
@@ -51,7 +50,7 @@ impl Mender<'_, '_> {
         *self.view.geometry()
     }
 
-    /// What the reverse map says that an inode has.
+    /// Returns the reverse-map records of an inode.
     fn mapped(&self, ino: Ino) -> Vec<Mapping> {
         let Some(claims) = self.claims else { return Vec::new() };
         let first = claims.mapped.partition_point(|mapping| mapping.owner < ino.0);
@@ -62,7 +61,7 @@ impl Mender<'_, '_> {
             .collect()
     }
 
-    /// Mends the slot of an inode in use. `None` if nothing can be done.
+    /// Repairs the slot of an inode in use. `None` if nothing can be done.
     pub(super) fn mend(&mut self, ino: Ino, slot: &[u8], hints: Hints) -> Option<Mended> {
         let raw = &self.view.superblock().raw;
         if [raw.rbmino.get(), raw.rsumino.get()].contains(&ino.0) {
@@ -73,7 +72,7 @@ impl Mender<'_, '_> {
         let is_own =
             signs_of_identity(&self.geometry(), ino, slot) >= 2 && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
-        // The root of a map may be wrong although all blocks below it can be read.
+        // The root of a map may be wrong although all blocks below it are readable.
         let again = Hints { is_map_wrong: true, ..hints };
         let can_retry = made.is_none() && is_own && !hints.is_map_wrong && !self.is_full;
         let made = match can_retry {
@@ -81,20 +80,20 @@ impl Mender<'_, '_> {
             false => made,
         };
         let made = made.or_else(|| self.made_of_reverse_map(ino, &mapped));
-        // What would be lost for want of room stays as it is.
+        // An inode that would be lost for lack of room is not changed.
         if made.is_none() && std::mem::take(&mut self.is_full) {
             return None;
         }
         Some(made.unwrap_or_else(|| self.clear(ino, slot)))
     }
 
-    /// Whether a slot holds another inode, which is in its own slot, too.
+    /// Returns whether a slot contains a copy of another inode, which is also in its own slot.
     fn is_copy(&self, ino: Ino, slot: &[u8]) -> bool {
         let other = Ino(be64(slot, 152));
         if !self.geometry().features.crc() || other == ino {
             return false;
         }
-        // The checksum may be of any time, and what is behind the fork offsets is compared as a whole.
+        // The checksum may be outdated, and everything after the fork offset is compared as a whole.
         let is_same = |original: &Vec<u8>| {
             original[..NEXT_UNLINKED_OFFSET] == slot[..NEXT_UNLINKED_OFFSET]
                 && original[152..] == slot[152..]
@@ -143,6 +142,7 @@ impl Mender<'_, '_> {
             }
         }
         let mapped_blocks: u64 = mapped.iter().map(|mapping| mapping.len).sum();
+        // The reverse map accounts for all blocks that the inode counts, but the extent maps do not.
         let is_short = !mapped.is_empty()
             && used_before == mapped_blocks
             && maps.iter().map(Map::blocks).sum::<u64>() != mapped_blocks;
@@ -162,7 +162,7 @@ impl Mender<'_, '_> {
         self.finish(ino, inode, blocks, "The inode is set right, with all that it has.")
     }
 
-    /// Seals an inode that is right now. `None` if it is not.
+    /// Seals a repaired inode. `None` if it is not valid.
     fn finish(
         &self,
         ino: Ino,
@@ -176,7 +176,7 @@ impl Mender<'_, '_> {
         Some(Mended { slot: inode.as_bytes().to_vec(), blocks, what })
     }
 
-    /// What a slot becomes of which nothing can be saved: free, or for those that must be there, empty.
+    /// Clears a slot that cannot be saved: it becomes free, or an empty inode if it must exist.
     pub(super) fn clear(&self, ino: Ino, slot: &[u8]) -> Mended {
         let geometry = self.geometry();
         let mut inode = Inode::from_slot(slot);
@@ -213,7 +213,7 @@ impl Mender<'_, '_> {
         self.make_directory(inode, generation);
     }
 
-    /// Makes an empty directory of an inode. Its `..` leads to the root, until its name is known.
+    /// Turns an inode into an empty directory. Its `..` leads to the root until its name is known.
     fn make_directory(&self, inode: &mut Inode, generation: u32) {
         inode.reset(FileType::Directory, 0o755, generation);
         inode.set_nlink(2);
@@ -224,8 +224,8 @@ impl Mender<'_, '_> {
         inode.fork_mut(Fork::Data)[..bytes.len()].copy_from_slice(&bytes);
     }
 
-    /// The generation of an inode whose slot is lost, if parent pointers say that it was a directory: what was in it
-    /// finds back into one of that generation.
+    /// Returns the generation of an inode with a lost slot, if parent pointers name it as a directory: its children are
+    /// reconnected to a directory of that generation.
     fn generation_of_directory(&self, ino: Ino) -> Option<u32> {
         if ino == self.view.root() || self.view.is_special(ino) {
             return None;
@@ -234,7 +234,7 @@ impl Mender<'_, '_> {
         named.get(&ino.0).copied()
     }
 
-    /// Makes an inode whose slot is lost from what the reverse map says that it has. `None` if it has nothing.
+    /// Rebuilds an inode with a lost slot from its reverse-map records. `None` if there are none.
     fn made_of_reverse_map(&mut self, ino: Ino, mapped: &[Mapping]) -> Option<Mended> {
         let geometry = self.geometry();
         let mut slot = vec![0; geometry.inode_size()];
@@ -273,7 +273,7 @@ impl Mender<'_, '_> {
         self.finish(ino, inode, blocks, what)
     }
 
-    /// Sets a fork's map and count of extents right. The blocks to write, and how many it has.
+    /// Repairs the extent map and extent count of a fork. Returns the blocks to write, and the number of its blocks.
     fn fork(
         &mut self,
         ino: Ino,
@@ -316,7 +316,7 @@ impl Mender<'_, '_> {
     }
 }
 
-/// How much of what says whose slot it is, is right: 0 to 4.
+/// Returns how many of the identifying fields of a slot are right: 0 to 4.
 fn signs_of_identity(geometry: &Geometry, ino: Ino, slot: &[u8]) -> u32 {
     let start = [be16(slot, 0) == MAGIC, slot[4] == if geometry.features.crc() { 3 } else { 2 }];
     let mut signs: u32 = start.into_iter().map(u32::from).sum();
@@ -327,7 +327,7 @@ fn signs_of_identity(geometry: &Geometry, ino: Ino, slot: &[u8]) -> u32 {
     signs
 }
 
-/// Makes a slot that of an inode.
+/// Sets the identifying fields of a slot.
 fn identify(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     put16(slot, 0, MAGIC);
     if !geometry.features.crc() {
@@ -339,7 +339,7 @@ fn identify(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     slot[160..176].copy_from_slice(&geometry.meta_uuid);
 }
 
-/// The directories that parent pointers name, with their generations.
+/// Returns the directories in parent pointers, with their generations.
 fn directories_named(view: &View<'_>) -> HashMap<u64, u32> {
     let mut named = HashMap::new();
     for ino in view.used() {
@@ -354,7 +354,7 @@ fn directories_named(view: &View<'_>) -> HashMap<u64, u32> {
     named
 }
 
-/// A free slot in place of one that is not quite free.
+/// Returns a valid free slot for one that is only partly free.
 pub(super) fn free_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Vec<u8> {
     let mut inode = Inode::from_slot(slot);
     identify(geometry, ino, inode.as_mut_bytes());

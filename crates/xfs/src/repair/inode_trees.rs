@@ -1,5 +1,5 @@
-//! Which inodes a group has: AGI and the trees of inodes are made anew, from the old tree where that is sound, else
-//! from the chunks that are found ([`super::chunks`]).
+//! Rebuilds AGI and inode trees: from the old tree if that is valid, otherwise from the chunks that are found
+//! ([`super::chunks`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +25,7 @@ use crate::format::checksum;
 use crate::format::features::RoCompat;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 
-/// Builds the trees of inodes anew of all groups that the findings are about.
+/// Rebuilds the inode trees of all groups in the findings.
 pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let mut concerned: HashMap<u32, Vec<&Finding>> = HashMap::new();
@@ -51,7 +51,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     owned.claims.sort_unstable();
     for (ag, old, records) in groups {
         if !survey.geometry.features.crc() && are_too_few(&old, &records) {
-            // Inodes of version 4 do not say which they are, so that chunks cannot be searched for.
+            // Inodes of version 4 do not contain their number, so chunks cannot be searched for.
             continue;
         }
         let device = GroupDevice::new(&job.staging, &survey.geometry, AgNumber(ag));
@@ -68,8 +68,8 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the trees of inodes anew of groups in which blocks are claimed twice, where one of these trees is wrong by
-/// itself: the check does not look into a block that something else claims.
+/// Rebuilds the inode trees of groups with blocks claimed twice, if one of these trees is invalid by itself: the check
+/// does not read a block that something else claims.
 pub(super) fn unsound(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
@@ -87,8 +87,8 @@ pub(super) fn unsound(job: &Job, findings: &[&Finding]) -> Result<()> {
     if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
 }
 
-/// Builds the trees of inodes anew of groups whose chunks lie elsewhere than their trees say, where the findings are
-/// about what is taken for inodes.
+/// Rebuilds the inode trees of groups whose chunks are elsewhere than the trees say, if the findings are about supposed
+/// inodes.
 pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
@@ -107,7 +107,7 @@ pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
         };
         chunks::have_moved(&survey, &device, &old, has)
     });
-    // One finding a group.
+    // One finding per group.
     let is_first = |finding: &&&Finding| {
         super::group_of(geometry, finding).is_some_and(|ag| inodes.remove(&ag).is_some())
     };
@@ -115,14 +115,14 @@ pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
     if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
 }
 
-/// Whether chunks are missing that the AGI counts, or all are.
+/// Returns whether there are fewer chunks than the AGI counts, or none at all.
 fn are_too_few(old: &Old<'_>, records: &[InodeChunk]) -> bool {
     let count: u32 = records.iter().map(InodeChunk::inodes).sum();
     let agi = old.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC);
     !old.ino.is_sound && agi.map_or(records.is_empty(), |agi| agi.count.get() > count)
 }
 
-/// The same where the checksum of an AGI is wrong.
+/// Rebuilds the inode trees of groups with a wrong AGI checksum.
 pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
     let own: Vec<&Finding> = findings
         .iter()
@@ -132,8 +132,8 @@ pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
     if own.is_empty() { Ok(()) } else { rebuild(job, &own) }
 }
 
-/// Marks inodes as free that findings say are not in use, and those as used that are in use although the tree says
-/// that they are free.
+/// Marks inodes free that are not in use according to findings, and those used that are in use although free in the
+/// tree.
 fn mark_free(device: &GroupDevice<'_>, records: &mut [InodeChunk], findings: &[&Finding]) {
     let geometry = device.geometry;
     let codes = [codes::INODE_NOT_USED, codes::INODE_FREE];
@@ -162,7 +162,7 @@ fn mark_free(device: &GroupDevice<'_>, records: &mut [InodeChunk], findings: &[&
     }
 }
 
-/// Where new blocks of the trees may go: first to where the old ones lie.
+/// Returns blocks for the new trees, preferring those of the old trees.
 fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -> Vec<AgBlock> {
     let gaps = shared::gaps(claims, device.geometry.ag_len(device.ag));
     let is_unclaimed = |block: u32| {
@@ -176,7 +176,7 @@ fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -
     let listed = old.free_runs().into_iter().flat_map(|run| blocks_of(&run).collect::<Vec<_>>());
     let listed: Vec<u32> =
         listed.filter(|block| is_unclaimed(*block) && !met.contains(block)).take(1 << 20).collect();
-    // Where free space is not known either, whatever nobody has and no tree of space has.
+    // If free space is unknown as well, blocks that are neither claimed nor in a tree of space.
     let is_guessed = listed.is_empty() && !has_gaps;
     let of_space = old.blocks_of_space();
     let others = gaps.iter().filter(|_| is_guessed).flat_map(blocks_of);
@@ -185,13 +185,13 @@ fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -
     let mut room: Vec<AgBlock> =
         own.iter().copied().chain(listed).chain(others.take(1 << 16)).map(AgBlock).collect();
     if is_unknown {
-        // What their old blocks say is all that there is.
+        // The contents of the old blocks are the only evidence.
         room.extend(signed(device, |block| is_unclaimed(block) && !met.contains(&block)));
     }
     room
 }
 
-/// Blocks that bear that they are of the trees of inodes, where nothing else says it.
+/// Returns blocks with a header of the inode trees, if there is no other evidence.
 fn signed(device: &GroupDevice<'_>, is_unclaimed: impl Fn(u32) -> bool) -> Vec<AgBlock> {
     let (geometry, ag) = (device.geometry, device.ag);
     let is_signed = |block: &AgBlock| {
@@ -208,7 +208,7 @@ fn signed(device: &GroupDevice<'_>, is_unclaimed: impl Fn(u32) -> bool) -> Vec<A
     blocks.filter(is_signed).collect()
 }
 
-/// Takes blocks that can be read, and so written.
+/// Takes readable blocks, which can be written.
 fn take(device: &GroupDevice<'_>, room: &[AgBlock], count: usize) -> Option<Vec<AgBlock>> {
     let readable = room.iter().copied().filter(|block| device.read_block(*block).is_some());
     let mut taken: Vec<AgBlock> = readable.take(count).collect();
@@ -301,7 +301,7 @@ fn agi(
     sector
 }
 
-/// The lists of inodes without names, as far as the old AGI has what can be.
+/// Returns the valid unlinked lists of the old AGI.
 fn unlinked(geometry: &Geometry, ag: AgNumber, old: &Old) -> [u32; UNLINKED_BUCKETS] {
     let mut buckets = [AgIno::NULL.0; UNLINKED_BUCKETS];
     let Some(agi) = old.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC) else {

@@ -1,5 +1,5 @@
-//! Which names lead to which inodes: lost inodes go back to where they were, and parent pointers and counts of links
-//! are set to what names say.
+//! Repairs names: lost inodes return to their directories, and parent pointers and link counts are set according to the
+//! names.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,24 +21,24 @@ use crate::format::attr::leaf::parent_value;
 use crate::format::inode::{Fork, Inode, flags as inode_flags};
 use crate::xattr::parent::Link as ParentLink;
 
-/// Where inodes go whose place is not known.
+/// Directory for inodes with an unknown place.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
-/// Flags of directories that get no new entries.
+/// Flags of directories that must not get new entries.
 const FIXED: u16 = inode_flags::IMMUTABLE | inode_flags::APPEND;
-/// Most numbers that are tried behind a name.
+/// Maximum number appended to a name.
 const NUMBERS_MAX: u64 = 1000;
-/// Most levels that are followed upwards.
+/// Maximum number of levels followed upwards.
 const DEPTH_MAX: usize = 1 << 12;
 
-/// What names say of some inodes.
+/// Names of some inodes.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) links: HashMap<u64, Vec<Link>>,
-    /// Of directories, how many they have in them.
+    /// Number of subdirectories of each directory.
     subdirectories: HashMap<u64, u32>,
 }
 
-/// Gathers the names of some inodes.
+/// Collects the names of some inodes.
 pub(super) fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
     let mut names = Names::default();
     for dir in view.used() {
@@ -71,10 +71,10 @@ fn parents_of(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Link> {
     view.parents(ino, inode, &extents)
 }
 
-/// Directories that were looked at.
+/// Directories that were examined.
 struct Known<'k, 's> {
     view: &'k View<'s>,
-    /// Where `..` leads.
+    /// The inode of `..`.
     parents: HashMap<Ino, Option<Ino>>,
     entries: HashMap<Ino, HashMap<Vec<u8>, Ino>>,
 }
@@ -88,7 +88,7 @@ impl Known<'_, '_> {
         })
     }
 
-    /// Whether `dir` is `ino` or below it, or hangs from nothing.
+    /// Returns whether `dir` is `ino`, below it, or not connected to the root.
     fn is_below(&mut self, dir: Ino, ino: Ino) -> bool {
         let (mut at, mut met) = (dir, HashSet::new());
         while met.insert(at) && met.len() < DEPTH_MAX {
@@ -103,7 +103,7 @@ impl Known<'_, '_> {
         at != self.view.root()
     }
 
-    /// The lowest inode of the loop that a directory is in.
+    /// Returns the lowest inode number of the loop that contains a directory.
     fn loop_of(&mut self, dir: Ino) -> Ino {
         let (mut at, mut met) = (dir, HashSet::new());
         while met.insert(at) && met.len() < DEPTH_MAX {
@@ -115,7 +115,7 @@ impl Known<'_, '_> {
         met.into_iter().min().unwrap_or(dir)
     }
 
-    /// Where an entry leads that there is in place of a link, if that is to an inode that knows nothing of it.
+    /// Returns the inode of an existing entry at the place of a link, if that inode has no such parent pointer.
     fn mistaken(&mut self, link: &Link) -> Option<Ino> {
         let (view, dir) = (self.view, Ino(link.0));
         let inode = view.inode(dir)?;
@@ -129,7 +129,7 @@ impl Known<'_, '_> {
         is_mistaken.then_some(other)
     }
 
-    /// Where an inode was, as far as its parent pointers tell.
+    /// Returns the previous place of an inode according to its parent pointers.
     fn home(&mut self, ino: Ino, inode: &Inode) -> Move {
         let said = parents_of(self.view, ino, inode);
         self.home_of(ino, inode, said)
@@ -161,37 +161,37 @@ impl Known<'_, '_> {
     }
 }
 
-/// What becomes of an inode.
+/// The planned move of an inode.
 enum Move {
     /// It gets names.
     Home(Vec<Name>),
-    /// It goes to lost+found, into a directory that stands for one that is gone, under its name there.
+    /// It is moved under this name to a directory in lost+found that represents a deleted one.
     Gone(u64, Vec<u8>),
-    /// It goes to lost+found.
+    /// It is moved to lost+found.
     Lost,
-    /// Its `..` is set to where its name is.
+    /// Its `..` is set to the directory with its name.
     DotDot(Ino),
-    /// It has no names and needs none: the superblock names it.
+    /// It needs no names, because the superblock contains its number.
     Special,
 }
 
-/// A name that an inode is to have.
+/// A planned name of an inode.
 struct Name {
     dir: Ino,
     name: Vec<u8>,
-    /// Where an entry of that name leads by mistake.
+    /// Inode to which the existing entry leads by mistake.
     mistaken: Option<Ino>,
 }
 
 struct Plan {
     ino: Ino,
     file_type: FileType,
-    /// Names that it loses.
+    /// Names to be removed.
     from: Vec<Link>,
     to: Move,
 }
 
-/// Gives lost inodes names, takes loops apart, and sets `..` to where names are.
+/// Connects lost inodes, breaks loops, and repairs `..`.
 pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| plan(view, &all));
@@ -206,7 +206,7 @@ pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// What is done about an inode, about the first finding that names it.
+/// Returns the action for an inode, about its first finding.
 fn about(all: &BTreeMap<u64, Vec<&Finding>>, ino: Ino, what: &str) -> Vec<Action> {
     let finding = all.get(&ino.0).and_then(|findings| findings.first());
     finding.map(|finding| Action::about(finding, what)).into_iter().collect()
@@ -255,7 +255,7 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
             let to = known.home(ino, &inode);
             plans.push(Plan { ino, file_type, from: Vec::new(), to });
         } else if file_type != FileType::Directory {
-            // It counts the links that its parent pointers say, so that some of its names were lost.
+            // Its link count equals its number of parent pointers, so some of its names were lost.
             let mut said = parents_of(view, ino, &inode);
             if said.len() as u64 == u64::from(inode.nlink()) && said.len() > links.len() {
                 said.retain(|link| !links.contains(link));
@@ -268,7 +268,7 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
             let to = known.home(ino, &inode);
-            // `..` and parent pointers agree with each other, or the name would make a loop.
+            // `..` and parent pointers agree with each other, or the name would create a loop.
             let is_home = match &to {
                 Move::Home(homes) => known.dot_dot(ino) == homes.first().map(|home| home.dir),
                 _ => false,
@@ -326,7 +326,7 @@ fn set_parent(fs: &Xfs, ino: Ino, parent: Ino) -> Result<()> {
     })
 }
 
-/// Makes a name that leads to an inode. Its parent pointers and its count of links follow.
+/// Adds a name for an inode. Its parent pointers and its link count are repaired later.
 fn add_name(fs: &Xfs, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
     change_two(fs, (dir, plan.ino), |op, dir, child| {
         op.add_entry(dir, Entry { name, ino: child.ino(), file_type: plan.file_type })?;
@@ -344,7 +344,7 @@ fn add_name(fs: &Xfs, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
     })
 }
 
-/// The directory of that name, which is made if there is none.
+/// Returns the directory with this name, and creates it if needed.
 fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
     let handle = fs.load(parent)?;
     if let Some(found) = dir::lookup(&mut &*fs, &handle, name)?
@@ -363,7 +363,7 @@ fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
             Ok(())
         })
     };
-    // Nobody may change such a directory, but a repair.
+    // Only a repair may change such a directory.
     if is_fixed {
         set_flags(flags & !FIXED)?;
     }
@@ -374,7 +374,7 @@ fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
     Ok(made)
 }
 
-/// The name, or one like it that a directory does not have yet.
+/// Returns the name, or a similar one that is not in use in the directory.
 fn free_name_in(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
     let handle = fs.load(parent)?;
     let name = possible_name(name);
@@ -388,7 +388,7 @@ fn free_name_in(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
     Err(Error::Exists)
 }
 
-/// Sets parent pointers to what names say.
+/// Sets parent pointers according to the names.
 pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| {
@@ -396,7 +396,7 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
-            // A lost inode keeps its parent pointers. The root and inodes that the superblock names are never lost.
+            // A lost inode keeps its parent pointers. The root and the inodes in the superblock are never lost.
             let is_named_elsewhere = Ino(*ino) == view.root() || view.is_special(Ino(*ino));
             let links = match names.links.get(ino) {
                 Some(links) => links.clone(),
@@ -435,12 +435,12 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// What parent pointers an inode has and is to have.
+/// Current and planned parent pointers of an inode.
 struct Parents {
     ino: Ino,
     links: Vec<Link>,
     said: Vec<Link>,
-    /// All attributes that it is to have.
+    /// All its planned attributes.
     whole: Vec<Attribute>,
 }
 
@@ -448,7 +448,7 @@ fn as_parent(link: &Link) -> ParentLink<'_> {
     ParentLink { dir: Ino(link.0), generation: link.1, name: &link.2 }
 }
 
-/// Sets counts of links to the names that there are.
+/// Sets link counts to the number of names.
 pub(super) fn mend_counts(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let counts = view(job.staging.clone(), |view| {

@@ -1,6 +1,6 @@
-//! Where the log is, if a single superblock says so, and no record is there.
+//! Finds the log if its location is in only one superblock, and no record is there.
 //!
-//! Each record bears the uuid of the file system and its own place in the log, and so tells where the log begins.
+//! Each record contains the UUID of the file system and its own position in the log, which give the start of the log.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::format::log::{BLOCK_SIZE, Lsn, RECORD_MAGIC, RawRecordHeader};
 use crate::format::superblock::{RawSuperblock, Superblock};
 use crate::log;
 
-/// Bytes that are read at once.
+/// Number of bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Sets the place of the log to where its records are.
+/// Sets the location of the log according to its records.
 pub(super) fn set(staging: &Staging, sb: &Superblock, raw: &mut RawSuperblock) {
     if has_record(staging, sb) {
         return;
     }
     let geometry = Geometry::new(sb);
-    // So does mkfs.
+    // mkfs uses this group, too.
     let usual = AgNumber(geometry.ag_count / 2);
     let others = geometry.ags().filter(|ag| *ag != usual);
     for ag in std::iter::once(usual).chain(others) {
@@ -39,12 +39,12 @@ pub(super) fn set(staging: &Staging, sb: &Superblock, raw: &mut RawSuperblock) {
     }
 }
 
-/// Whether there is a log where a superblock says, and a record in it.
+/// Returns whether there is a log with a record at the location in a superblock.
 fn has_record(staging: &Staging, sb: &Superblock) -> bool {
     log::log_end(staging, sb).is_ok_and(|end| end.is_some_and(|end| end.last.is_some()))
 }
 
-/// Where the log begins, as records say that lie in a group, each with how many say so.
+/// Returns the starts of the log according to records in a group, with their number of records.
 fn starts(
     staging: &Staging,
     geometry: &Geometry,
@@ -58,7 +58,7 @@ fn starts(
     let mut at = first;
     while at < end {
         let len = (end - at).min(PIECE_BYTES as u64) as usize;
-        // What cannot be read has no records.
+        // Unreadable blocks are treated as having no records.
         if staging.read_at(at, &mut piece[..len]).is_ok() {
             for (nth, bytes) in (0..).zip(piece[..len].chunks_exact(BLOCK_SIZE)) {
                 let byte = at + nth * BLOCK_SIZE as u64;
@@ -73,7 +73,7 @@ fn starts(
     starts
 }
 
-/// The first byte of the log of which a record lies at some byte.
+/// Returns the start of the log according to a record at a byte offset.
 fn start(bytes: &[u8], byte: u64, uuid: &[u8; 16]) -> Option<u64> {
     let (header, _) = RawRecordHeader::ref_from_prefix(bytes).ok()?;
     let is_ours = header.magicno.get() == RECORD_MAGIC && header.fs_uuid == *uuid;

@@ -1,4 +1,4 @@
-//! Places of the log that structures say they were written at, where these are yet to come.
+//! Repairs LSNs of structures that are after the head of the log.
 
 use std::mem::offset_of;
 
@@ -22,14 +22,14 @@ use crate::format::inode;
 use crate::format::log::Lsn;
 use crate::format::superblock::RawSuperblock;
 
-/// Most structures of one step.
+/// Maximum number of structures per step.
 const STEP_MAX: usize = 64;
-/// Byte of `di_lsn`.
+/// Byte offset of `di_lsn`.
 const INODE_LSN: usize = 112;
-/// Byte of the place behind the siblings of a block of a tree.
+/// Byte offset of the LSN after the sibling pointers of a tree block.
 const LSN_BEHIND_SIBLINGS: usize = 8;
 
-/// Starts the log again behind all such places. Where one cannot be a place of any log, it is taken back.
+/// Restarts the log after all such LSNs. Implausible LSNs are reset.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let (absurd, later): (Vec<&Finding>, Vec<&Finding>) =
         findings.iter().copied().partition(|finding| is_absurd(finding));
@@ -69,7 +69,7 @@ struct Sealed {
     lsn: usize,
 }
 
-/// Takes back what a structure says, if it is known what is there.
+/// Resets the LSN of a structure, if its type is known.
 fn take_back(job: &Job, geometry: &Geometry, finding: &Finding) -> Result<()> {
     let Some(Sealed { byte, len, crc, lsn }) = find(job, geometry, finding) else { return Ok(()) };
     let mut bytes = vec![0; len];
@@ -115,7 +115,7 @@ fn find(job: &Job, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {
     of_file(job, geometry, byte)
 }
 
-/// A block of a directory, of attributes or of a link. Those of directories may be longer.
+/// Returns a block of a directory, of attributes or of a link. Directory blocks may be longer.
 fn of_file(job: &Job, geometry: &Geometry, byte: u64) -> Option<Sealed> {
     let len_max = geometry.dir_block_size().max(geometry.block_size());
     let left = job.staging.len().saturating_sub(byte);

@@ -1,4 +1,4 @@
-//! Maps of forks: read as far as they can be, and written anew as a whole.
+//! Extent maps of forks: reads all readable parts, and rewrites them completely.
 
 use std::collections::HashSet;
 
@@ -16,35 +16,35 @@ use crate::format::extent::{EXTENT_SIZE, Extent, LEN_MAX};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode};
 
-/// Byte of the owner in a block of a map's tree of version 5.
+/// Byte offset of the owner in an extent map tree block of version 5.
 const OWNER_OFFSET: usize = 56;
-/// Byte of a block's own place there.
+/// Byte offset of the location in an extent map tree block.
 const PLACE_OFFSET: usize = 24;
-/// Most blocks that are looked at to tell which of them a directory has.
+/// Maximum number of blocks examined to find those of a directory.
 const DIRECTORY_BLOCKS_MAX: u64 = 1 << 22;
-/// Bytes of the uuid there.
+/// Byte range of the UUID in an extent map tree block.
 const UUID: std::ops::Range<usize> = 40..56;
 
-/// What could be read of the map of a fork.
+/// The readable part of a fork's extent map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
-    /// Extents that can be, in order and without overlap.
+    /// Valid extents, sorted and without overlap.
     pub(super) extents: Vec<Extent>,
-    /// Extents of blocks that are not quite right.
+    /// Extents from damaged blocks.
     poor: Vec<Extent>,
     /// Blocks of the tree.
     pub(super) tree: Vec<FsBlock>,
-    /// Whether nothing was wrong.
+    /// True if there was no damage.
     pub(super) is_sound: bool,
 }
 
 impl Map {
-    /// Blocks that it maps, with those of its tree.
+    /// Returns the number of mapped blocks, including those of its tree.
     pub(super) fn blocks(&self) -> u64 {
         blocks_of(&self.extents) + self.tree.len() as u64
     }
 
-    /// All that it has, better extents first, and behind them what the reverse map says.
+    /// Returns all extents, the most reliable first: its own, those of the reverse map, and those from damaged blocks.
     pub(super) fn with(&self, geometry: &Geometry, mapped: &[Extent]) -> Vec<Extent> {
         let mut all = Extents::default();
         for extent in self.extents.iter().chain(mapped).chain(&self.poor) {
@@ -54,7 +54,7 @@ impl Map {
     }
 }
 
-/// Blocks that extents have.
+/// Returns the number of blocks of extents.
 pub(super) fn blocks_of(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.len).sum()
 }
@@ -64,7 +64,7 @@ pub(super) fn blocks_of(extents: &[Extent]) -> u64 {
 struct Extents(std::collections::BTreeMap<u64, Extent>);
 
 impl Extents {
-    /// Adds as much of an extent as lies where there is none yet.
+    /// Adds the parts of an extent that do not overlap existing ones.
     fn add(&mut self, geometry: &Geometry, extent: &Extent) {
         if extent.check(geometry).is_err() {
             return;
@@ -88,7 +88,7 @@ impl Extents {
     fn into_joined(self) -> Vec<Extent> {
         let mut joined: Vec<Extent> = Vec::new();
         let mut all: Vec<Extent> = self.0.into_values().collect();
-        // Blocks that are there twice stay with what is first in the file.
+        // Blocks mapped twice keep the mapping that is first in the file.
         let mut by_start: Vec<(u64, u64, usize)> =
             (all.iter().enumerate()).map(|(at, extent)| (extent.start.0, extent.len, at)).collect();
         by_start.sort_unstable();
@@ -116,7 +116,7 @@ impl Extents {
     }
 }
 
-/// Reads the map of a fork.
+/// Reads the extent map of a fork.
 pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map {
     let bytes = inode.fork(fork);
     let may_be_unwritten = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
@@ -152,7 +152,7 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map 
     map
 }
 
-/// A directory's map without blocks that hold nothing of it, if those that do are as many as the directory counts.
+/// Returns a directory's extent map without foreign blocks, if the remaining ones match the directory's block count.
 pub(super) fn of_directory(view: &View<'_>, ino: Ino, map: &Map, counted: u64) -> Option<Map> {
     let (geometry, per) = (view.geometry(), u64::from(view.layout().blocks()));
     let tree = map.tree.len() as u64;
@@ -167,7 +167,7 @@ pub(super) fn of_directory(view: &View<'_>, ino: Ino, map: &Map, counted: u64) -
     for extent in &map.extents {
         for nth in 0..extent.len {
             let (at, start) = (extent.offset.plus(nth), extent.start.plus(nth));
-            // Only the first block of what the directory takes for one has a header.
+            // Only the first file-system block of a directory block has a header.
             if nth == 0 || at.0.is_multiple_of(per) {
                 is_own = view.read(geometry.device_block(start), &mut bytes)
                     && directory_owner(&bytes) == Some(ino);
@@ -185,7 +185,7 @@ pub(super) fn of_directory(view: &View<'_>, ino: Ino, map: &Map, counted: u64) -
     })
 }
 
-/// Whose directory a block of version 5 is of.
+/// Returns the owner of a directory block of version 5.
 fn directory_owner(block: &[u8]) -> Option<Ino> {
     if [b"XDB3", b"XDD3", b"XDF3"].iter().any(|magic| block.starts_with(*magic)) {
         return Some(Ino(be64(block, 40)));
@@ -212,7 +212,7 @@ impl Reader<'_, '_> {
         let (level, count) = (usize::from(area.level(fork)), area.count(fork));
         let is_root = (1..LEVELS_MAX).contains(&level) && (1..=area.max).contains(&count);
         self.map.is_sound = is_root;
-        // From left to right: what is pushed last is visited first.
+        // From left to right: the item pushed last is visited first.
         let pointers = (0..count.min(area.max)).rev().map(|at| area.pointer(fork, at));
         let mut ways: Vec<(u64, Option<usize>)> =
             pointers.map(|pointer| (pointer, is_root.then(|| level - 1))).collect();
@@ -278,7 +278,7 @@ impl Reader<'_, '_> {
         list.extend(records.map(Extent::parse));
     }
 
-    /// Whether a block that is damaged is one of the tree: most of what it says of itself is right.
+    /// Returns whether a damaged block probably belongs to the tree: most of its identifying fields are right.
     fn is_likely(&self, geometry: &Geometry, block: Block, data: &[u8]) -> bool {
         if !geometry.features.crc() {
             return be32(data, 0) == Shape::BMBT.magics[0];
@@ -293,7 +293,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The extents of a fork, as the reverse map says.
+/// Returns the extents of a fork according to the reverse map.
 pub(super) fn of_reverse_map(geometry: &Geometry, mapped: &[Mapping], fork: Fork) -> Vec<Extent> {
     let flag = if fork == Fork::Attr { rmap_offset::ATTR_FORK } else { 0 };
     let mut extents = Vec::new();
@@ -305,7 +305,7 @@ pub(super) fn of_reverse_map(geometry: &Geometry, mapped: &[Mapping], fork: Fork
         let start = geometry.fs_block(ag, start);
         let offset = FileBlock(mapping.offset & rmap_offset::MASK);
         let unwritten = mapping.offset & rmap_offset::UNWRITTEN != 0;
-        // Records of the reverse map may be longer than an extent can be.
+        // Records of the reverse map may be longer than an extent.
         let mut done = 0;
         while done < mapping.len {
             let len = (mapping.len - done).min(LEN_MAX);
@@ -318,7 +318,7 @@ pub(super) fn of_reverse_map(geometry: &Geometry, mapped: &[Mapping], fork: Fork
     extents
 }
 
-/// Blocks of the tree that maps a fork, as the reverse map says.
+/// Returns the blocks of a fork's extent tree according to the reverse map.
 pub(super) fn tree_of_reverse_map(
     geometry: &Geometry,
     mapped: &[Mapping],
@@ -336,7 +336,7 @@ pub(super) fn tree_of_reverse_map(
     blocks.map(place).collect()
 }
 
-/// Blocks that nobody has, for what is made anew before the trees of space are right.
+/// Unused blocks, for structures rebuilt before the trees of space are right.
 pub(super) struct Room<'r> {
     geometry: Geometry,
     claims: Option<&'r Claims>,
@@ -344,12 +344,12 @@ pub(super) struct Room<'r> {
 }
 
 impl<'r> Room<'r> {
-    /// What is free, if that is known.
+    /// Returns the free blocks, if they are known.
     pub(super) const fn new(geometry: Geometry, claims: Option<&'r Claims>) -> Self {
         Self { geometry, claims, at: 0 }
     }
 
-    /// Notes that somebody has the blocks of extents.
+    /// Marks the blocks of extents used.
     fn note(&self, extents: &[Extent]) {
         let Some(claims) = self.claims else { return };
         for extent in extents.iter().filter(|extent| extent.check(&self.geometry).is_ok()) {
@@ -373,8 +373,8 @@ fn is_new(taken: &BitSet, block: u64) -> bool {
     !taken.contains(block) && taken.insert(block)
 }
 
-/// Puts extents, which are in order, into a fork: as a list if they fit, else as a tree in blocks that it had or
-/// that are free. The blocks to write, or `None`, and nothing done, if there is no room.
+/// Writes sorted extents into a fork: as a list if they fit, otherwise as a tree in its old blocks or in free ones.
+/// Returns the blocks to write, or `None` without a change if there is no room.
 pub(super) fn install(
     geometry: &Geometry,
     (ino, inode, fork): (Ino, &mut Inode, Fork),
@@ -394,7 +394,7 @@ pub(super) fn install(
     }
     let root = Shape::BMBT.root_area(len);
     room.note(extents);
-    // What the fork maps is no block of its tree, whoever says so.
+    // Mapped blocks are not reused for its tree, regardless of other evidence.
     let mut mapped: Vec<(u64, u64)> =
         extents.iter().map(|extent| (extent.start.0, extent.start.0 + extent.len)).collect();
     mapped.sort_unstable();
@@ -423,10 +423,10 @@ pub(super) fn install(
     Some(blocks)
 }
 
-/// What a block of a map's tree lists.
+/// An item of an extent map tree block.
 enum Item {
     Record(Extent),
-    /// First logical block and place of a block below.
+    /// First logical block and location of a child block.
     Child(u64, FsBlock),
 }
 
@@ -450,7 +450,7 @@ impl Item {
     }
 }
 
-/// Writes all blocks of a level, evenly filled. What the level above lists.
+/// Writes all blocks of a level, evenly filled. Returns the items for the level above.
 fn write_level(
     geometry: &Geometry,
     (ino, level): (Ino, u16),
@@ -482,7 +482,7 @@ fn write_level(
     Some(above)
 }
 
-/// Whether what starts a block is a checksum that matches, at `at`.
+/// Returns whether the checksum at offset `at` of a block matches.
 pub(super) fn is_sealed(data: &[u8], at: usize) -> bool {
     checksum::check("block", data, at).is_ok()
 }

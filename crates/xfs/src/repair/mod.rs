@@ -1,5 +1,5 @@
-//! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
-//! what is here, lowest level first, until the check finds nothing.
+//! Repairs an image. All changes are made in a staging first. [`repair::make_plan`] alternates between the check and
+//! the fixes here, lowest level first, until the check finds nothing.
 
 mod attributes;
 mod begin;
@@ -53,26 +53,26 @@ use crate::volume::read_superblock;
 /// Repairs an XFS image.
 #[derive(Clone, Debug, Default)]
 pub struct Repair {
-    /// How it is checked.
+    /// Options for the checks.
     pub options: Options,
 }
 
-/// What one round of mending knows.
+/// State of one round of fixes.
 pub(crate) struct Job {
-    /// What is changed.
+    /// The image with all changes.
     pub(crate) staging: Arc<Staging>,
-    /// How the image is checked, if parts of that are needed again.
+    /// Options for the checks, if parts of them are run again.
     pub(crate) options: Options,
 }
 
 impl Job {
-    /// The image as it is now, for what parts of a check tell of it.
+    /// Returns a survey of the current image.
     fn survey(&self) -> Result<Survey> {
         Survey::new(Arc::clone(&self.staging) as _, self.options.threads)
     }
 }
 
-/// The group that a finding is about.
+/// Returns the group of a finding.
 fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
     let place = &finding.place;
     let by_block = || Some(place.block? / u64::from(geometry.ag_blocks));
@@ -81,9 +81,9 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
     u32::try_from(group).ok().filter(|ag| *ag < geometry.ag_count)
 }
 
-/// What is mended first, the lowest level first: what else stands on.
+/// Fixes applied first, the lowest level first; the others depend on them.
 const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
-/// What is mended then, with blocks and inodes that are allocated.
+/// Fixes applied afterwards, which allocate blocks and inodes.
 const ABOVE: &[&[Fix<Job>]] = &[
     files::DIRECTORIES,
     files::NAMES,
@@ -92,7 +92,7 @@ const ABOVE: &[&[Fix<Job>]] = &[
     volume::NAMELESS,
     volume::COUNTS,
 ];
-/// What is mended where nothing may be allocated.
+/// Fixes applied while nothing may be allocated.
 const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
@@ -108,7 +108,7 @@ impl Repairer for Repair {
         let job = Job { staging: Arc::clone(staging), options: self.options };
         let mut is_changed = mend_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {
-            // What is in use may be called free there.
+            // Blocks or inodes in use may be marked free there.
             let is_unsafe = findings.iter().any(volume::forbids_allocation);
             let levels = if is_unsafe { COUNTS } else { ABOVE };
             is_changed = mend_lowest(staging, &job, levels, findings)?;
@@ -123,7 +123,7 @@ impl Repairer for Repair {
         volume::finish(staging)
     }
 
-    /// Where the log goes on: every change begins there.
+    /// Returns the superblock and the head of the log: every change starts there.
     fn witnesses(&self, device: &dyn BlockDevice) -> Vec<Range<u64>> {
         let Ok(sb) = read_superblock(device) else { return Vec::new() };
         let head = log::head_byte(device, &sb);

@@ -1,5 +1,4 @@
-//! A new log for a file system whose superblock places the log outside of its groups: the image was cut short in front of
-//! it.
+//! Makes a new log for a file system whose log is outside of its groups: the image was truncated before the log.
 
 use std::sync::Arc;
 
@@ -16,12 +15,12 @@ use crate::check::survey::Survey;
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::format::geometry::Geometry;
 
-/// Largest and smallest log that is made, in bytes, unless the lost one was smaller.
+/// Maximum and minimum size of the new log, in bytes, unless the lost one was smaller.
 const BYTES_MAX: u64 = 64 << 20;
 const BYTES_MIN: u64 = 16 << 20;
 
-/// Places an empty log in free blocks, and names it in the first superblock. The trees of space follow in the next
-/// round.
+/// Places an empty log in free blocks, and stores its location in the first superblock. The trees of space are repaired
+/// in the next round.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let findings: Vec<&Finding> =
         findings.iter().filter(|f| f.place.field == Some("sb_logstart")).copied().collect();
@@ -44,14 +43,14 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }
 
-/// Returns where a log is to be, and its length: within the longest free run of a group.
+/// Returns location and length of the new log: within the longest free run of a group.
 fn place(job: &Job, survey: &Survey) -> Option<(FsBlock, u32)> {
     let geometry = &survey.geometry;
     let raw = &survey.sb.raw;
     let in_blocks = |bytes: u64| u32::try_from(bytes >> geometry.block_log).unwrap_or(u32::MAX);
     let wanted = raw.logblocks.get().min(in_blocks(BYTES_MAX));
     let least = wanted.min(in_blocks(BYTES_MIN));
-    // Whole stripe units of the log.
+    // Align to whole stripe units of the log.
     let align = (raw.logsunit.get() >> geometry.block_log).max(1);
     let longest = |ag: AgNumber| {
         let device = GroupDevice::new(&job.staging, geometry, ag);
@@ -60,7 +59,7 @@ fn place(job: &Job, survey: &Survey) -> Option<(FsBlock, u32)> {
         let len = (run.start.0 + run.len).checked_sub(start.0)?.min(wanted) / align * align;
         Some((len, ag, start))
     };
-    // xfs_repair expects the root directory behind a log that is in the first group.
+    // xfs_repair expects the root directory after a log in the first group.
     let (others, first): (Vec<_>, Vec<_>) =
         geometry.ags().filter_map(longest).partition(|(_, ag, _)| ag.0 > 0);
     let fits = |(len, ..): &(u32, AgNumber, AgBlock)| *len >= least && *len > 0;
@@ -68,7 +67,7 @@ fn place(job: &Job, survey: &Survey) -> Option<(FsBlock, u32)> {
     best(others).or_else(|| best(first)).map(|(len, ag, start)| (geometry.fs_block(ag, start), len))
 }
 
-/// Returns the first block from `start` on that lies at a multiple of `align` on the device.
+/// Returns the first block from `start` on whose device block is a multiple of `align`.
 fn aligned(geometry: &Geometry, ag: AgNumber, start: AgBlock, align: u32) -> Option<AgBlock> {
     let at = geometry.block_of(ag, start).0;
     let skipped = at.next_multiple_of(align.into()) - at;

@@ -1,4 +1,4 @@
-//! What the old trees of a group still tell.
+//! Reads the old trees of a group.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -19,10 +19,10 @@ use crate::format::ag::{
 };
 use crate::format::features::RoCompat;
 
-/// Most levels that a tree of a group can have.
+/// Maximum number of levels of a tree of a group.
 const LEVELS_MAX: u32 = 9;
 
-/// The headers of a group as they lie, and its trees as far as they can be read.
+/// The headers of a group as on disk, and the readable parts of its trees.
 pub(super) struct Old<'o> {
     survey: &'o Survey,
     ag: AgNumber,
@@ -80,7 +80,7 @@ impl<'o> Old<'o> {
         self.agf.as_ref().map(|agf| self.tree::<T>(codes, root(agf))).unwrap_or_default()
     }
 
-    /// The reverse map.
+    /// Returns the reverse map.
     pub(super) fn rmap(&self) -> &Contents<RmapRecord> {
         self.rmap.get_or_init(|| {
             if !self.survey.geometry.features.ro_compat(RoCompat::RMAPBT) {
@@ -96,18 +96,18 @@ impl<'o> Old<'o> {
         })
     }
 
-    /// Whether the tree of free space is sound.
+    /// Returns whether the free-space tree is valid.
     pub(super) fn is_free_known(&self) -> bool {
         self.bno().is_sound
     }
 
-    /// What the tree of free space has, if that is sound.
+    /// Returns the contents of the free-space tree, if it is valid.
     pub(super) fn free_runs(&self) -> Vec<FreeRun> {
         let bno = self.bno();
         if bno.is_sound { bno.records.clone() } else { Vec::new() }
     }
 
-    /// Blocks that the trees of inodes have, or had.
+    /// Returns the current or former blocks of the inode trees.
     pub(super) fn blocks_of_inodes(&self) -> Vec<u32> {
         let rmap = self.rmap();
         if rmap.is_sound {
@@ -124,7 +124,7 @@ impl<'o> Old<'o> {
         own
     }
 
-    /// Blocks that the trees of space and the AGFL have, as far as they can be read.
+    /// Returns the blocks of the trees of space and the AGFL, as far as they are readable.
     pub(super) fn blocks_of_space(&self) -> HashSet<u32> {
         let mut blocks: HashSet<u32> = self.bno().blocks.iter().copied().collect();
         blocks.extend(&self.rmap().blocks);

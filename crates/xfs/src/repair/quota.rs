@@ -1,4 +1,4 @@
-//! Quotas: what is damaged of them is made anew, empty, and counted by who mounts the image next.
+//! Repairs quotas: damaged records become empty ones, and quotas are recounted at the next mount.
 
 use ::repair::Action;
 use blockdev::BlockDevice;
@@ -15,14 +15,14 @@ use crate::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
 
 /// `d_type` of user, group and project quotas, in the order of the superblock's fields.
 const TYPES: [u8; 3] = [1, 4, 2];
-/// Bits of `d_type` that say the kind.
+/// Bits of `d_type` with the kind.
 const TYPE_MASK: u8 = 7;
 /// `sb_qflags`: users, groups and projects were counted.
 const COUNTED: u16 = 0x4 | 0x100 | 0x400;
-/// Byte of `dd_uuid`.
+/// Byte offset of `dd_uuid`.
 const UUID_OFFSET: usize = 120;
 
-/// Makes quotas anew that are none, in the files that the findings are about.
+/// Rebuilds invalid records in the quota files of the findings.
 pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let raw = &survey.sb.raw;
@@ -62,8 +62,7 @@ fn extents(job: &Job, ino: Ino) -> Result<Vec<Extent>> {
     })
 }
 
-/// Makes what is no quota of that type one, in a block of them whose identifiers start with `first`. Whether there was
-/// any.
+/// Rebuilds the invalid records in a quota block whose identifiers start with `first`. Returns whether there were any.
 fn make_anew(bytes: &mut [u8], first: u32, kind: u8, uuid: &[u8; 16]) -> bool {
     let mut is_changed = false;
     for (id, quota) in (first..).zip(bytes.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {

@@ -1,7 +1,7 @@
-//! Making the log an empty one, behind all that says when it was written.
+//! Resets the log to an empty one, after all LSNs in the image.
 //!
-//! Damaged structures may have noise for that place. A cycle that no log reaches does not count: the log would
-//! begin close to the last cycle there is. Such a place is found and reset later (`lsn`).
+//! LSNs of damaged structures may be random. Implausible cycles are ignored, because the log would start close to the
+//! last possible cycle. Such LSNs are reset later (`lsn`).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::check::survey::Survey;
 use crate::log;
 use crate::volume::read_superblock;
 
-/// Writes a log that is clean and goes on behind all places that a log can reach.
+/// Writes a clean log that continues after all plausible LSNs.
 pub(super) fn restart(staging: &Arc<Staging>) -> Result<()> {
     let sb = read_superblock(&**staging)?;
     let survey = Survey::new(Arc::clone(staging) as _, Options::default().threads)?;

@@ -1,5 +1,5 @@
-//! Who has a right to a block that several claim, where no reverse map tells: metadata say whose they are, and who was
-//! damaged is believed last.
+//! Resolves blocks with several owners when there is no reverse map. Self-describing metadata wins; damaged inodes
+//! lose.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::format::btree::Shape;
 use crate::format::bytes::{be16, be64};
 use crate::format::geometry::Geometry;
 
-/// What was found of inodes and their maps; first of all what says nothing of their blocks.
+/// Findings about inodes and their extent maps. The first does not concern their blocks.
 pub(super) const OF_FILES: &[&Code] = &[
     codes::INODE_FIELD,
     codes::INODE,
@@ -28,14 +28,14 @@ pub(super) const OF_FILES: &[&Code] = &[
     codes::BMBT.records,
     codes::ROOT,
 ];
-/// What was found of which blocks and extents an inode has.
+/// Findings about the blocks and extents of an inode.
 pub(super) const OF_MAPS: &[&Code] = OF_FILES.split_at(1).1;
-/// Those of them that say that an inode was damaged, but not that its map was.
+/// Findings about damage of an inode, but not of its extent map.
 const OF_INODES: &[&Code] = &[codes::INODE, codes::INODE_CHECKSUM, codes::INODE_NOT_USED];
-/// Trees of space, whose blocks bear the number of their group.
+/// Trees of space, whose blocks contain the number of their group.
 const OF_SPACE: [Shape; 4] = [Shape::BNO, Shape::CNT, Shape::RMAP, Shape::REFCOUNT];
 
-/// Where a block of metadata says whose it is, what place it has, and of which file system it is, in bytes.
+/// Byte offsets of owner, location and file system UUID in a metadata block.
 struct Signature {
     owner: usize,
     place: usize,
@@ -47,16 +47,16 @@ const OF_DIRECTORY: Signature = Signature { owner: 40, place: 8, uuid: 24 };
 const OF_INDEX: Signature = Signature { owner: 48, place: 16, uuid: 32 };
 const OF_VALUE: Signature = Signature { owner: 32, place: 40, uuid: 16 };
 
-/// Whose metadata a block holds.
+/// The owner of the metadata in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// An inode's.
+    /// An inode.
     Inode(u64),
-    /// A tree's that says which space is free, or who has it.
+    /// A tree of free space or the reverse map.
     Space,
 }
 
-/// What a block says of itself, if all of it is of this place and this file system. Version 4 says nothing.
+/// Returns the owner in a block's header, if location and UUID match. Version 4 has no such fields.
 pub(super) fn sign(staging: &Staging, geometry: &Geometry, block: Block) -> Option<Sign> {
     let mut data = vec![0; geometry.block_size()];
     let is_read = staging.read_at(geometry.byte_of(block), &mut data).is_ok();
@@ -80,7 +80,7 @@ pub(super) fn sign(staging: &Staging, geometry: &Geometry, block: Block) -> Opti
     is_here.then(|| Sign::Inode(be64(&data, signature.owner)))
 }
 
-/// Inodes that were found damaged and were mended, with how much that speaks against their maps.
+/// Inodes that were damaged and repaired, with the severity of the evidence against their maps.
 pub(super) struct Suspects(HashMap<u64, u8>);
 
 impl Suspects {
@@ -97,7 +97,7 @@ impl Suspects {
         Self(suspects)
     }
 
-    /// How much speaks against what an inode claims.
+    /// Returns the severity of the evidence against the claims of an inode.
     pub(super) fn weight(&self, ino: u64) -> u8 {
         self.0.get(&ino).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Superblocks ready to be written.
+//! Sealed superblock sectors.
 
 use zerocopy::IntoBytes;
 
@@ -6,10 +6,11 @@ use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE};
 
-/// Largest sector in bytes.
+/// Maximum size of a sector in bytes.
 pub(super) const SECTOR_SIZE_MAX: u64 = 32 << 10;
 
-/// The sector of a superblock, sealed; what lies behind it is zero in version 5. `None` if its sector cannot be.
+/// Returns the sealed sector of a superblock; the rest of the sector is zero in version 5. `None` if the sector size is
+/// invalid.
 pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
     let size = usize::from(raw.sectsize.get());
     if !(SUPERBLOCK_SIZE..=SECTOR_SIZE_MAX as usize).contains(&size) || size > found.len().max(size)

@@ -1,10 +1,10 @@
-//! What claims on the blocks of a group add up to: what is free, and who has what.
+//! Derives free space and owners from the claims on the blocks of a group.
 
 use crate::btree::records::{FreeRun, RmapRecord};
 use crate::check::survey::Claim;
 use crate::format::address::AgBlock;
 
-/// Blocks below `length` that nobody claims. The claims are in order.
+/// Returns the blocks below `length` that are not claimed. The claims must be sorted.
 pub(super) fn gaps(claims: &[Claim], length: u32) -> Vec<FreeRun> {
     let (mut free, mut end) = (Vec::new(), 0_u32);
     let mut gap = |from: u32, to: u32| {
@@ -20,7 +20,7 @@ pub(super) fn gaps(claims: &[Claim], length: u32) -> Vec<FreeRun> {
     free
 }
 
-/// Claims as records of a reverse map: those that follow each other joined.
+/// Converts claims to reverse-map records, joined if contiguous.
 pub(super) fn joined(claims: &[Claim]) -> Vec<RmapRecord> {
     let mut all: Vec<&Claim> = claims.iter().collect();
     all.sort_unstable_by_key(|claim| (claim.kind(), claim.start));

@@ -1,5 +1,5 @@
-//! What is free in a group and who has the rest: AGF, AGFL and the trees of space are made anew, from what inodes,
-//! their trees, headers and the log have. Nothing of the old ones is used.
+//! Rebuilds AGF, AGFL and the trees of space of a group from the blocks of inodes, inode trees, headers and the log.
+//! The old ones are not used.
 
 use std::collections::HashSet;
 
@@ -26,12 +26,12 @@ use crate::format::bytes::put32;
 use crate::format::checksum;
 use crate::format::features::RoCompat;
 
-/// Claims that are kept at once for several groups. A group that has more is done by itself.
+/// Maximum number of claims kept for several groups at once. A group with more is processed separately.
 const CLAIMS_MAX: usize = 8 << 20;
-/// Entries of an AGFL for each level of a tree of space: two splits.
+/// Number of AGFL entries per level of a tree of space: two splits.
 const PER_LEVEL: u32 = 2;
 
-/// Builds the trees of space anew of all groups that the findings are about.
+/// Rebuilds the trees of space of all groups in the findings.
 pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let mut groups: Vec<u32> =
@@ -40,7 +40,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     groups.dedup();
     let all = survey.ownership(groups.iter().copied().collect(), None, CLAIMS_MAX);
     if all.has_gaps {
-        // What cannot be looked at may own any block: nothing may be called free.
+        // Unreadable structures may own any block, so no block may be marked free.
         return files::mend_maps(job, &all.findings);
     }
     let mut claims = all.claims;
@@ -63,7 +63,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// The same where the checksum of an AGF or AGFL is wrong.
+/// Rebuilds the trees of space of groups with a wrong checksum in AGF or AGFL.
 pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
     let names = [AGF_SECTOR, AGFL_SECTOR].map(|sector| ag::NAMES[sector as usize]);
     let is_own = |finding: &&&Finding| {
@@ -73,7 +73,7 @@ pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
     if own.is_empty() { Ok(()) } else { rebuild(job, &own) }
 }
 
-/// What a group is to have.
+/// The planned contents of a group's trees.
 struct Plan {
     free: Vec<FreeRun>,
     owners: Vec<RmapRecord>,
@@ -81,7 +81,7 @@ struct Plan {
     fill: Fill,
 }
 
-/// Blocks of each tree.
+/// Number of blocks of each tree.
 struct Sizes {
     space: usize,
     rmap: usize,
@@ -106,6 +106,7 @@ fn group(
     let has_shared = geometry.features.ro_compat(RoCompat::REFLINK);
     let references = if has_shared { references::counted(claims.iter()) } else { Vec::new() };
     let free = shared::gaps(claims, geometry.ag_len(ag));
+    // Full blocks are used only if roomy ones take too much space.
     for fill in [Fill::Roomy, Fill::Full] {
         let owners = shared::joined(claims);
         let plan = Plan { free: free.clone(), owners, references: references.clone(), fill };
@@ -130,7 +131,7 @@ fn group(
     Ok(())
 }
 
-/// What is written for a group.
+/// The data to write for a group.
 struct Made {
     blocks: Vec<(AgBlock, Vec<u8>)>,
     agf: Vec<u8>,
@@ -140,7 +141,7 @@ struct Made {
 fn sizes(device: &GroupDevice<'_>, plan: &Plan, runs: usize) -> Sizes {
     let geometry = device.geometry;
     let has = |feature| geometry.features.ro_compat(feature);
-    // A run of new blocks is a record for each of its two owners at most.
+    // Each run of new blocks gives at most one record for each of its two owners.
     let owners = plan.owners.len() + 2 * runs;
     Sizes {
         space: bulk::blocks::<BnoTree>(geometry, plan.free.len(), plan.fill),
@@ -155,7 +156,7 @@ fn sizes(device: &GroupDevice<'_>, plan: &Plan, runs: usize) -> Sizes {
     }
 }
 
-/// Finds blocks for everything. `None` if there are too few.
+/// Assigns blocks to everything. `None` if there are too few.
 fn place(device: &GroupDevice<'_>, mut plan: Plan) -> Option<Made> {
     let geometry = device.geometry;
     let capacity = ag::agfl_capacity(geometry);
@@ -176,7 +177,7 @@ fn place(device: &GroupDevice<'_>, mut plan: Plan) -> Option<Made> {
     let mut blocks = taken.iter().flat_map(|run| run.start.0..run.start.0 + run.len).map(AgBlock);
     let mut next = |count: usize| blocks.by_ref().take(count).collect::<Vec<_>>();
     let refcount = next(sizes.refcount);
-    // With fewer free runs than before, trees may take fewer blocks than they have.
+    // With fewer free runs than before, trees may need fewer blocks than were taken.
     let space = bulk::blocks::<BnoTree>(geometry, plan.free.len(), plan.fill);
     let (bno, cnt) = (next(space), next(space));
     let mut rest = next(usize::MAX);
@@ -199,24 +200,24 @@ fn place(device: &GroupDevice<'_>, mut plan: Plan) -> Option<Made> {
     Some(make(device, &plan, Places { bno, cnt, rmap: rest, refcount, listed }))
 }
 
-/// Which blocks everything gets.
+/// The blocks assigned to each structure.
 struct Places {
     bno: Vec<AgBlock>,
     cnt: Vec<AgBlock>,
     rmap: Vec<AgBlock>,
     refcount: Vec<AgBlock>,
-    /// Those of the AGFL.
+    /// The blocks of the AGFL.
     listed: Vec<AgBlock>,
 }
 
-/// Adds an owner of blocks, which are in order.
+/// Adds an owner of blocks, which must be sorted.
 fn enter(owners: &mut Vec<RmapRecord>, blocks: &[AgBlock], owner: u64) {
     for run in blocks.chunk_by(|a, b| a.0 + 1 == b.0) {
         owners.push(RmapRecord { start: run[0], len: run.len() as u32, owner, offset: 0 });
     }
 }
 
-/// Free runs without what was taken from the front of some.
+/// Returns the free runs without the blocks taken from their starts.
 fn remove(free: &[FreeRun], taken: &[FreeRun]) -> Vec<FreeRun> {
     let left = free.iter().map(|run| {
         let gone = taken.iter().find(|t| t.start == run.start).map_or(0, |t| t.len);
@@ -271,7 +272,7 @@ fn agf(
     }
     let (capacity, count) = (ag::agfl_capacity(geometry), places.listed.len() as u32);
     agf.flfirst = 0.into();
-    // An empty ring ends before it begins.
+    // An empty ring ends before it starts.
     agf.fllast = count.checked_sub(1).unwrap_or(capacity - 1).into();
     agf.flcount = count.into();
     agf.freeblks = plan.free.iter().map(|run| run.len).sum::<u32>().into();

@@ -1,7 +1,7 @@
-//! The superblock and its copies.
+//! Repairs the superblock and its copies.
 //!
-//! What all superblocks of an image must agree in is decided by most of them; what only the first one knows stays as it
-//! is there, if that can be.
+//! Fields that all superblocks of an image must share are decided by majority. Fields that only the first one has are
+//! kept if they are valid.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -33,34 +33,34 @@ use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superbloc
 use crate::open::superblock_copy::Copy;
 use crate::open::{cut, root};
 
-/// Groups whose headers are asked for the uuid.
+/// Number of groups whose headers are read for the UUID.
 const GROUPS_ASKED: usize = 16;
 /// `NULLFSINO`.
 const NO_INODE: u64 = u64::MAX;
-/// The most that inodes may take of the space where nothing better is known, in percent.
+/// Default maximum share of space for inodes, in percent, if it is unknown.
 const INODES_PERCENT: u8 = 25;
-/// Numbers in which a first superblock may differ from the copies and still be taken for one that is damaged. With more
-/// it is no superblock of this image.
+/// Maximum number of fields in which a damaged first superblock may differ from the copies. With more differences it
+/// does not belong to this image.
 const DIFFERENCES_MAX: usize = 8;
-/// Most that is counted of what a check finds.
+/// Limit for counting the findings of a check.
 const FAULTS_MAX: usize = 100_000;
-/// What a log counts that is none, where something else was taken for it.
+/// Weight of a missing log, where something else was taken for it.
 const LOG_WEIGHT: usize = 1000;
 
-/// Puts a superblock that can be used in the place of one that cannot, or that most copies contradict.
+/// Replaces the first superblock if it is unusable, or if most copies contradict it.
 pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(staging.len()) as usize];
     if staging.read_at(0, &mut sector).is_err() {
-        // What cannot be read is not written.
+        // Sectors that cannot be read are not written.
         return Ok(());
     }
     let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(()) };
     let parsed = Superblock::parse(&sector, staging.len());
-    // An image that is cut short has a superblock that can be used nevertheless.
+    // A truncated image has a usable superblock nevertheless.
     let is_usable = Superblock::parse(&sector, u64::MAX).is_ok();
     let mut copies: Vec<RawSuperblock> =
         Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
-    // Without checksums, copies count only if the first one cannot be used, or has lost that it is of version 5.
+    // Copies without checksums count only if the first superblock is unusable, or has lost its version 5.
     if is_usable && !found.features().crc() {
         copies.retain(|copy| copy.features().crc());
         if copies.is_empty() && parsed.is_ok() {
@@ -76,7 +76,7 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
         Err(error) => Some(error),
     };
     let Some(sealed) = sealed(&fitted, &sector) else {
-        // What is not supported stays so.
+        // An unsupported image is not changed.
         return error.map_or(Ok(()), |error| match error {
             Error::Unsupported(_) => Err(error),
             _ => Ok(()),
@@ -103,7 +103,7 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     staging.end_step(vec![action]).map(drop).map_err(Error::Device)
 }
 
-/// Returns what the first superblock is to be. It may be longer than the image.
+/// Returns the repaired first superblock. Its file system may be longer than the image.
 fn chosen(
     staging: &Arc<Staging>,
     sector: &[u8],
@@ -126,13 +126,13 @@ fn chosen(
                 sector.map_or((Reverse(0), usize::MAX), |sector| faults(staging, &sector))
             };
             let all = std::iter::once(found.clone()).chain(others).map(finished);
-            // The first of several that are equally good.
+            // The first of several equally good ones.
             all.min_by_key(faults).unwrap_or_else(|| finished(found.clone()))
         }
     }
 }
 
-/// A superblock that was elected, with what must be asked of more than superblocks.
+/// Completes an elected superblock with fields that depend on more than superblocks.
 fn finished(
     staging: &Staging,
     mut raw: RawSuperblock,
@@ -142,7 +142,7 @@ fn finished(
     raw.inprogress = 0;
     let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
     raw.features_incompat = incompat.into();
-    // Nothing else knows of a realtime device.
+    // There is no other evidence of a realtime device.
     if (raw.rextents.get(), raw.rbmblocks.get()) == (0, 0) {
         raw.rblocks = 0.into();
     }
@@ -152,7 +152,8 @@ fn finished(
     raw
 }
 
-/// What was wrong with the first superblock, and what is done about it. `is_same` says that it agrees with its copies.
+/// Returns the finding about the first superblock, and the description of its repair. `is_same`: it agrees with its
+/// copies.
 fn said(error: Option<Error>, is_same: bool, is_marked: bool) -> (Finding, &'static str) {
     match error {
         Some(Error::Corrupt(damage)) if damage.is_checksum() && is_same => (
@@ -174,7 +175,7 @@ fn said(error: Option<Error>, is_same: bool, is_marked: bool) -> (Finding, &'sta
     }
 }
 
-/// Marks the image again as one that must be repaired, if it was so: not all of it is.
+/// Sets the needs-repair flag again if it was set, because not everything is repaired.
 pub(super) fn mark_again(staging: &Arc<Staging>) -> Result<()> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(staging.len()) as usize];
     if staging.below().read_at(0, &mut sector).is_err() {
@@ -200,7 +201,7 @@ pub(super) fn mark_again(staging: &Arc<Staging>) -> Result<()> {
     staging.end_step(vec![Action::new(what)]).map(drop).map_err(Error::Device)
 }
 
-/// What superblocks must agree in.
+/// Returns the fields that all superblocks must share.
 fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     let mut all: Vec<u64> = numbers(raw).into_iter().map(|(_, number)| number).collect();
     let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
@@ -216,23 +217,24 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     (all, raw.uuid, if has_meta_uuid { raw.meta_uuid } else { [0; 16] })
 }
 
-/// Whom to believe.
+/// The result of the vote between superblocks.
 enum Election {
     First,
-    /// Most others, or all if the first one is none.
+    /// The superblock that most copies agree with, or all if the first one is invalid.
     Other(Box<RawSuperblock>),
-    /// As many say one of these as what the first one does.
+    /// Alternatives with as many votes as the first superblock.
     Tie(Vec<RawSuperblock>),
 }
 
-/// Counts what a check finds, up to a limit.
+/// Counts the findings of a check, up to a limit.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
 impl Observer for Count {
     fn found(&self, finding: Finding) {
         let weight = match finding.code {
-            // That the two differ says nothing of either, and what is ahead of the log is seen only where there is one.
+            // A difference between the two does not count against either, and LSNs after the head are detected only
+            // with a log.
             code if code == codes::SUPERBLOCK_COPY || code == codes::LSN => 0,
             code if code == codes::LOG => LOG_WEIGHT,
             _ => 1,
@@ -245,8 +247,8 @@ impl Observer for Count {
     }
 }
 
-/// How bad an image is with that in the place of the first sector: first of all, that few inodes can be seen, because
-/// what cannot be seen has no faults.
+/// Returns how bad an image is with this first sector. The number of visible inodes comes first, because invisible ones
+/// have no findings.
 fn faults(staging: &Arc<Staging>, sector: &[u8]) -> (Reverse<u64>, usize) {
     let none = (Reverse(0), usize::MAX);
     let view = OverlayDevice::new(Arc::clone(staging) as _);
@@ -263,7 +265,7 @@ fn faults(staging: &Arc<Staging>, sector: &[u8]) -> (Reverse<u64>, usize) {
     }
 }
 
-/// What superblocks agree in most.
+/// Returns the superblock that most agree with.
 fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
     let mut votes: HashMap<_, (usize, &RawSuperblock)> = HashMap::new();
     for copy in copies {
@@ -281,7 +283,7 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
     if !is_ours {
         return Election::Other(Box::new(best.clone()));
     }
-    // A single copy says no more than the first one, as long as that can be used.
+    // A single copy has the same weight as the first superblock, while that is usable.
     let is_usable = {
         let mut alone = first.clone();
         alone.inprogress = 0;
@@ -293,7 +295,7 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
         return Election::First;
     }
     let merged = merged(first, best);
-    // No writer of the image knows a feature that is not in all superblocks.
+    // Writers of an image do not use a feature that is missing in some superblocks.
     let is_known = |raw: &RawSuperblock| {
         let features = raw.features();
         let is_of_old_times = features.crc() && features.version_bits.contains(Version::SHARED);
@@ -303,9 +305,9 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
     if is_clear { Election::Other(Box::new(merged)) } else { Election::Tie(vec![merged]) }
 }
 
-/// The first superblock with what it must have in common with a copy.
+/// Returns the first superblock with the shared fields of a copy.
 fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
-    // What only the first one knows.
+    // Flags that are only in the first one.
     let own_bits = (Version::ATTR | Version::QUOTA | Version::DALIGN | Version::NLINK).bits();
     let versionnum = copy.versionnum.get() & !own_bits | first.versionnum.get() & own_bits;
     let of_version = if copy.features().crc() { Version::OF_VERSION_5.bits() } else { 0 };
@@ -334,7 +336,7 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
     }
 }
 
-/// Sets the uuid to what headers of groups bear, if they agree in one, and none bears that of the superblock.
+/// Sets the UUID to that of the group headers, if they all agree and none has that of the superblock.
 fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
     let Some(geometry) = geometry(raw).filter(|geometry| geometry.features.crc()) else { return };
     let mut votes: HashMap<[u8; 16], u32> = HashMap::new();
@@ -360,8 +362,8 @@ fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
     }
 }
 
-/// Sets the root directory to what most superblocks say, each with its own number and those of the inodes of a realtime
-/// device that is not there, which are the next two. Of what as many say, a number under which a directory lies is right.
+/// Sets the root directory to the number in most superblocks, together with the inodes of an absent realtime device,
+/// which are the next two. In case of a tie, the number of an actual directory wins.
 fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]) {
     if raw.features().incompat.contains(Incompat::METADIR) {
         return;
@@ -390,8 +392,8 @@ fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]
     found.or(voted).into_iter().for_each(|ino| root::set(raw, Ino(ino)));
 }
 
-/// Sets the place of the log to where its records are, if no two superblocks agree in where that is. What does not
-/// even have the magic number agrees with none.
+/// Sets the location of the log according to its records, if no two superblocks agree on it. A superblock without the
+/// magic number does not count.
 fn set_log(
     staging: &Staging,
     raw: &mut RawSuperblock,
@@ -406,7 +408,7 @@ fn set_log(
     }
 }
 
-/// The geometry of a superblock whose numbers fit each other.
+/// Returns the geometry of a superblock with consistent fields.
 fn geometry(raw: &RawSuperblock) -> Option<Geometry> {
     parsed(raw).map(|sb| Geometry::new(&sb))
 }
@@ -436,7 +438,7 @@ pub(super) fn read(job: &Job) -> Option<(RawSuperblock, Vec<u8>)> {
     Some((raw, sector))
 }
 
-/// Changes the first superblock. A step of its own.
+/// Changes the first superblock in a separate step.
 pub(super) fn change(
     job: &Job,
     findings: &[&Finding],
@@ -451,14 +453,14 @@ pub(super) fn change(
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }
 
-/// Sets fields to values that can be.
+/// Sets fields to valid values.
 pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
     let first: Vec<&Finding> =
         findings.iter().filter(|finding| finding.place.group.unwrap_or(0) == 0).copied().collect();
     if !first.is_empty() {
         let survey = job.survey()?;
         let is_ino = |ino: u64| ino != 0 && survey.geometry.split_ino(Ino(ino)).is_some();
-        // Files of quotas that are none.
+        // Quota files that do not exist.
         let is_gone = |ino: u64| {
             let inode = root::read_inode(&*job.staging, &survey.geometry, Ino(ino));
             inode.is_none_or(|inode| inode.mode() == 0)
@@ -549,15 +551,15 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     raw.versionnum = bits.bits().into();
 }
 
-/// Takes away what is said of a log that is empty.
+/// Clears the log incompat bits of an empty log.
 pub(super) fn log_bits(job: &Job, findings: &[&Finding]) -> Result<()> {
     change(job, findings, "Features that the log does not use are taken away.", |raw| {
         raw.features_log_incompat = 0.into();
     })
 }
 
-/// Removes the files of quotas, and if there were any, the rest that says that there are quotas: mkfs may ask for quotas,
-/// but only kernels make the files.
+/// Removes the quota files, and if there were any, all quota flags: mkfs may request quotas, but only kernels make the
+/// files.
 fn without_quota(raw: &mut RawSuperblock) {
     let inos = [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino];
     let had = inos.iter().any(|ino| ![0, NO_INODE].contains(&ino.get()));
@@ -568,7 +570,7 @@ fn without_quota(raw: &mut RawSuperblock) {
     }
 }
 
-/// Writes copies anew, from the first superblock.
+/// Rewrites copies from the first superblock.
 pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some((raw, found)) = read(job) else { return Ok(()) };
     let survey = job.survey()?;
@@ -577,7 +579,7 @@ pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
         let Some(ag) = group_of(geometry, same[0]).filter(|ag| *ag != 0) else { continue };
         let byte = geometry.byte_of(geometry.block_of(AgNumber(ag), AgBlock(0)));
         let mut copy = raw.clone();
-        // So does mkfs. Copies with this mark name no files of quotas.
+        // mkfs sets this flag, too. Copies with it contain no quota files.
         copy.inprogress = 1;
         copy.lsn = 0.into();
         without_quota(&mut copy);

@@ -1,4 +1,4 @@
-//! Targets of symbolic links: written again as far as they can be read. A link without any of its target is removed with
+//! Repairs targets of symbolic links: rewrites their readable part. A link without a readable target is removed with
 //! its names, because a link must have one.
 
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ struct Damaged {
     names: Vec<Link>,
 }
 
-/// Writes targets of symbolic links again, and removes links without one.
+/// Rewrites targets of symbolic links, and removes links without one.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let inodes = by_inode(findings);
     let all = view(job.staging.clone(), |view| {
@@ -83,7 +83,7 @@ fn remove(fs: &Xfs, damaged: &Damaged) -> Result<()> {
     inactivate_all(fs).map(drop)
 }
 
-/// Returns the part of a target that can be read.
+/// Returns the readable part of a target.
 fn target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
     let size = usize::try_from(inode.size()).unwrap_or(usize::MAX).min(TARGET_LEN_MAX - 1);
     let mut target = match inode.format() {
@@ -117,7 +117,7 @@ fn remote_target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
             Ok(range) if range.start as usize == target.len() => {
                 target.extend_from_slice(&run[HEADER_SIZE..HEADER_SIZE + range.len()]);
             }
-            // The header is damaged: the part of the target is as long as the inode says.
+            // The header is damaged, so the length of the target is taken from the inode.
             _ if is_likely(view, ino, block, &run) => {
                 target.extend_from_slice(&run[HEADER_SIZE..]);
             }
@@ -127,8 +127,8 @@ fn remote_target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
     target
 }
 
-/// Returns whether a damaged header is that of a link: at least half of its identifying fields are right, and no other
-/// inode in use owns it.
+/// Returns whether a damaged header is probably that of a link: at least half of its identifying fields are right, and
+/// no other inode in use owns it.
 fn is_likely(view: &View<'_>, ino: Ino, block: Block, run: &[u8]) -> bool {
     let geometry = view.geometry();
     let Ok((header, _)) = symlink::RawHeader::ref_from_prefix(run) else { return false };

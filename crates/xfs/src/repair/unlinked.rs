@@ -1,7 +1,7 @@
-//! Lists of inodes that are in use and have no name.
+//! Repairs unlinked lists.
 //!
-//! A list is built again from the inodes without links that can be reached from the old ones. Others without links are
-//! lost, not open: freeing them would drop contents that `lost+found` keeps.
+//! A list is rebuilt from the inodes without links that are reachable from the old lists. Other inodes without links
+//! are lost, not open: freeing them would drop contents that `lost+found` keeps.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ use crate::format::checksum;
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{self, Inode, NEXT_UNLINKED_OFFSET, seal_slot};
 
-/// Frees the inodes that lists have, as a mount after a crash does.
+/// Frees the inodes on the lists, as a mount after a crash does.
 pub(super) fn free(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     let what = "The inodes without names are freed.";
@@ -30,7 +30,7 @@ pub(super) fn free(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the lists of all groups anew that the findings are about.
+/// Rebuilds the lists of all groups in the findings.
 pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let chunks = survey.chunks();
@@ -97,7 +97,7 @@ fn is_nameless(slot: &[u8]) -> bool {
     be16(slot, 2) != 0 && Inode::from_slot(slot).nlink() == 0
 }
 
-/// Returns the inodes without links that lists of a group lead to, as far as each list can be read.
+/// Returns the inodes without links that are reachable from the lists of a group, as far as each list is readable.
 fn reached(device: &GroupDevice<'_>, chunks: &AgChunks, sector: &[u8]) -> HashSet<u32> {
     let (geometry, ag) = (device.geometry, device.ag);
     let first = std::mem::offset_of!(RawAgi, unlinked);

@@ -1,4 +1,4 @@
-//! What belongs to the file system and not to one file.
+//! Fixes for the file system as a whole.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const CNTBT: [&Code; 5] = codes::CNTBT.all();
 const RMAPBT: [&Code; 5] = codes::RMAPBT.all();
 const REFCOUNTBT: [&Code; 5] = codes::REFCOUNTBT.all();
 
-/// What an AGI and the trees of inodes say wrong.
+/// Findings about AGI and inode trees.
 const INODE_TREES: &[&Code] = &[
     codes::AGI,
     codes::AGI_COUNTS,
@@ -33,7 +33,7 @@ const INODE_TREES: &[&Code] = &[
     FINOBT[4],
 ];
 
-/// What an AGF, an AGFL and the trees of space say wrong.
+/// Findings about AGF, AGFL and trees of space.
 const SPACE_TREES: &[&Code] = &[
     codes::AGF,
     codes::AGFL,
@@ -67,7 +67,7 @@ const SPACE_TREES: &[&Code] = &[
     REFCOUNTBT[4],
 ];
 
-/// Where everything lies: superblocks, headers of groups, inodes.
+/// Locations of structures: superblocks, group headers, inodes.
 pub(super) const PLACES: &[Fix<Job>] = &[
     Fix {
         codes: &[codes::SUPERBLOCK_FIELD, codes::SUPERBLOCK_REST, codes::SUPERBLOCK_CHECKSUM],
@@ -78,17 +78,17 @@ pub(super) const PLACES: &[Fix<Job>] = &[
     Fix { codes: &[codes::SPACE_TWICE, codes::SPACE_FREE_USED], mend: inode_trees::unsound },
     Fix { codes: &[codes::INODE, codes::INODE_CHECKSUM, codes::ROOT], mend: inode_trees::moved },
 ];
-/// What is free and what is not.
+/// Free and used space.
 pub(super) const SPACE: &[Fix<Job>] = &[
     Fix { codes: &[codes::INODE_NOT_USED, codes::INODE_FREE], mend: inode_trees::rebuild },
     Fix { codes: &[codes::AG_CHECKSUM], mend: space::checksums },
     Fix { codes: SPACE_TREES, mend: space::rebuild },
     Fix { codes: &[codes::UNLINKED], mend: unlinked::rebuild },
 ];
-/// Inodes without names, once all else is right but counts.
+/// Unlinked inodes, once everything else except counts is right.
 pub(super) const NAMELESS: &[Fix<Job>] =
     &[Fix { codes: &[codes::UNLINKED_LEFT], mend: unlinked::free }];
-/// What is counted, when everything else is right.
+/// Counts, when everything else is right.
 pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::QUOTA], mend: quota::records },
     Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
@@ -99,7 +99,7 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];
 
-/// Whether nothing may be allocated as long as something is so: blocks or inodes that are in use may be called free.
+/// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.
 pub(super) fn forbids_allocation(finding: &Finding) -> bool {
     let is_harmless = [codes::SPACE_LOST, codes::RMAP_MISSING, codes::RMAP_STALE];
     let of_trees = [INODE_TREES, SPACE_TREES, &[codes::AG_CHECKSUM]];

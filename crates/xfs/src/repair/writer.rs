@@ -1,8 +1,8 @@
-//! Writing a repair through the image's own log.
+//! Writes a repair through the image's own log.
 //!
-//! Blocks go into the log as they are, as buffers that say nothing of what they hold: whoever replays them, a kernel,
-//! too, writes them to their place and checks nothing. That a block was written later than the log is, which would pass
-//! a record over, is looked for before.
+//! Blocks are logged as buffers of unknown type: any replay, including a kernel's, writes them to their locations
+//! without verification. A block with an LSN after the log's head would be skipped by a replay, so this is checked
+//! before.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,18 +23,18 @@ use crate::kind::Kind;
 use crate::log::{self, XfsLog, log_is_clean};
 use crate::volume::read_superblock;
 
-/// Memory for the cache, in bytes.
+/// Size of the cache, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
 struct Writer {
     engine: Engine,
     log: XfsLog,
-    /// The blocks of the log.
+    /// Block range of the log.
     of_log: Range<u64>,
 }
 
-/// Opens the log of an image to write a repair through it, after what it held was brought to its place. `None` if the
-/// superblock or the log must be repaired themselves, or something else keeps the log from being relied on.
+/// Opens the log of an image to write a repair through it, after replaying it. `None` if the superblock or the log
+/// itself needs repair, or the log is unreliable for another reason.
 ///
 /// # Errors
 /// If the device fails.
@@ -51,7 +51,7 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
     }
     match log_is_clean(&*device, &sb) {
         Ok(true) => {}
-        // In memory first: if it cannot be replayed, nothing is written.
+        // In memory first: if the log cannot be replayed, nothing is written.
         Ok(false) if begin::whole(tried).is_ok() => drop(begin::whole(Arc::clone(&device))?),
         Err(Error::Device(error)) => return Err(Error::Device(error)),
         _ => return Ok(None),
@@ -84,7 +84,7 @@ impl StepWriter for Writer {
     }
 
     fn blocks_max(&self) -> usize {
-        // Half of the cache may be dirty.
+        // At most half of the cache may be dirty.
         (self.engine.log_blocks_max() / 2).min(CACHE_BYTES / self.block_size() / 4)
     }
 

@@ -1,4 +1,4 @@
-//! The moment at which a file system has its new size: one transaction in its log.
+//! Committing a growth: one transaction in the log.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::log::{self, XfsLog};
 use crate::op::Op;
 use crate::volume::Volume;
 
-/// What the copies of the superblock may take of a checkpoint: one part in so many of its blocks, the rest being for
-/// what the last group gets.
+/// The superblock copies may take one part in this many of the blocks of a checkpoint. The rest is for the changes of
+/// the last group.
 const COPIES_SHARE: usize = 2;
-/// What they may take of the cache while they wait to be written: one part in so many.
+/// The copies may take one part in this many of the cache while they wait to be written.
 const CACHE_SHARE: usize = 4;
 
-/// Makes a file system what `after` says, whose new groups are in their places. Its log must be empty.
+/// Commits the growth of a file system to `after`. The new groups must be durable, and its log empty.
 pub(super) fn commit(
     device: &Arc<dyn BlockDevice>,
     before: &Superblock,
@@ -41,7 +41,7 @@ pub(super) fn commit(
         change_copies(op, with_growth.clone(), &after.raw)
     })?;
     fs.engine.checkpoint()?;
-    // What the log had no room for says less than it could until here, and nothing reads it.
+    // The remaining copies have the old size until here, and are not read.
     while !rest.is_empty() {
         let these = take(&mut rest, at_once);
         fs.atomically(|op| change_copies(op, these.clone(), &after.raw))?;
@@ -50,7 +50,7 @@ pub(super) fn commit(
     fs.close()
 }
 
-/// Opens the file system as what it becomes. Nothing is written by that.
+/// Opens the file system with its new superblock. Writes nothing.
 fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) -> Result<Xfs> {
     let (old, new) = (Geometry::new(before), Geometry::new(after));
     let mut states = headers::read(&**device, &old, 0..old.ag_count)?;
@@ -66,21 +66,21 @@ fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) 
     Ok(fs)
 }
 
-/// Gives the group that was the last one what makes it as long as it will be.
+/// Extends the previously last group to its new length.
 fn extend_last(op: &mut Op<'_>, before: &Superblock) -> Outcome<()> {
     let last = AgNumber(before.raw.agcount.get() - 1);
     let (old, new) = (Geometry::new(before).ag_len(last), op.fs.volume.geometry.ag_len(last));
     if new > old { op.ag(last)?.extend(new) } else { Ok(()) }
 }
 
-/// Copies that change in one transaction.
+/// Returns the number of copies that change in one transaction.
 fn copies_at_once(fs: &Xfs) -> u32 {
     let in_log = fs.engine.log_blocks_max() / COPIES_SHARE;
     let in_cache = CACHE_BYTES_DEFAULT / CACHE_SHARE / fs.volume.block_size();
     in_log.min(in_cache).max(1) as u32
 }
 
-/// Takes so many from the start of a range.
+/// Takes at most `most` elements from the start of a range.
 fn take(rest: &mut Range<u32>, most: u32) -> Range<u32> {
     let end = rest.end.min(rest.start.saturating_add(most));
     let taken = rest.start..end;
@@ -95,7 +95,7 @@ fn change_copies(op: &mut Op<'_>, groups: Range<u32>, raw: &RawSuperblock) -> Ou
 fn change(op: &mut Op<'_>, ag: AgNumber, raw: &RawSuperblock) -> Outcome<()> {
     let fs = op.fs;
     Ok(fs.edit_superblock_in(&mut op.txn, ag, |found| {
-        // A record of the log says when it was changed last.
+        // The LSN of the last change is set by the log.
         let lsn = found.lsn;
         *found = RawSuperblock { lsn, ..raw.clone() };
     })?)

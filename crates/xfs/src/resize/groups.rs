@@ -1,4 +1,4 @@
-//! The new groups: what is in them, and that they are there before anything says so.
+//! The new groups, which must be durable before a superblock includes them.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
@@ -7,7 +7,7 @@ use super::growth::Growth;
 use crate::format::superblock::Superblock;
 use crate::mkfs::Layout;
 
-/// The layout of the new groups, with the superblock as it will be.
+/// Returns the layout of the new groups, with the future superblock.
 pub(super) fn layout(before: &Superblock, growth: &Growth) -> Layout {
     let mut after = before.clone();
     after.raw.dblocks = growth.blocks_after.into();
@@ -20,7 +20,7 @@ pub(super) fn layout(before: &Superblock, growth: &Growth) -> Layout {
     Layout::of_grown(&after)
 }
 
-/// Writes the new groups, durably.
+/// Writes the new groups durably.
 pub(super) fn write_groups(
     device: &dyn BlockDevice,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! What a file system becomes: numbers, without I/O.
+//! Computes the size after growing, without I/O.
 
 use vfs::{Error, Result};
 
@@ -6,7 +6,7 @@ use crate::format::address::AgNumber;
 use crate::format::superblock::{AGS_MAX, Superblock};
 use crate::mkfs::SMALL_SIZE_MIN;
 
-/// A file system's size before and after.
+/// Size of a file system before and after growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// Block size in bytes.
@@ -19,12 +19,12 @@ pub struct Growth {
     pub groups_before: u32,
     /// Allocation groups after.
     pub groups_after: u32,
-    /// Blocks of every group but the last.
+    /// Blocks of every group except the last.
     pub group_blocks: u32,
 }
 
 impl Growth {
-    /// What comes of a size in bytes.
+    /// Computes the growth to a size in bytes.
     pub(super) fn of(sb: &Superblock, size_bytes: u64) -> Result<Self> {
         let raw = &sb.raw;
         let (group_blocks, before) = (raw.agblocks.get(), raw.dblocks.get());
@@ -51,55 +51,55 @@ impl Growth {
         })
     }
 
-    /// Whether anything changes.
+    /// Returns whether the size changes.
     #[must_use]
     pub const fn is_change(&self) -> bool {
         self.blocks_after != self.blocks_before
     }
 
-    /// Bytes of the file system before.
+    /// Returns the size before, in bytes.
     #[must_use]
     pub const fn bytes_before(&self) -> u64 {
         self.blocks_before * self.block_size as u64
     }
 
-    /// Bytes of the file system after: the size that was asked for, or less by what makes no group.
+    /// Returns the size after, in bytes: the requested size, or less if the rest is too small for a group.
     #[must_use]
     pub const fn bytes_after(&self) -> u64 {
         self.blocks_after * self.block_size as u64
     }
 
-    /// The group that was the last one.
+    /// Returns the group that was the last one before.
     pub(super) const fn last_group(&self) -> AgNumber {
         AgNumber(self.groups_before - 1)
     }
 
-    /// Blocks of a group, with so many blocks in all.
+    /// Returns the number of blocks of a group, if the file system has `blocks` blocks.
     fn group_len(&self, ag: AgNumber, blocks: u64) -> u32 {
         let start = u64::from(ag.0) * u64::from(self.group_blocks);
         blocks.saturating_sub(start).min(self.group_blocks.into()) as u32
     }
 
-    /// Blocks that the group which was the last one gets.
+    /// Returns the number of blocks by which the previously last group grows.
     pub(super) fn last_group_gets(&self) -> u32 {
         let len = |blocks| self.group_len(self.last_group(), blocks);
         len(self.blocks_after) - len(self.blocks_before)
     }
 
-    /// The groups to be made.
+    /// Returns the groups to be added.
     pub(super) fn new_groups(&self) -> impl Iterator<Item = AgNumber> + use<> {
         (self.groups_before..self.groups_after).map(AgNumber)
     }
 }
 
-/// So many blocks, without a new last group that is smaller than mkfs.xfs makes one.
+/// Returns `blocks` without a new last group that is smaller than mkfs.xfs makes them.
 fn rounded(blocks: u64, group_blocks: u32, groups_before: u32, block_log: u8) -> u64 {
     let least = (SMALL_SIZE_MIN >> block_log).min(group_blocks.into());
     let (whole, rest) = (blocks / u64::from(group_blocks), blocks % u64::from(group_blocks));
     if whole >= groups_before.into() && rest < least { blocks - rest } else { blocks }
 }
 
-/// What to do where there would be so many groups.
+/// Returns the error for too many groups.
 fn too_many(groups: u64) -> Error {
     Error::unsupported(
         format!("growing to {groups} allocation groups"),
@@ -145,7 +145,7 @@ mod tests {
     fn a_rest_too_small_for_a_group_is_left_out() {
         assert!(!growth(40_000, 20_000, 40_000 + 4095).is_change());
         assert_eq!(growth(40_000, 20_000, 40_000 + 4096).groups_after, 3);
-        // A last group that there is already may grow by any number.
+        // An existing last group may grow by any number of blocks.
         assert_eq!(growth(40_100, 20_000, 40_101).blocks_after, 40_101);
         // Groups may be smaller than mkfs makes them today.
         assert_eq!(growth(1_000, 1_000, 2_000).groups_after, 2);

@@ -1,14 +1,14 @@
-//! Growing a file system in place: the last group becomes whole, and new groups follow it.
+//! Growing a file system in place: extends the last group, and adds new groups.
 //!
 //! Invariants:
-//! - New groups are whole and durable before a superblock says that they exist. What lies behind the file system means
-//!   nothing until then.
-//! - The superblock, its copies as far as the log has room for them, and what the last group gets change in one
-//!   transaction of the log: a crash leaves the old size or the new one.
-//! - Whoever recovers that transaction finds a device that is long enough: the caller extends it first.
+//! - New groups are complete and durable before a superblock includes them. Blocks after the end of the file system
+//!   have no meaning until then.
+//! - The superblock, as many of its copies as the log has room for, and the last group change in one transaction of the
+//!   log: a crash leaves the old size or the new one.
+//! - Recovery of that transaction needs a device that is long enough: the caller extends it first.
 //!
-//! A file system of version 4 has a log that is not written here. It grows by new groups alone, and its superblock,
-//! which is one sector, is written in place.
+//! The log of version 4 cannot be written here. Such file systems grow only by new groups, and the superblock, which is
+//! one sector, is written in place.
 
 mod commit;
 mod groups;
@@ -28,21 +28,21 @@ use crate::fs::OpenOptions;
 use crate::open::superblock_copy;
 use crate::volume::read_superblock;
 
-/// Bytes that a file system has.
+/// Returns the size of a file system in bytes.
 ///
 /// # Errors
-/// `Corrupt` for a superblock that cannot be right, and if the device fails.
+/// `Corrupt` for an invalid superblock, and errors of the device.
 pub fn size_bytes(device: &dyn BlockDevice) -> Result<u64> {
     let sb = superblock_of(device)?;
     Ok(sb.raw.dblocks.get() << sb.raw.blocklog)
 }
 
-/// What a file system would become if it grew to `size_bytes`. Nothing is written, and the device need not be that
-/// long yet. If the log of the image holds a growth that was not finished, that is not known here.
+/// Returns the result of growing a file system to `size_bytes`. Nothing is written, and the device may still be
+/// shorter. A growth that is only in the log of the image is not taken into account.
 ///
 /// # Errors
-/// `Unsupported` for a size smaller than what it has, for more allocation groups than can be kept, and for an image
-/// that cannot be changed; `Corrupt` for a superblock that cannot be right.
+/// `Unsupported` for a size smaller than the current one, for too many allocation groups, and for an image that cannot
+/// be changed; `Corrupt` for an invalid superblock.
 pub fn plan(device: &dyn BlockDevice, size_bytes: u64) -> Result<Growth> {
     let sb = superblock_of(device)?;
     let growth = Growth::of(&sb, size_bytes)?;
@@ -56,16 +56,16 @@ pub fn plan(device: &dyn BlockDevice, size_bytes: u64) -> Result<Growth> {
     Ok(growth)
 }
 
-/// Grows a file system that nobody has open, in place, to as much of `size_bytes` as makes whole blocks and a last
-/// group of the size that mkfs.xfs makes. What its log holds is brought to its place first. What came of it; a size
-/// that makes no difference changes nothing.
+/// Grows a file system that is not open elsewhere, in place, to `size_bytes`. The size is rounded down to whole blocks,
+/// and to a last group of at least the minimum size of mkfs.xfs. Replays the log first. Returns the result; if the size
+/// does not differ, nothing changes.
 ///
-/// The device must be as long as what the file system becomes ([`Growth::bytes_after`]).
+/// The device must be at least [`Growth::bytes_after`] long.
 ///
 /// # Errors
-/// As [`plan`]; `Invalid` if the device is shorter; `Corrupt` if what has to change is damaged; if the device fails.
-/// After an error the file system has its old size, or the new one if the error came from the device at the end; what
-/// was written behind its old end means nothing.
+/// As [`plan`]; `Invalid` if the device is shorter; `Corrupt` if structures to be changed are damaged; if the device
+/// fails. After an error the file system has its old size, or the new one if the device failed at the end. Blocks
+/// written after its old end have no meaning.
 pub fn grow(device: Arc<dyn BlockDevice>, size_bytes: u64) -> Result<Growth> {
     let planned = plan(&*device, size_bytes)?;
     if planned.bytes_after() > device.len() {
@@ -79,7 +79,7 @@ pub fn grow(device: Arc<dyn BlockDevice>, size_bytes: u64) -> Result<Growth> {
     if !found.features.crc() {
         return old::grow(&*device, &found, planned);
     }
-    // As all that changes an image: what a crash left is ended first, and the log is empty then.
+    // Before any change of an image, the work that a crash left is completed, and the log is emptied.
     Xfs::open_writable(device.clone(), &OpenOptions::default())?.close()?;
     let before = superblock_of(&*device)?;
     let growth = Growth::of(&before, size_bytes)?;

@@ -1,7 +1,7 @@
-//! Version 4: new groups, and a superblock that is written in place.
+//! Growing version 4 file systems: adds new groups, and writes the superblock in place.
 //!
-//! The copies follow it. A crash before they are written leaves an image that kernels take as it is; but xfs_repair
-//! goes by what most superblocks say, and may give it its old size, which takes nothing from it but what was added.
+//! The copies follow. A crash before they are written leaves an image that kernels accept; but xfs_repair goes by the
+//! majority of superblocks, and may restore the old size, which loses only the added groups.
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Result};
@@ -18,7 +18,7 @@ use crate::volume::Volume;
 const ADVICE: &str =
     "mount it and let xfs_growfs do it, or make an image of version 5: diskwright convert IN OUT";
 
-/// Refuses what cannot be done without writing the log.
+/// Refuses cases that require writing the log.
 pub(super) fn check(device: &dyn BlockDevice, sb: &Superblock, growth: &Growth) -> Result<()> {
     if sb.raw.rblocks.get() != 0 {
         return Err(Error::unsupported("growing an image with a realtime device", ADVICE));
@@ -38,9 +38,9 @@ pub(super) fn check(device: &dyn BlockDevice, sb: &Superblock, growth: &Growth) 
     Ok(())
 }
 
-/// Grows by new groups alone.
+/// Grows by new groups only.
 pub(super) fn grow(device: &dyn BlockDevice, sb: &Superblock, growth: Growth) -> Result<Growth> {
-    // All that it says of itself agrees.
+    // Checks that the group headers are consistent.
     Volume::read(device)?;
     let (free, blocks) = (sb.raw.fdblocks.get(), sb.raw.dblocks.get());
     if free > blocks {
@@ -58,7 +58,7 @@ pub(super) fn grow(device: &dyn BlockDevice, sb: &Superblock, growth: Growth) ->
     device.flush().map_err(Error::Device).map(|()| growth)
 }
 
-/// Writes a superblock, which is less than a sector: it is there, or it is not.
+/// Writes a superblock, which is less than a sector, so the write is atomic.
 fn write(
     device: &dyn BlockDevice,
     layout: &Layout,

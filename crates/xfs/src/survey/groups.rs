@@ -1,4 +1,4 @@
-//! Headers, log, the trees of groups, what is free, chunks of inodes.
+//! Reports headers, log, the trees of groups, free space and inode chunks.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::format::bytes::be32;
 use crate::kind;
 
 impl Teller<'_> {
-    /// Tells of all that groups have of their own.
+    /// Reports everything that belongs to groups.
     pub(super) fn groups(&mut self) -> ControlFlow<()> {
         self.log();
         let (mut free, mut shared) = (0, 0);
@@ -70,7 +70,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Tells of the blocks of a tree.
+    /// Reports the blocks of a tree.
     fn blocks_of<T: GroupTree>(&mut self, ag: AgNumber) -> Result<()> {
         let scope = Scope { keys: None, reads_leaves: false };
         walk::<T>(self.fs, ag, scope, &mut |met| {
@@ -81,7 +81,7 @@ impl Teller<'_> {
         })
     }
 
-    /// Tells of blocks of a group, as far as they lie in it.
+    /// Reports blocks of a group, which must be within it.
     fn tell_in(&mut self, ag: AgNumber, start: AgBlock, len: u64, kind: Kind) -> Result<()> {
         let length = u64::from(self.fs.geometry().ag_len(ag));
         if u64::from(start.0) + len > length {
@@ -108,7 +108,7 @@ impl Teller<'_> {
         })
     }
 
-    /// Tells of shared blocks, and of those kept for copying on write.
+    /// Reports shared blocks, and those staged for copy on write.
     fn references(&mut self, ag: AgNumber, shared: &mut u64) -> Result<()> {
         let scope = Scope { keys: None, reads_leaves: true };
         walk::<RefcountTree>(self.fs, ag, scope, &mut |met| match met {
@@ -126,7 +126,7 @@ impl Teller<'_> {
 
     fn chunks(&mut self, ag: AgNumber) -> Result<()> {
         let scope = Scope { keys: None, reads_leaves: true };
-        // A block may hold the inodes of several chunks.
+        // A block may contain the inodes of several chunks.
         let mut end = 0;
         walk::<InoTree>(self.fs, ag, scope, &mut |met| match met {
             Met::Block(block) => {

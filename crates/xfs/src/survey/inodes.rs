@@ -1,4 +1,4 @@
-//! Inodes in use, in the order of their places, and what is theirs.
+//! Reports the blocks of inodes in use, in the order of their locations.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{Fork, Format, Inode, flags, flags2};
 use crate::kind;
 
-/// The inode whose blocks are told of.
+/// The inode whose blocks are being reported.
 struct Subject<'s> {
     ino: Ino,
     inode: &'s Inode,
@@ -25,7 +25,7 @@ struct Subject<'s> {
     end: FileBlock,
 }
 
-/// Blocks below a node of a map: the level of the node, and the range of the fork.
+/// The subtree below a node of an extent map: the level of the node, and its range of logical blocks.
 struct Below {
     level: u16,
     low: FileBlock,
@@ -33,11 +33,11 @@ struct Below {
 }
 
 impl Teller<'_> {
-    /// Tells of the blocks of all inodes.
+    /// Reports the blocks of all inodes.
     pub(super) fn inodes(&mut self) -> ControlFlow<()> {
         for ag in self.fs.geometry().ags() {
             let scope = Scope { keys: None, reads_leaves: true };
-            // What is wrong with the tree was told of when its blocks were.
+            // Damage of the tree was reported with its blocks.
             let _ = walk::<InoTree>(self.fs, ag, scope, &mut |met| {
                 if let Met::Record(chunk) = met {
                     self.chunk_inodes(ag, &chunk);
@@ -107,7 +107,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Tells of the blocks of a fork, and those of its map.
+    /// Reports the blocks of a fork, and those of its extent map.
     fn fork(&mut self, ino: Ino, inode: &Inode, fork: Fork, kind: Kind) -> Fragments {
         let (fragments, end) = (Fragments::default(), FileBlock(0));
         let mut subject = Subject { ino, inode, fork, kind, fragments, end };
@@ -167,7 +167,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// A block of a map, and what is below it.
+    /// Reports a block of an extent map, and the blocks below it.
     fn node(&mut self, subject: &mut Subject<'_>, block: FsBlock, place: &Below) -> Result<()> {
         let (fs, geometry) = (self.fs, self.fs.geometry());
         let ino = subject.ino;
@@ -199,7 +199,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Takes from the budget.
+    /// Subtracts blocks from the budget.
     fn spend(&mut self, ino: Ino, blocks: u64) -> Result<()> {
         match self.budget.checked_sub(blocks) {
             Some(left) => self.budget = left,
@@ -232,10 +232,10 @@ impl Teller<'_> {
         self.unshared(subject.ino, extent)
     }
 
-    /// Tells of the blocks of an extent that no other file shares.
+    /// Reports the blocks of an extent that no other file shares.
     fn unshared(&mut self, ino: Ino, extent: &Extent) -> Result<()> {
         let (ag, start) = self.fs.geometry().split(extent.start);
-        // An extent lies in one group, whose blocks 32 bits count.
+        // An extent is within one group, whose block numbers have 32 bits.
         let end = start.0 + extent.len as u32;
         let (mut own, mut from) = (Vec::new(), start.0);
         let keys = Some(((false, start), (false, AgBlock(end - 1))));

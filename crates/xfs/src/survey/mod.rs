@@ -1,12 +1,12 @@
-//! What lies where on the device, for those who draw a map of it.
+//! Reports the use of blocks on the device, for drawing maps.
 //!
-//! - `groups` has headers, the trees of allocation groups, what these say is free, and the chunks of inodes.
-//! - `inodes` reads the inodes in use, in the order of their places, and tells of what is theirs.
+//! - `groups` reads headers, the trees of allocation groups, free space, and inode chunks.
+//! - `inodes` reads the inodes in use, in the order of their locations, and reports their blocks.
 //! - `tree` walks trees.
 //!
-//! Blocks that files share are told of once, as the tree of references lists them. Of the files that are marked to
-//! share blocks that tree is asked which; so nothing must be remembered. All is read through the cache, so that it is
-//! what the file system sees.
+//! Shared blocks are reported once, from the reference-count tree. For files that may share blocks, that tree is
+//! searched, so nothing must be remembered. Everything is read through the cache, so the survey sees the same state as
+//! the file system.
 
 mod groups;
 mod inodes;
@@ -37,7 +37,7 @@ impl TellsLayout for Xfs {
     fn tell_layout(&self, sink: &mut dyn Sink) {
         let mut teller = Teller { fs: self, sink, budget: self.geometry().blocks };
         if teller.groups().is_continue() {
-            // Whether it went to its end knows who ended it.
+            // The sink itself has stopped the survey, so the result is not needed.
             let _ = teller.inodes();
         }
     }
@@ -50,7 +50,7 @@ impl Xfs {
             return Ok(LogState::Elsewhere);
         }
         if self.log.is_some() {
-            // It was opened with its log: what that held is in its place now.
+            // It was opened with its log, whose changes are now written back.
             return Ok(if self.recovered.transactions > 0 {
                 LogState::Replayed
             } else {
@@ -65,12 +65,12 @@ impl Xfs {
     }
 }
 
-/// A survey that is under way.
+/// A running survey.
 struct Teller<'t> {
     fs: &'t Xfs,
     sink: &'t mut dyn Sink,
-    /// Blocks of inodes that may still be told of: as many as are in use, those that files share left out. A damaged
-    /// image in which many inodes claim the same ends there.
+    /// Number of inodes' blocks that may still be reported: as many as are in use, without shared ones. It limits the
+    /// work on a damaged image in which many inodes claim the same blocks.
     budget: u64,
 }
 
@@ -81,7 +81,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Tells of blocks that lie in one group, as pointers name them.
+    /// Reports blocks that are within one group, given as in pointers.
     fn tell_of(&mut self, start: FsBlock, len: u64, kind: Kind) {
         self.tell(self.fs.geometry().device_block(start).0, len, kind);
     }
@@ -90,7 +90,7 @@ impl Teller<'_> {
         self.sink.remark(format!("{what}: {error}"));
     }
 
-    /// Says that a group is done, in one of two passes.
+    /// Reports that a group is done, in one of two passes.
     fn progress(&mut self, pass: u64, ag: AgNumber) -> ControlFlow<()> {
         let groups = u64::from(self.fs.geometry().ag_count);
         self.sink.progress(pass * groups + u64::from(ag.0) + 1, 2 * groups)

@@ -1,7 +1,7 @@
-//! Going through a tree of a group, or a part of it.
+//! Walking a tree of a group, or a part of it.
 //!
-//! What is below an entry lies between its key and the next one, and each level is one lower. So a block is met in one
-//! place only, and a walk ends, whatever the image says.
+//! The keys below an entry are between its key and the next one, and each level is one lower. So each block is visited
+//! at most once, and a walk ends on any image.
 
 use vfs::{Corruption, Result};
 
@@ -9,7 +9,7 @@ use crate::Xfs;
 use crate::alloc::trees::GroupTree;
 use crate::format::address::{AgBlock, AgNumber, Block};
 
-/// What a walk meets.
+/// An item visited by a walk.
 pub(super) enum Met<R> {
     /// A block of the tree.
     Block(Block),
@@ -17,17 +17,16 @@ pub(super) enum Met<R> {
     Record(R),
 }
 
-/// How much of a tree is looked at.
+/// The part of a tree to walk.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<K> {
-    /// Keys from which and up to which, both included; what is before or behind is left out as far as the nodes
-    /// tell.
+    /// First and last key, both inclusive. Subtrees outside of this range are skipped.
     pub(super) keys: Option<(K, K)>,
-    /// Whether leaves are read: where only the blocks are asked for, the nodes above name them.
+    /// True if leaves are read. If only blocks are needed, the nodes above contain their numbers.
     pub(super) reads_leaves: bool,
 }
 
-/// A subtree: where it is, and the keys that it can have.
+/// A subtree: its location, and the range of its keys.
 struct Subtree<K> {
     block: AgBlock,
     level: u16,
@@ -35,7 +34,7 @@ struct Subtree<K> {
     end: Option<K>,
 }
 
-/// Goes through the tree of a group, if the file system has it.
+/// Walks the tree of a group, if the file system has it.
 ///
 /// # Errors
 /// At the first block that cannot be read or is damaged.

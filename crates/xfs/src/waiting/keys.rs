@@ -1,10 +1,10 @@
-//! How names of directories are told apart while they wait.
+//! Keys by which names of directories are distinguished while they wait.
 
 use operation::waiting::HashNames;
 
 use crate::format::hash::name_hash;
 
-/// Hashes of names as leaves have them. Their lower halves are of all bytes of a name, too, but mixed.
+/// Directory hashes of names, as in leaves, with mixed lower bits. The lower halves also depend on all bytes of a name.
 #[derive(Clone, Copy, Debug)]
 pub struct NameKeys;
 

@@ -14,25 +14,25 @@ use crate::map::{self, Place};
 use crate::op::held::HeldBlock;
 
 impl<'a> AttrChange<'_, 'a> {
-    /// A leaf or node of a tree, to be changed.
+    /// Returns a leaf or node of a tree for changing.
     pub(super) fn block(&mut self, step: PathBlock) -> Outcome<HeldBlock<'_, 'a>> {
         let id = self.op.buffer(step.place, tag(self.handle, step.at))?;
         Ok(HeldBlock { txn: &mut self.op.txn, id })
     }
 
-    /// As [`Self::block`], by the logical block alone.
+    /// Like [`Self::block`], by logical block number.
     pub(super) fn block_at(&mut self, at: u32) -> Outcome<HeldBlock<'_, 'a>> {
         let block = self.path_block(at)?;
         self.block(block)
     }
 
-    /// Block `at` of the fork as one on a path.
+    /// Returns block `at` of the fork as a path block.
     pub(super) fn path_block(&mut self, at: u32) -> Outcome<PathBlock> {
         let place = locate(self.op, self.handle, at)?;
         Ok(PathBlock { at, place, index: 0 })
     }
 
-    /// A new leaf or node at the first free logical block.
+    /// Creates a leaf or node at the first unused logical block.
     pub(super) fn new_block(&mut self, kind: BlockType) -> Outcome<PathBlock> {
         let at = self.hole(1)?;
         let block = self.op.map_new(self.handle, Fork::Attr, FileBlock(at.into()), 1)?;
@@ -44,7 +44,7 @@ impl<'a> AttrChange<'_, 'a> {
         Ok(PathBlock { at, place, index: 0 })
     }
 
-    /// The first of the first `len` logical blocks in a row that are free.
+    /// Returns the start of the first hole of at least `len` logical blocks.
     fn hole(&mut self, len: u32) -> Outcome<u32> {
         let mut at = FileBlock(0);
         loop {
@@ -58,7 +58,7 @@ impl<'a> AttrChange<'_, 'a> {
         }
     }
 
-    /// Writes a value to blocks of its own.
+    /// Writes a value to remote blocks.
     pub(super) fn write_value(&mut self, value: &[u8]) -> Outcome<remote::Place> {
         let layout = self.layout;
         let geometry = self.op.fs.volume.geometry;
@@ -82,7 +82,7 @@ impl<'a> AttrChange<'_, 'a> {
         Ok(remote::Place { block: first, len: value.len() as u32 })
     }
 
-    /// Maps blocks from `at` on, which lie together on the device: at least one, at most `len`.
+    /// Maps contiguous blocks from `at` on: at least one, at most `len`.
     fn map_blocks(&mut self, at: u32, mut len: u32) -> Outcome<(FsBlock, u32)> {
         loop {
             match self.op.map_new(self.handle, Fork::Attr, FileBlock(at.into()), len) {
@@ -92,7 +92,7 @@ impl<'a> AttrChange<'_, 'a> {
         }
     }
 
-    /// Makes the root an empty leaf, whatever it is.
+    /// Replaces the root, whatever its contents, by an empty leaf.
     pub(super) fn empty_root(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let place = locate(self.op, self.handle, 0)?;

@@ -1,4 +1,4 @@
-//! Setting and removing attributes, and their way from the inode to blocks and back.
+//! Setting and removing attributes, and moving them from the inode to blocks and back.
 
 use operation::{Interrupt, Outcome};
 
@@ -30,7 +30,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         Self { op, handle, layout }
     }
 
-    /// Damage of the inode or its attributes.
+    /// Returns a corruption error about the inode or its attributes.
     pub(super) fn corrupt(&self, structure: &'static str, problem: impl Into<String>) -> Interrupt {
         self.handle.corrupt(structure, problem).into()
     }
@@ -47,8 +47,8 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         self.insert_in_blocks(key, value)
     }
 
-    /// Creates or replaces an attribute in the inode. False if it does not fit there: then it is not
-    /// there any more.
+    /// Creates or replaces an attribute in the inode. Returns false if it does not fit; the old attribute is removed in
+    /// that case.
     fn set_short(&mut self, key: &Key<'_>, value: &[u8]) -> Outcome<bool> {
         let size = shortform::entry_size(key.name.len(), value.len());
         if !self.handle.inode.has_attr_fork() {
@@ -81,8 +81,8 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         self.insert_in_blocks(key, value)
     }
 
-    /// Writes a value over one of the same length in a leaf. False, and nothing done, if the old value has
-    /// another length or is not in the leaf.
+    /// Overwrites a value of the same length in a leaf. Returns false without a change if the old value has another
+    /// length or is remote.
     fn overwrite(&mut self, position: &EntryPosition, value: &[u8]) -> Outcome<bool> {
         let layout = self.layout;
         let mut block = self.block(position.path[position.path.len() - 1])?;
@@ -96,7 +96,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         Ok(fits)
     }
 
-    /// Adds an attribute that is not there to an inode that has them in blocks.
+    /// Adds a new attribute to an inode that has its attributes in blocks.
     fn insert_in_blocks(&mut self, key: &Key<'_>, value: &[u8]) -> Outcome<()> {
         let is_local = leaf::is_local(self.layout, key.name.len(), value.len());
         let value =
@@ -105,7 +105,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         self.insert_entry(&NewEntry { hash, namespace, name, value })
     }
 
-    /// Removes an attribute. `NoAttribute` if it is not there.
+    /// Removes an attribute. Fails with `NoAttribute` if it does not exist.
     pub(super) fn remove(&mut self, key: &Key<'_>) -> Outcome<()> {
         match form(self.handle) {
             AttrForm::Empty => Err(Error::NoAttribute.into()),
@@ -131,24 +131,23 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         Ok(())
     }
 
-    /// Releases an attribute fork without attributes, unless every inode has one for its parent pointers.
+    /// Removes an attribute fork without attributes, unless every inode has one for its parent pointers.
     fn release_empty_fork(&mut self) {
         forkoff::release_empty(self.handle, self.has_parents());
     }
 
-    /// Whether links are kept as attributes of the inodes they lead to.
+    /// Returns whether the file system has parent pointers.
     pub(super) fn has_parents(&self) -> bool {
         self.op.fs.volume.geometry.features.incompat(Incompat::PARENT)
     }
 
-    /// Removes an entry and frees the blocks of its value. The tree shrinks, but does not return to the
-    /// inode.
+    /// Removes an entry and frees the blocks of its value. The tree shrinks, but does not move back into the inode.
     pub(super) fn remove_in_blocks(&mut self, position: EntryPosition) -> Outcome<()> {
         let layout = self.layout;
         let step = position.path[position.path.len() - 1];
         let block = self.block(step)?;
         let value = leaf::entry(layout, block.bytes(), position.index).map(|entry| entry.value);
-        // An entry that is being made may have no place for its value yet.
+        // An incomplete entry may have no blocks for its value yet.
         if let Some(Value::Remote(place)) = value
             && place.block != 0
         {
@@ -159,7 +158,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         self.remove_entry(position)
     }
 
-    /// Brings attributes that are in a single leaf back into the inode if they fit.
+    /// Moves attributes from a single leaf back into the inode if they fit.
     pub(super) fn return_to_inode(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let root = self.block_at(0)?;
@@ -173,7 +172,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         if !is_empty && bytes > fork_len && !forkoff::can_grow(self.handle, bytes) {
             return Ok(());
         }
-        // Blocks beside the leaf are of values that a crash left without an entry.
+        // Blocks other than the leaf contain values whose entries were lost in a crash.
         self.op.unmap(self.handle, Fork::Attr, FileBlock(0)..FileBlock::END)?;
         if is_empty {
             self.release_empty_fork();
@@ -191,7 +190,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         Ok(())
     }
 
-    /// Moves the attributes of the inode to a leaf.
+    /// Moves the attributes from the inode to a leaf.
     pub(super) fn move_to_leaf(&mut self) -> Outcome<()> {
         let old = self.handle.clone();
         forkoff::empty_for_blocks(self.handle);
@@ -215,7 +214,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         Ok(())
     }
 
-    /// The hash of an attribute in the inode.
+    /// Returns the hash of an attribute in the inode.
     fn short_hash(&self, entry: &shortform::Entry<'_>) -> u32 {
         let parent = leaf::parent_of(entry.value).filter(|_| entry.flags & flags::PARENT != 0);
         match parent {
@@ -226,11 +225,11 @@ impl<'o, 'a> AttrChange<'o, 'a> {
         }
     }
 
-    /// Frees the attribute fork of an inode that is freed: at most `budget` blocks, by which it lowers
-    /// `budget`. True if that was all.
+    /// Frees the attribute fork of an inode being freed: at most `budget` blocks, and reduces `budget`. Returns true if
+    /// that was all.
     ///
-    /// A kernel that finds the inode after a crash looks at its attributes. So before any of their blocks
-    /// goes, the root becomes an empty leaf, and the root goes last.
+    /// A kernel that processes the inode after a crash reads its attributes. So before any of their blocks is freed,
+    /// the root is replaced by an empty leaf, and the root is freed last.
     pub(super) fn drop_all(&mut self, budget: &mut u32) -> Outcome<bool> {
         if form(self.handle) == AttrForm::Blocks {
             let fits = blocks_fit(self.op, self.handle, *budget)?;
@@ -252,8 +251,8 @@ impl<'o, 'a> AttrChange<'o, 'a> {
     }
 }
 
-/// Bytes that the entries of a leaf take in an inode. `None` if they cannot be there: a value is too
-/// long, or there are too many, or one is not complete.
+/// Returns the size of a leaf's entries in shortform. `None` if they cannot be in the inode: a value is too long, there
+/// are too many, or one is incomplete.
 fn short_size(layout: Layout, data: &[u8]) -> Option<usize> {
     if leaf::count(layout, data) > shortform::COUNT_MAX.into() {
         return None;
@@ -267,8 +266,7 @@ fn short_size(layout: Layout, data: &[u8]) -> Option<usize> {
     Some(shortform::HEADER_SIZE + sizes.sum::<Option<usize>>()?)
 }
 
-/// Adds an attribute that is not there to those in the inode. False, and nothing done, if it does
-/// not fit.
+/// Adds a new attribute to those in the inode. Returns false without a change if it does not fit.
 pub(super) fn append_short(handle: &mut Handle, key: &Key<'_>, value: &[u8]) -> Result<bool> {
     let ino = handle.ino().0;
     let total = shortform::total(handle.inode.fork(Fork::Attr)).map_err(|c| c.of_inode(ino))?;

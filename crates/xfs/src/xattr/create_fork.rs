@@ -1,4 +1,4 @@
-//! Giving an inode an attribute fork, whatever its data fork is.
+//! Adding an attribute fork to an inode with any data fork.
 
 use operation::Outcome;
 
@@ -10,8 +10,8 @@ use crate::dir::DirChange;
 use crate::format::inode::{Fork, Format};
 
 impl AttrChange<'_, '_> {
-    /// Gives an inode without an attribute fork an empty one, in the inode, with room for `bytes` if there is
-    /// that much. A data fork that leaves no room for the smallest attribute fork changes its form.
+    /// Adds an empty attribute fork in the inode, with room for `bytes` if possible. A data fork that leaves no room
+    /// for the smallest attribute fork is converted to another form.
     pub(super) fn create_fork(&mut self, bytes: usize) -> Outcome<()> {
         let is_full = data_bytes(self.handle).next_multiple_of(8) > highest(&self.handle.inode);
         match self.handle.inode.format() {

@@ -1,9 +1,8 @@
-//! The boundary between an inode's two forks.
+//! The boundary between an inode's two forks (`di_forkoff`).
 //!
-//! It is counted from the end of the core in units of 8 bytes; 0 says that there is no attribute
-//! fork. Kernels choose it between two bounds: the data fork keeps room for the root of a map's tree
-//! with three entries, the attribute fork for one with two. Device inodes are different: their data
-//! fork has 8 bytes, no more and no less, and checkers insist on that.
+//! It is counted from the end of the core in units of 8 bytes; 0 means that there is no attribute fork. Kernels choose
+//! it between two bounds: the data fork keeps room for a tree root with three entries, the attribute fork for one with
+//! two. The data fork of device inodes must have exactly 8 bytes: checkers insist on that.
 
 use vfs::{Error, FileType, Result};
 
@@ -15,23 +14,23 @@ use crate::format::inode::{CORE_SIZE_V3, Fork, Format, Inode};
 use crate::format::log::buffer::CHUNK;
 use crate::inode::Handle;
 
-/// Bytes of a device number's fork.
+/// Size of the data fork of a device inode, in bytes.
 pub(super) const DEVICE_BYTES: usize = 8;
-/// Fewest bytes of a data fork beside an attribute fork.
+/// Minimum size of a data fork next to an attribute fork, in bytes.
 const DATA_MIN: usize = Shape::BMBT.root_size(3).next_multiple_of(8);
-/// Fewest bytes of an attribute fork.
+/// Minimum size of an attribute fork, in bytes.
 const ATTR_MIN: usize = Shape::BMBT.root_size(2);
-/// The usual boundary: twelve extents fit before it, as where kernels have theirs (`m_attroffset`), but it
-/// begins a chunk of the log. So a new file's attributes lie in one chunk, and the data fork has none to itself.
+/// The default boundary. Twelve extents fit before it, like the kernel's default (`m_attroffset`), but it is aligned to
+/// a log chunk. So a new file's attributes are in one chunk, and the data fork has no chunk for itself.
 pub(super) const DEFAULT: usize =
     (CORE_SIZE_V3 + Shape::BMBT.root_size(12) / 8 * 8).next_multiple_of(CHUNK) - CORE_SIZE_V3;
 
-/// The highest boundary there may be.
+/// Returns the highest possible boundary.
 pub(super) fn highest(inode: &Inode) -> usize {
     inode.literal_size().saturating_sub(ATTR_MIN) / 8 * 8
 }
 
-/// The boundary that a new inode gets when it will have attributes (`default_forkoff`), in bytes.
+/// Returns the boundary of a new inode that will have attributes (`default_forkoff`), in bytes.
 pub(crate) fn default_forkoff(inode: &Inode, file_type: FileType) -> usize {
     match file_type {
         FileType::Regular | FileType::Directory | FileType::Symlink => DEFAULT.min(highest(inode)),
@@ -40,8 +39,8 @@ pub(crate) fn default_forkoff(inode: &Inode, file_type: FileType) -> usize {
 }
 
 impl Xfs {
-    /// Gives a new inode, whose forks are empty, an attribute fork if it will have parent pointers:
-    /// before anything goes into its data fork, which could then be in the way.
+    /// Adds an attribute fork to a new inode with empty forks if it will have parent pointers. This must happen before
+    /// its data fork is filled, which could then be in the way.
     pub(crate) fn reserve_attr_fork(&self, inode: &mut Inode, file_type: FileType) {
         if self.volume.geometry.features.incompat(Incompat::PARENT) {
             inode.set_forkoff_bytes(default_forkoff(inode, file_type));
@@ -49,21 +48,20 @@ impl Xfs {
     }
 }
 
-/// Bytes at the front of the data fork that are in use.
+/// Returns the number of bytes in use at the start of the data fork.
 pub(super) fn data_bytes(handle: &Handle) -> usize {
     let inode = &handle.inode;
     let used = match inode.format() {
         Format::Device => DEVICE_BYTES as u64,
         Format::Local => inode.size(),
         Format::Extents => inode.extents(Fork::Data).saturating_mul(16),
-        // Its pointers are where the size of the fork says: a tree's root uses all of it.
+        // The position of its pointers depends on the size of the fork: a tree's root uses all of it.
         Format::Btree => inode.fork(Fork::Data).len() as u64,
     };
     usize::try_from(used).unwrap_or(usize::MAX)
 }
 
-/// The boundary to be, so that the attribute fork has at least `bytes`; as high as the bounds allow.
-/// `None` if the data fork leaves less.
+/// Returns the highest boundary that leaves the attribute fork at least `bytes`. `None` if the data fork is in the way.
 pub(super) fn boundary_for(handle: &Handle, bytes: usize) -> Option<usize> {
     let inode = &handle.inode;
     if inode.format() == Format::Device {
@@ -74,13 +72,13 @@ pub(super) fn boundary_for(handle: &Handle, bytes: usize) -> Option<usize> {
     (wanted >= lowest && highest(inode) >= lowest).then(|| wanted.min(highest(inode)))
 }
 
-/// Whether [`grow_short`] can make room for `bytes`.
+/// Returns whether [`grow_short`] can make room for `bytes`.
 pub(super) fn can_grow(handle: &Handle, bytes: usize) -> bool {
     boundary_for(handle, bytes).is_some()
 }
 
-/// Makes sure that the attribute fork, which is there and holds attributes, has `bytes`, moving them
-/// if the boundary has to move. False, and nothing done, if the data fork is in the way.
+/// Grows an attribute fork with shortform attributes to at least `bytes`, and moves the attributes if the boundary
+/// moves. Returns false without a change if the data fork is in the way.
 #[must_use]
 pub(super) fn grow_short(handle: &mut Handle, bytes: usize) -> bool {
     if bytes <= handle.inode.fork(Fork::Attr).len() {
@@ -96,7 +94,7 @@ pub(super) fn grow_short(handle: &mut Handle, bytes: usize) -> bool {
     true
 }
 
-/// The error for a data fork that leaves no room for the smallest attribute fork.
+/// Returns the error for a data fork that leaves no room for the smallest attribute fork.
 fn no_room() -> Error {
     Error::unsupported(
         "attributes of an inode that is full of data",
@@ -104,13 +102,13 @@ fn no_room() -> Error {
     )
 }
 
-/// Makes the bytes from `boundary` on an attribute fork without attributes.
+/// Makes the bytes from `boundary` on an empty attribute fork.
 pub(super) fn start(handle: &mut Handle, boundary: usize) {
     handle.inode.set_forkoff_bytes(boundary);
     init_short(handle);
 }
 
-/// Makes an existing attribute fork one without attributes.
+/// Clears an existing attribute fork.
 pub(super) fn init_short(handle: &mut Handle) {
     handle.inode.set_format(Fork::Attr, Format::Local);
     let fork = handle.inode.fork_mut(Fork::Attr);
@@ -118,7 +116,7 @@ pub(super) fn init_short(handle: &mut Handle) {
     shortform::init(fork);
 }
 
-/// [`AttrChange::create_fork`] where the data fork is the root of a tree, whose pointers move with the
+/// Implements [`AttrChange::create_fork`] for a data fork with the root of a tree, whose pointers move with the
 /// boundary.
 pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()> {
     let inode = &mut handle.inode;
@@ -137,8 +135,8 @@ pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()
     Ok(())
 }
 
-/// Releases an attribute fork that has no attributes left. It stays, empty, if `keep`, or if a tree in the
-/// data fork relies on the size of its root.
+/// Removes an attribute fork without attributes. It is kept empty if `keep`, or if the root of a tree in the data fork
+/// depends on its size.
 pub(super) fn release_empty(handle: &mut Handle, keep: bool) {
     if keep || handle.inode.format() == Format::Btree {
         init_short(handle);
@@ -147,7 +145,7 @@ pub(super) fn release_empty(handle: &mut Handle, keep: bool) {
     remove(handle);
 }
 
-/// Takes the attribute fork away. It has no blocks.
+/// Removes the attribute fork, which must not have blocks.
 pub(super) fn remove(handle: &mut Handle) {
     if !handle.inode.has_attr_fork() {
         return;
@@ -157,7 +155,7 @@ pub(super) fn remove(handle: &mut Handle) {
     handle.inode.set_forkoff_bytes(0);
 }
 
-/// Empties an attribute fork whose attributes go to blocks, and gives the data fork back the room that they
+/// Empties an attribute fork whose attributes move to blocks, and gives the data fork back the room that the attributes
 /// had taken from it.
 pub(super) fn empty_for_blocks(handle: &mut Handle) {
     let inode = &mut handle.inode;

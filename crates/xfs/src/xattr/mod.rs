@@ -1,12 +1,11 @@
-//! Extended attributes in all their forms: shortform, leaf, node, with values beside them.
+//! Extended attributes in all their forms: shortform, leaf and node, and remote values.
 //!
-//! - Attributes are in the inode as long as the boundary between its forks can be moved so that both
-//!   fit ([`forkoff`]); then in a leaf, then in a tree of leaves ([`tree`]). They come back to the
-//!   inode when they fit again.
-//! - The data fork never shrinks below what it uses. If it needs more room than the boundary leaves it,
-//!   it changes its form and the boundary stays.
-//! - An [`AttrChange`] changes them within the caller's operation, so that no entry is ever left
-//!   incomplete. Entries that kernels left incomplete are passed over.
+//! - Attributes are in the inode as long as the boundary between its forks can be moved so that both fit ([`forkoff`]);
+//!   then in a leaf, then in a tree of leaves ([`tree`]). They move back to the inode when they fit again.
+//! - The data fork never shrinks below its contents. If it needs more room than the boundary leaves, it is converted to
+//!   another form, and the boundary stays.
+//! - An [`AttrChange`] changes them within the caller's operation, so no entry is ever left incomplete. Entries that
+//!   kernels left incomplete are ignored.
 
 mod blocks;
 mod change;
@@ -40,13 +39,13 @@ use read::Key;
 
 pub(crate) use change::AttrChange;
 
-/// The key that finds an attribute of this name.
+/// Returns the search key of an attribute name.
 fn key(name: AttributeName<'_>) -> Key<'_> {
     let AttributeName { namespace, name, .. } = name;
     Key { namespace, name, hash: name_hash(name), value: None }
 }
 
-/// The value of an attribute named as Linux names it, or `None`.
+/// Returns the value of an attribute by its Linux name, or `None`.
 pub(crate) fn get(
     source: &mut impl Source,
     handle: &Handle,
@@ -61,7 +60,7 @@ pub(crate) fn get(
     acl_to_linux(&value).ok_or_else(damaged).map(Some)
 }
 
-/// Reports the names of all attributes as Linux names them; parent pointers are left out.
+/// Reports the Linux names of all attributes except parent pointers.
 pub(crate) fn list(
     source: &mut impl Source,
     handle: &Handle,
@@ -78,7 +77,7 @@ pub(crate) fn list(
 }
 
 impl Op<'_> {
-    /// Creates or replaces an attribute named as Linux names it.
+    /// Creates or replaces an attribute by its Linux name.
     pub(crate) fn set_attr(
         &mut self,
         handle: &mut Handle,
@@ -102,24 +101,23 @@ impl Op<'_> {
         }
     }
 
-    /// Removes an attribute. `NoAttribute` if there is none of that name.
+    /// Removes an attribute. Fails with `NoAttribute` if it does not exist.
     pub(crate) fn remove_attr(&mut self, handle: &mut Handle, name: &[u8]) -> Outcome<()> {
         let name = AttributeName::from_linux(name).ok_or(Error::NoAttribute)?;
         AttrChange::new(self, handle).remove(&key(name))
     }
 
-    /// Adds a link to the inode it leads to. Like the other two, does nothing in an image without parent
-    /// pointers.
+    /// Adds a parent pointer. Like the next two functions, does nothing in an image without parent pointers.
     pub(crate) fn add_parent(&mut self, child: &mut Handle, link: Link<'_>) -> Outcome<()> {
         AttrChange::new(self, child).add_parent(link)
     }
 
-    /// Removes a link from the inode it led to.
+    /// Removes a parent pointer.
     pub(crate) fn remove_parent(&mut self, child: &mut Handle, link: Link<'_>) -> Outcome<()> {
         AttrChange::new(self, child).remove_parent(link)
     }
 
-    /// Replaces a link by another, as a rename does.
+    /// Replaces a parent pointer by another, for a rename.
     pub(crate) fn replace_parent(
         &mut self,
         child: &mut Handle,
@@ -129,7 +127,7 @@ impl Op<'_> {
         AttrChange::new(self, child).replace_parent(old, new)
     }
 
-    /// Takes all attributes away, whatever state they are in: no block of them is read.
+    /// Removes all attributes, whatever their state: does not read their blocks.
     pub(crate) fn empty_attrs(&mut self, handle: &mut Handle) -> Outcome<()> {
         if read::form(handle) == read::AttrForm::Blocks {
             self.unmap(handle, Fork::Attr, FileBlock(0)..FileBlock::END)?;
@@ -140,7 +138,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Creates or replaces an attribute named as it is stored. Of parent pointers, the value is part of the name.
+    /// Creates or replaces an attribute by its name on disk. The value of a parent pointer is part of its name.
     pub(crate) fn set_stored_attr(
         &mut self,
         handle: &mut Handle,
@@ -159,19 +157,19 @@ impl Op<'_> {
         AttrChange::new(self, handle).set(&key, value)
     }
 
-    /// Frees the attribute fork of an inode that is freed: at most `budget` blocks, by which it lowers
-    /// `budget`. True if that was all.
+    /// Frees the attribute fork of an inode being freed: at most `budget` blocks, and reduces `budget`. Returns true if
+    /// that was all.
     pub(crate) fn drop_attrs(&mut self, handle: &mut Handle, budget: &mut u32) -> Outcome<bool> {
         AttrChange::new(self, handle).drop_all(budget)
     }
 
-    /// Whether the attribute fork has no more than `max` blocks.
+    /// Returns whether the attribute fork has at most `max` blocks.
     pub(crate) fn attr_blocks_fit(&mut self, handle: &Handle, max: u32) -> Outcome<bool> {
         Ok(read::blocks_fit(self, handle, max)?)
     }
 }
 
-/// Why a name cannot be stored.
+/// Returns the error for a name that cannot be stored.
 fn refusal(name: &[u8]) -> Error {
     let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     let suffix = prefixes.iter().find_map(|prefix| name.strip_prefix(*prefix));

@@ -1,9 +1,9 @@
-//! Parent pointers: one attribute per link, which names the directory and the entry that lead to the
-//! inode. They are kept in the operation that changes the link.
+//! Parent pointers: one attribute per link, which contains the directory and the name of the entry that leads to the
+//! inode. They change in the same operation as the link.
 //!
-//! An attribute is found by the name of the entry and by its value, which has the directory: a file
-//! may have one name in many directories. Most inodes have one link and few attributes, so what
-//! happens to attributes in the inode goes over them once and changes nothing else.
+//! An attribute is identified by the name of the entry and by its value, which contains the directory: a file may have
+//! the same name in several directories. Most inodes have one link and few attributes, so changes in shortform scan the
+//! attributes once and change nothing else.
 
 use operation::Outcome;
 use vfs::{Error, Ino, Result};
@@ -19,7 +19,7 @@ use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::source::Source;
 
-/// A link to an inode: the directory and the name there.
+/// A link to an inode: the directory and the name in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link<'n> {
     pub(crate) dir: Ino,
@@ -41,7 +41,7 @@ impl<'n> Link<'n> {
         Key { namespace: flags::PARENT, name: self.name, hash, value: Some(value) }
     }
 
-    /// As [`Link::key`], for attributes in the inode, which need no hash.
+    /// Like [`Link::key`], for shortform attributes, which need no hash.
     fn short_key<'a>(&self, value: &'a [u8]) -> Key<'a>
     where
         'n: 'a,
@@ -50,7 +50,7 @@ impl<'n> Link<'n> {
     }
 }
 
-/// Reports the links of an inode, as its parent pointers say.
+/// Reports the links of an inode according to its parent pointers.
 pub(crate) fn for_each(
     source: &mut impl Source,
     handle: &Handle,
@@ -69,8 +69,7 @@ pub(crate) fn for_each(
 }
 
 impl AttrChange<'_, '_> {
-    /// Adds a link to the inode it leads to. Like the other two, does nothing in an image without parent
-    /// pointers.
+    /// Adds a parent pointer. Like the next two functions, does nothing in an image without parent pointers.
     pub(super) fn add_parent(&mut self, link: Link<'_>) -> Outcome<()> {
         if !self.has_parents() {
             return Ok(());
@@ -79,7 +78,7 @@ impl AttrChange<'_, '_> {
         if form(self.handle) == AttrForm::Blocks {
             return self.set(&link.key(&self.op.fs.volume.geometry, &value), &value);
         }
-        // A directory has no two entries of one name, so the link is not there yet.
+        // A directory has no two entries with one name, so the link is new.
         if !self.handle.inode.has_attr_fork() {
             let size = shortform::entry_size(link.name.len(), value.len());
             self.create_fork(shortform::HEADER_SIZE + size)?;
@@ -93,7 +92,7 @@ impl AttrChange<'_, '_> {
         self.set(&link.key(&self.op.fs.volume.geometry, &value), &value)
     }
 
-    /// Removes a link from the inode it led to.
+    /// Removes a parent pointer.
     pub(super) fn remove_parent(&mut self, link: Link<'_>) -> Outcome<()> {
         if !self.has_parents() {
             return Ok(());
@@ -107,7 +106,7 @@ impl AttrChange<'_, '_> {
         outcome.map_err(|why| why.map_failure(|error| lost(self.handle, error)))
     }
 
-    /// Replaces a link by another, as a rename does.
+    /// Replaces a parent pointer by another, for a rename.
     pub(super) fn replace_parent(&mut self, old: Link<'_>, new: Link<'_>) -> Outcome<()> {
         if !self.has_parents() {
             return Ok(());
@@ -120,7 +119,7 @@ impl AttrChange<'_, '_> {
     }
 }
 
-/// Writes a link over another one of the same size.
+/// Overwrites a parent pointer with one of the same size.
 fn replace_short(child: &mut Handle, old: &Link<'_>, new: &Link<'_>) -> Result<()> {
     let value = old.value();
     let key = old.short_key(&value);
@@ -134,7 +133,7 @@ fn replace_short(child: &mut Handle, old: &Link<'_>, new: &Link<'_>) -> Result<(
     Ok(())
 }
 
-/// The error for a link that is not in the inode: it is damaged.
+/// Returns the error for a missing parent pointer, which is damage.
 fn lost(child: &Handle, error: Error) -> Error {
     match error {
         Error::NoAttribute => child.corrupt("parent pointers", "a link that there is is missing"),

@@ -1,4 +1,4 @@
-//! Ways through a tree of attributes, from the root at logical block 0 down to a leaf.
+//! Paths through a tree of attributes, from the root at logical block 0 down to a leaf.
 
 use smallvec::SmallVec;
 use transaction::Tag;
@@ -12,26 +12,26 @@ use crate::kind::Kind;
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
-/// A block on the way.
+/// A block of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathBlock {
     /// Its logical block.
     pub(super) at: u32,
-    /// Its block of the device.
+    /// Its device block.
     pub(super) place: Block,
-    /// Which of its entries the way goes on through. 0 in a leaf.
+    /// Index of the entry followed. 0 in a leaf.
     pub(super) index: usize,
 }
 
 /// The blocks from the root to a leaf, at least one.
 pub(super) type AttrPath = SmallVec<[PathBlock; node::LEVEL_MAX as usize + 1]>;
 
-/// The tag of a block of attributes.
+/// Returns the tag of a block of attributes.
 pub(super) fn tag(handle: &Handle, at: u32) -> Tag {
     Kind::AttrLeaf.of_inode(handle.ino(), at)
 }
 
-/// Where logical block `at` is.
+/// Returns the location of logical block `at`.
 pub(super) fn locate(source: &mut impl Source, handle: &Handle, at: u32) -> Result<Block> {
     let run = map::run_at(source, handle, Fork::Attr, FileBlock(at.into()))?;
     let Place::Written(block) = run.place else {
@@ -41,20 +41,20 @@ pub(super) fn locate(source: &mut impl Source, handle: &Handle, at: u32) -> Resu
     Ok(source.geometry().device_block(block))
 }
 
-/// What a block on the way says.
+/// The relevant contents of a block on the path.
 enum Seen {
     Leaf,
     Node { level: u16, index: usize, child: Option<u32> },
 }
 
-/// The way to the first leaf that can have entries of this hash, or to the last one.
+/// Returns the path to the first leaf that can have entries with this hash, or to the last leaf.
 pub(super) fn descend(source: &mut impl Source, handle: &Handle, hash: u32) -> Result<AttrPath> {
     let mut path = AttrPath::new();
     go_down(source, handle, &mut path, Target { at: 0, level: None }, hash)?;
     Ok(path)
 }
 
-/// Where to go down from: a block, and the level it must have (0 for a leaf). The root may have any.
+/// Start of a descent: a block, and its expected level (0 for a leaf). `None` for the root, which may have any level.
 struct Target {
     at: u32,
     level: Option<u16>,
@@ -76,7 +76,7 @@ fn go_down(
             Seen::Leaf => (0, 0),
             Seen::Node { level, index, .. } => (level, index),
         };
-        // Levels fall by one with every step, so the loop ends.
+        // The level decreases with every step, so the loop ends.
         if expected.is_some_and(|expected| expected != level) {
             let problem = format!("logical block {at} of the tree has another level");
             let damage = transaction::Corruption::new("attribute fork", problem);
@@ -106,13 +106,12 @@ fn look(layout: Layout, data: &[u8], hash: u32) -> Seen {
     Seen::Node { level: node::level(layout, data).max(1), index, child }
 }
 
-/// Goes from leaf to leaf, and notices when a damaged tree leads to a leaf again.
+/// A walk from leaf to leaf that detects cycles in a damaged tree.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) path: AttrPath,
-    /// A leaf that was come to before, which must not be come to again: a later one each time the
-    /// number of steps has doubled. Because each leaf names the one before it, a way that comes to
-    /// one leaf twice goes round for ever and comes to this one, too.
+    /// A leaf visited before, which must not be visited again; replaced each time the number of steps has doubled. Each
+    /// leaf must name its predecessor, so a walk that visits one leaf twice is cyclic, and meets this one, too.
     landmark: u32,
     steps: u64,
 }
@@ -123,12 +122,12 @@ impl Walk {
         Self { path, landmark, steps: 0 }
     }
 
-    /// The leaf that the way leads to.
+    /// Returns the leaf at the end of the path.
     pub(super) fn leaf(&self) -> PathBlock {
         self.path[self.path.len() - 1]
     }
 
-    /// Goes on to the next leaf. False, and no step, if there is none.
+    /// Advances to the next leaf. Returns false without a step if there is none.
     pub(super) fn advance(&mut self, source: &mut impl Source, handle: &Handle) -> Result<bool> {
         let layout = Layout::new(&source.geometry());
         let previous = self.leaf().at;
@@ -150,7 +149,7 @@ impl Walk {
         Ok(false)
     }
 
-    /// Checks that the leaf now come to says that it follows `previous`, and is new.
+    /// Checks that the new leaf names `previous` as its predecessor, and is not the landmark.
     fn check_step(
         &mut self,
         source: &mut impl Source,

@@ -1,4 +1,4 @@
-//! Finding attributes, and going through all of them, in whatever form they are.
+//! Finding and listing attributes in any form.
 
 use vfs::{Error, Result};
 
@@ -12,18 +12,18 @@ use crate::kind::Kind;
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
-/// What an attribute is found by.
+/// The search key of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) namespace: u8,
     pub(super) name: &'a [u8],
     pub(super) hash: u32,
-    /// The value it must have: parent pointers of one name differ by that alone.
+    /// The required value: parent pointers with one name differ only in their values.
     pub(super) value: Option<&'a [u8]>,
 }
 
 impl Key<'_> {
-    /// Whether an entry in the inode is it.
+    /// Returns whether a shortform entry matches.
     pub(super) fn is_short(&self, entry: &shortform::Entry<'_>) -> bool {
         entry.flags & flags::NAMESPACE == self.namespace
             && entry.name == self.name
@@ -34,7 +34,7 @@ impl Key<'_> {
         entry.is_complete() && self.names(entry)
     }
 
-    /// Whether an entry is what a crash left of it: an entry that does not count yet, or no longer.
+    /// Returns whether an entry matches but is incomplete, as a crash may leave it.
     pub(super) fn is_part(&self, entry: &leaf::Entry<'_>) -> bool {
         !entry.is_complete() && self.names(entry)
     }
@@ -46,10 +46,10 @@ impl Key<'_> {
     }
 }
 
-/// How an inode has its attributes.
+/// The form of an inode's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttrForm {
-    /// It has none.
+    /// No attributes.
     Empty,
     /// In the inode.
     Short,
@@ -66,7 +66,7 @@ pub(super) fn form(handle: &Handle) -> AttrForm {
     }
 }
 
-/// Whether the attribute fork has no more than `max` blocks.
+/// Returns whether the attribute fork has at most `max` blocks.
 pub(super) fn blocks_fit(source: &mut impl Source, handle: &Handle, max: u32) -> Result<bool> {
     if form(handle) != AttrForm::Blocks {
         return Ok(true);
@@ -84,21 +84,21 @@ pub(super) fn blocks_fit(source: &mut impl Source, handle: &Handle, max: u32) ->
     Ok(true)
 }
 
-/// The entries in the inode.
+/// Returns the shortform entries.
 pub(super) fn short_entries(handle: &Handle) -> Result<shortform::Entries<'_>> {
     let entries = shortform::entries(handle.inode.fork(Fork::Attr));
     entries.map_err(|c| c.of_inode(handle.ino().0).into())
 }
 
-/// Where an entry is in a tree.
+/// The position of an entry in a tree.
 #[derive(Debug)]
 pub(super) struct EntryPosition {
-    /// The way to its leaf.
+    /// The path to its leaf.
     pub(super) path: AttrPath,
     pub(super) index: usize,
 }
 
-/// Looks for an attribute in blocks.
+/// Finds an attribute in blocks.
 pub(super) fn find(
     source: &mut impl Source,
     handle: &Handle,
@@ -107,7 +107,7 @@ pub(super) fn find(
     find_entry(source, handle, key.hash, |entry| key.is(entry))
 }
 
-/// Looks in blocks for an entry of a hash that `is` accepts.
+/// Finds an entry with a hash in blocks that `is` accepts.
 pub(super) fn find_entry(
     source: &mut impl Source,
     handle: &Handle,
@@ -132,7 +132,7 @@ pub(super) fn find_entry(
 enum LeafSearch {
     Found(usize),
     Absent,
-    /// Entries of this hash may go on in the next leaf.
+    /// Further entries with this hash may be in the next leaf.
     GoOn,
 }
 
@@ -155,10 +155,10 @@ fn search(
     LeafSearch::GoOn
 }
 
-/// An attribute that [`for_each`] shows: its flags, its name, and its value unless that is in other blocks.
+/// An attribute passed to the callback of [`for_each`]: its flags, its name, and its value unless that is remote.
 pub(super) type Met<'e> = (u8, &'e [u8], Option<&'e [u8]>);
 
-/// Goes through all attributes, until `each` fails.
+/// Calls `each` with all attributes, until it fails.
 pub(super) fn for_each(
     source: &mut impl Source,
     handle: &Handle,
@@ -201,7 +201,7 @@ fn for_each_in_blocks(
     }
 }
 
-/// The value of an attribute as it is stored.
+/// Returns the stored value of an attribute.
 pub(super) fn value_of(
     source: &mut impl Source,
     handle: &Handle,

@@ -1,5 +1,5 @@
-//! Ending changes of attributes that were under way when the file system crashed. It is not known how far
-//! they came: an entry may be there, may not count yet or no longer, or may be gone.
+//! Completing changes of attributes that a crash interrupted. Their progress is unknown: an entry may exist, may be
+//! incomplete, or may be gone.
 
 use operation::Outcome;
 use vfs::Error;
@@ -10,7 +10,7 @@ use super::read::{self, AttrForm, Key, find_entry, form};
 use crate::format::hash::name_hash;
 
 impl AttrChange<'_, '_> {
-    /// Gives an attribute a value, however much of it there is. `namespace` is one of the format's.
+    /// Sets the value of an attribute, whatever its state. `namespace` is one of the format's.
     pub(crate) fn end_setting(
         &mut self,
         (namespace, name): (u8, &[u8]),
@@ -21,7 +21,7 @@ impl AttrChange<'_, '_> {
         self.set(&key, value)
     }
 
-    /// Removes as much of an attribute as there is.
+    /// Removes an attribute in any state.
     pub(crate) fn end_removing(&mut self, (namespace, name): (u8, &[u8])) -> Outcome<()> {
         let key = Key { namespace, name, hash: name_hash(name), value: None };
         self.remove_incomplete(&key)?;
@@ -31,19 +31,19 @@ impl AttrChange<'_, '_> {
         }
     }
 
-    /// Adds a link to the inode it leads to, unless it is there.
+    /// Adds a parent pointer unless it exists.
     pub(crate) fn end_adding_parent(&mut self, link: Link<'_>) -> Outcome<()> {
         self.remove_incomplete_link(&link)?;
         if self.has_link(&link)? { Ok(()) } else { self.add_parent(link) }
     }
 
-    /// Removes a link from the inode it led to, if it is there.
+    /// Removes a parent pointer if it exists.
     pub(crate) fn end_removing_parent(&mut self, link: Link<'_>) -> Outcome<()> {
         self.remove_incomplete_link(&link)?;
         if self.has_link(&link)? { self.remove_parent(link) } else { Ok(()) }
     }
 
-    /// Puts a link in the place of another. In blocks, the old one may be one that does not count any more.
+    /// Replaces a parent pointer by another. In blocks, the old one may be incomplete.
     pub(crate) fn end_replacing_parent(&mut self, old: Link<'_>, new: Link<'_>) -> Outcome<()> {
         self.remove_incomplete_link(&old)?;
         self.remove_incomplete_link(&new)?;
@@ -57,7 +57,7 @@ impl AttrChange<'_, '_> {
         self.end_adding_parent(new)
     }
 
-    /// Brings attributes that the inode got from another one back into the inode if they fit.
+    /// Moves attributes that the inode got in an exchange back into the inode if they fit.
     pub(crate) fn end_exchange(&mut self) -> Outcome<()> {
         if form(self.handle) == AttrForm::Blocks { self.return_to_inode() } else { Ok(()) }
     }
@@ -74,7 +74,7 @@ impl AttrChange<'_, '_> {
         self.remove_incomplete(&key)
     }
 
-    /// Removes entries of an attribute that do not count, with the blocks of their values.
+    /// Removes incomplete entries of an attribute, with the blocks of their values.
     fn remove_incomplete(&mut self, key: &Key<'_>) -> Outcome<()> {
         let mut was_there = false;
         while form(self.handle) == AttrForm::Blocks {
@@ -99,7 +99,7 @@ mod tests {
     use crate::op::Op;
 
     impl Op<'_> {
-        /// Makes an entry in blocks one that does not count.
+        /// Marks an entry in blocks incomplete.
         pub(crate) fn mark_attr_incomplete(
             &mut self,
             handle: &Handle,
@@ -109,7 +109,7 @@ mod tests {
             self.mark_incomplete(handle, &key)
         }
 
-        /// Makes a link in blocks one that does not count.
+        /// Marks a parent pointer in blocks incomplete.
         pub(crate) fn mark_parent_incomplete(
             &mut self,
             handle: &Handle,

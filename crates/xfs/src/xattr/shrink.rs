@@ -1,8 +1,8 @@
-//! Removing entries from a tree of attributes, which shrinks with them.
+//! Removing entries from a tree of attributes, and shrinking the tree.
 //!
-//! A block without entries is freed. A block that has become small is joined with a neighbour of the
-//! same parent if both together leave a quarter of a block free, so that the next entry does not
-//! split them again. A root with one child takes its contents in.
+//! A block without entries is freed. A small block is joined with a neighbour below the same parent if the result is at
+//! most three quarters full, so that the next entry does not split it again. A root with one child takes over its
+//! contents.
 
 use operation::Outcome;
 
@@ -15,10 +15,10 @@ use crate::format::attr::node::{self, Child};
 use crate::format::attr::{self, BlockType, Layout, leaf};
 use crate::format::edit::Edit;
 
-/// Most changes after one removal: at each level a joining, then a level less for each.
+/// Maximum number of changes after one removal: a join at each level, then the removal of each level.
 const ROUNDS_MAX: usize = 4 * node::LEVEL_MAX as usize;
 
-/// How much of a block is in use: bytes in a leaf, entries in a node.
+/// Returns how much of a block is in use, and its capacity: in bytes for a leaf, in entries for a node.
 fn fullness(layout: Layout, data: &[u8]) -> (usize, usize) {
     match layout.block_type(data) {
         Some(BlockType::Node) => (node::count(layout, data), node::capacity(layout)),
@@ -26,7 +26,7 @@ fn fullness(layout: Layout, data: &[u8]) -> (usize, usize) {
     }
 }
 
-/// A block and the neighbour behind it, of the same parent, which are to become one.
+/// A block and its right neighbour below the same parent, which are to be joined.
 struct Pair {
     depth: usize,
     left: Child,
@@ -35,7 +35,7 @@ struct Pair {
 }
 
 impl AttrChange<'_, '_> {
-    /// Removes an entry. What its value takes is freed already.
+    /// Removes an entry. The blocks of its value have been freed already.
     pub(super) fn remove_entry(&mut self, position: EntryPosition) -> Outcome<()> {
         let layout = self.layout;
         let EntryPosition { path, index } = position;
@@ -58,8 +58,7 @@ impl AttrChange<'_, '_> {
         if used <= room / 3 { self.shrink(hash) } else { Ok(()) }
     }
 
-    /// Frees block `depth` of a path, which has no entries left, and the blocks above it that have none
-    /// then.
+    /// Frees the empty block at `depth` of a path, and the blocks above it that become empty.
     fn free_empty_block(&mut self, path: &AttrPath, mut depth: usize) -> Outcome<()> {
         let layout = self.layout;
         loop {
@@ -78,7 +77,7 @@ impl AttrChange<'_, '_> {
         }
     }
 
-    /// Makes the root a leaf without entries.
+    /// Makes the root an empty leaf.
     fn become_leaf(&mut self, root: PathBlock) -> Outcome<()> {
         let layout = self.layout;
         let geometry = self.op.fs.volume.geometry;
@@ -89,7 +88,7 @@ impl AttrChange<'_, '_> {
         Ok(())
     }
 
-    /// Joins blocks on the way to `hash` that have become small, and takes away levels.
+    /// Joins small blocks on the path to `hash`, and removes levels.
     fn shrink(&mut self, hash: u32) -> Outcome<()> {
         for _ in 0..ROUNDS_MAX {
             let path = descend(self.op, self.handle, hash)?;
@@ -128,7 +127,7 @@ impl AttrChange<'_, '_> {
         Ok(())
     }
 
-    /// The lowest block of a path that is small and has a neighbour it can be joined with.
+    /// Returns the lowest block of a path that is small and can be joined with a neighbour.
     fn find_pair(&mut self, path: &AttrPath) -> Outcome<Option<Pair>> {
         let layout = self.layout;
         for depth in (1..path.len()).rev() {
@@ -161,7 +160,7 @@ impl AttrChange<'_, '_> {
         Ok(fullness(layout, self.block(step)?.bytes()))
     }
 
-    /// Moves the entries of the right block of a pair to the left one, and frees it.
+    /// Moves the entries of the right block of a pair to the left one, and frees the right one.
     fn join_pair(&mut self, path: &AttrPath, pair: &Pair) -> Outcome<()> {
         let layout = self.layout;
         let right = self.path_block(pair.right.block)?;

@@ -1,4 +1,5 @@
-//! Parent pointers against a model, through all forms, and what of them is done without allocating.
+//! Parent pointers compared with a model, through all forms. Appending attributes in the inode does not allocate
+//! memory.
 
 use operation::RunOperations;
 use std::collections::BTreeSet;
@@ -52,7 +53,7 @@ fn some_link(rng: &mut Rng) -> (u64, Vec<u8>) {
     (rng.u64(1..4) << 33 | 128, name.into_bytes())
 }
 
-/// Adds, replaces and removes links of the one file of an image, up to `most`.
+/// Adds, replaces and removes links of the only file of an image, up to `most`.
 fn run(options: &str, seed: u64, most: usize) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");

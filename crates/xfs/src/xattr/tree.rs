@@ -1,7 +1,7 @@
 //! Adding entries to a tree of attributes.
 //!
-//! It goes in rounds: descend; if the leaf has room, insert; otherwise make one change of the tree (a
-//! block is split under a parent that has room, or the tree gets a level) and descend again.
+//! It works in rounds: descend; if the leaf has room, insert; otherwise make one change of the tree (split a block
+//! whose parent has room, or add a level) and descend again.
 
 use operation::Outcome;
 
@@ -14,11 +14,11 @@ use crate::format::attr::{self, BlockType, Layout, leaf};
 use crate::format::edit::Edit;
 use crate::format::inode::Fork;
 
-/// Most rounds: each level may be split or added once, and the leaf may be split twice, because an entry
+/// Maximum number of rounds: each level may be split or added once, and the leaf may be split twice, because an entry
 /// can take three quarters of one.
 const ROUNDS_MAX: usize = 2 * node::LEVEL_MAX as usize + 4;
 
-/// The last hash of a leaf or node.
+/// Returns the last hash of a leaf or node.
 pub(super) fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
     match layout.block_type(data)? {
         BlockType::Leaf => leaf::last_hash(layout, data),
@@ -49,7 +49,7 @@ impl AttrChange<'_, '_> {
         Err(self.corrupt("attribute fork", "no room is found, however its blocks are split"))
     }
 
-    /// Enters the last hash of block `depth` of a path into those above it.
+    /// Updates the last hash of the block at `depth` of a path in the blocks above it.
     pub(super) fn set_last_hash(
         &mut self,
         path: &AttrPath,
@@ -70,7 +70,7 @@ impl AttrChange<'_, '_> {
         Ok(())
     }
 
-    /// Makes one change of the tree that brings room for an entry nearer. True if the entry is in.
+    /// Makes one change of the tree towards room for an entry. Returns true if the entry was inserted.
     fn make_room(&mut self, path: &AttrPath, new: &NewEntry<'_>) -> Outcome<bool> {
         let layout = self.layout;
         // The lowest block whose parent has room is split.
@@ -115,8 +115,8 @@ impl AttrChange<'_, '_> {
         Ok(())
     }
 
-    /// Splits the leaf at the end of a path, whose parent has room. True if `new` went into one of
-    /// the halves.
+    /// Splits the leaf at the end of a path, whose parent has room. Returns true if `new` was inserted into one of the
+    /// halves.
     fn split_leaf(&mut self, path: &AttrPath, new: &NewEntry<'_>) -> Outcome<bool> {
         let layout = self.layout;
         let depth = path.len() - 1;
@@ -145,7 +145,7 @@ impl AttrChange<'_, '_> {
         Ok(fitting.is_some())
     }
 
-    /// Splits node `depth` of a path, whose parent has room.
+    /// Splits the node at `depth` of a path, whose parent has room.
     fn split_node(&mut self, path: &AttrPath, depth: usize) -> Outcome<()> {
         let layout = self.layout;
         let block = self.block(path[depth])?;
@@ -162,7 +162,7 @@ impl AttrChange<'_, '_> {
         self.enter_sibling(path, depth, sibling, last)
     }
 
-    /// Links a new block behind block `depth` of a path, and enters both last hashes above them.
+    /// Links a new block after the block at `depth` of a path, and updates both last hashes above them.
     fn enter_sibling(
         &mut self,
         path: &AttrPath,
@@ -192,7 +192,7 @@ impl AttrChange<'_, '_> {
         Ok(())
     }
 
-    /// Takes a block out of the row of its siblings and frees it. Its parent still names it.
+    /// Removes a block from its sibling chain and frees it. The entry in its parent stays.
     pub(super) fn free_block(&mut self, step: PathBlock) -> Outcome<()> {
         let block = self.block(step)?;
         let (back, forward) = (attr::back(block.bytes()), attr::forward(block.bytes()));

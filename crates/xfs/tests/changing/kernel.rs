@@ -1,4 +1,4 @@
-//! The tree of an image as the kernel or a source shows it, compared with the tree as we show it.
+//! Compares the tree of an image as shown by the kernel or by a source with the tree as read here.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use xfs::{OpenOptions, Xfs};
 
 pub use oracle::Leave;
 
-/// The kernel shows what we show.
+/// Asserts that the kernel shows the same tree.
 pub fn assert_kernel_agrees(device: &MemoryDevice) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");
@@ -23,13 +23,13 @@ pub fn assert_kernel_agrees(device: &MemoryDevice) {
     assert_same(&kernel, &path, Leave::default());
 }
 
-/// Asserts that an image shows this tree.
+/// Asserts that an image has this tree.
 #[track_caller]
 pub fn assert_same(expected: &oracle::Tree, image: &Path, leave: Leave) {
     let device = Arc::new(FileDevice::new(std::fs::File::open(image).unwrap()).unwrap());
     let fs = Xfs::open(device, &OpenOptions::default()).unwrap();
     let mut ours = Tree::of(&fs).unwrap();
-    // mkfs.xfs adds it to the root.
+    // mkfs.xfs adds this attribute to the root.
     if leave.copied
         && let Some(root) = ours.paths.get(&b""[..]).copied()
     {

@@ -1,5 +1,4 @@
-//! What the tests that change images share: small images in memory, how they are opened for trials,
-//! and their judges.
+//! Shared support for tests that change images: small images in memory, how to open them, and their judges.
 #![allow(
     dead_code,
     missing_docs,
@@ -34,13 +33,13 @@ pub use target::XfsTarget;
 
 pub const MIB: u64 = 1 << 20;
 
-/// A small cache, so that blocks are read again and again.
+/// A small cache, so that blocks are reread frequently.
 pub const SMALL_CACHE_BYTES: usize = 512 << 10;
 
-/// A little of everything, made durable again and again.
+/// All kinds of operations, with frequent syncs.
 pub const SYNCING: Mix = Mix { sync: 40, ..Mix::ALL };
 
-/// Names above all, made durable again and again: what fills a log.
+/// Mostly operations on names, with frequent syncs, which fills the log.
 pub const FILLING: Mix = Mix { names: 60, data: 5, sync: 40, names_per_directory: 60, ..Mix::ALL };
 
 /// A kind of image.
@@ -51,17 +50,17 @@ pub struct Layout {
     pub inode_size: u16,
     pub dir_block_size: Option<u32>,
     pub ag_count: Option<u32>,
-    /// Changes to mkfs's default features.
+    /// Changes to the default features of mkfs.
     pub features: &'static str,
-    /// When names of large directories wait for their leaves, if not as usual.
+    /// Insert buffering of large directories, if not the default.
     pub buffering: Option<InsertBuffering>,
-    /// Options of mkfs.xfs, which then makes it; `block_size` must agree.
+    /// Options of mkfs.xfs, which makes the image if they are given; `block_size` must match.
     pub mkfs: Option<&'static str>,
-    /// Bytes of the log, if not as many as mkfs thinks right. Nobody else accepts fewer.
+    /// Size of the log in bytes, if not the default. Other implementations do not accept smaller ones.
     pub log_bytes: Option<u32>,
 }
 
-/// Names wait in all directories that have nodes, but few at a time.
+/// All node directories buffer names, but few at a time.
 pub const TINY_BUFFERS: InsertBuffering =
     InsertBuffering { leaves_min: 1, buffered_max: 3, bytes_max: 1 << 20 };
 
@@ -101,7 +100,7 @@ impl Layout {
     };
     /// With the smallest log that kernels accept.
     pub const SMALL_LOG: Self = Self { block_size: 1024, size: 32 * MIB, ..Self::PLAIN };
-    /// A log that a few checkpoints fill.
+    /// With a log that a few checkpoints fill.
     pub const TINY_LOG: Self = Self { log_bytes: Some(512 << 10), ..Self::DEFAULT };
 
     /// Opens a device with a new file system of this kind, to fill it.
@@ -124,7 +123,7 @@ impl Layout {
         Ok(fs)
     }
 
-    /// Where the log of an image lies on the device, in bytes.
+    /// Returns the byte range of an image's log on the device.
     pub fn log_of(device: &MemoryDevice) -> Range<u64> {
         let mut sector = [0; 4096];
         device.read_at(0, &mut sector).unwrap();
@@ -135,14 +134,14 @@ impl Layout {
         start..start + (u64::from(sb.raw.logblocks.get()) << sb.raw.blocklog)
     }
 
-    /// Sets what is set on an open file system.
+    /// Applies the settings of an open file system.
     fn tune(&self, fs: &Xfs) {
         if let Some(buffering) = self.buffering {
             fs.set_insert_buffering(buffering);
         }
     }
 
-    /// A device with a new file system of this kind.
+    /// Makes a device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {
         let device = match self.mkfs {
             Some(options) => self.make_by_others(options),
@@ -189,17 +188,17 @@ fn edit_superblock(device: &MemoryDevice, change: impl FnOnce(&mut RawSuperblock
     device.write_at(0, &sector).unwrap();
 }
 
-/// Makes an image that was not finished one that can be opened.
+/// Marks an unfinished image finished, so that it can be opened.
 pub fn seem_finished(device: &MemoryDevice) {
     edit_superblock(device, |raw| raw.inprogress = 0);
 }
 
-/// Leaves so many blocks of a log that nothing was written to yet.
+/// Truncates an unused log to `blocks` blocks.
 fn cut_log(device: &MemoryDevice, blocks: u32) {
     edit_superblock(device, |raw| raw.logblocks = blocks.into());
 }
 
-/// Asserts that xfs_repair has nothing to say about an image.
+/// Asserts that xfs_repair reports nothing about an image.
 #[track_caller]
 pub fn assert_clean(device: &MemoryDevice) {
     oracle::show_image(device, |path| oracle::xfs_repair(path));

@@ -1,4 +1,4 @@
-//! XFS as trials and the crash explorer see it.
+//! XFS as a target of trials and of the crash explorer.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use xfs::{WaitingPolicy, Xfs};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
 
-/// How an image is opened to change it.
+/// How an image is opened for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As one that mkfs has just made, without a log.
+    /// As an image just made by mkfs, without a log.
     Unlogged,
     /// In place, with its log.
     InPlace,
@@ -23,13 +23,13 @@ pub enum Way {
 pub struct XfsTarget {
     pub layout: Layout,
     way: Way,
-    /// File systems, made once: each run starts from a copy of one of them.
+    /// File systems made in advance: each run starts with a copy of one of them.
     made: Vec<MemoryDevice>,
-    /// Memory for its cache, in bytes.
+    /// Size of the cache, in bytes.
     pub cache_bytes: usize,
-    /// Whether flushes are swallowed on the way to the device, as a planted mistake.
+    /// True to suppress flushes to the device, as a deliberate bug.
     pub swallows_flushes: bool,
-    /// When files that are made wait, where images are changed in place.
+    /// When new files wait, for images changed in place.
     waiting: Option<WaitingPolicy>,
 }
 
@@ -44,32 +44,32 @@ impl XfsTarget {
         Self::with_images(layout, Way::InPlace, vec![layout.make()])
     }
 
-    /// New images, and some whose logs will soon start over.
+    /// New images, and some whose logs will soon wrap around.
     pub fn worn(layout: Layout) -> Self {
         Self::with_images(layout, Way::InPlace, worn::images(&layout.make()))
     }
 
-    /// New images with so much memory that blocks are written back only because the log gets full.
+    /// New images with so much memory that blocks are written back only when the log is full.
     pub fn unhurried(layout: Layout) -> Self {
         Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
     }
 
-    /// The same images, where files that are made wait.
+    /// The same images, with waiting files.
     pub fn with_waiting(self, policy: WaitingPolicy) -> Self {
         Self { waiting: Some(policy), ..self }
     }
 
-    /// Of images that somebody made like a layout.
+    /// Given images of a layout.
     pub fn with_images(layout: Layout, way: Way, made: Vec<MemoryDevice>) -> Self {
         let (cache_bytes, swallows_flushes, waiting) = (SMALL_CACHE_BYTES, false, None);
         Self { layout, way, made, cache_bytes, swallows_flushes, waiting }
     }
 
-    /// What trials need to know of it.
+    /// Returns the parameters for trials.
     pub fn trial(&self) -> Trial<'_> {
         let block_bytes = self.layout.block_size.into();
         let name = format!("{:?}, {:?}", self.way, self.layout);
-        // Small logs make them so.
+        // Due to small logs.
         let parts_long_requests = self.way == Way::InPlace;
         Trial {
             target: self,

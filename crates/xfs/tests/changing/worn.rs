@@ -1,4 +1,4 @@
-//! Images whose logs were written nearly to their ends, so that a short run makes them start over.
+//! Images whose logs were written almost to their ends, so that they wrap around in a short run.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use xfs::{OpenOptions, Xfs, log_end};
 
 use super::SMALL_CACHE_BYTES;
 
-/// How far from the end logs stand, in blocks of 512 bytes.
+/// Distances of the log's head from the end, in blocks of 512 bytes.
 const DISTANCES: [u32; 4] = [1_500, 500, 200, 90];
-/// Changes between two looks at the log.
+/// Number of changes between two reads of the log's head.
 const CHANGES: u64 = 4;
-/// More than any log takes.
+/// More rounds than any log needs.
 const ROUNDS_MAX: u64 = 100_000;
 
-/// The image itself, and copies at each distance.
+/// Returns the image itself, and copies at each distance.
 pub fn images(made: &MemoryDevice) -> Vec<MemoryDevice> {
     let mut images = vec![made.fork()];
     let device = Arc::new(made.fork());
@@ -27,7 +27,7 @@ pub fn images(made: &MemoryDevice) -> Vec<MemoryDevice> {
     images
 }
 
-/// Changes an image until at most so many blocks are left before its log starts over.
+/// Changes an image until at most `distance` blocks are left before its log wraps around.
 fn wear(device: &Arc<MemoryDevice>, distance: u32) {
     let options = OpenOptions { cache_bytes: SMALL_CACHE_BYTES, ..OpenOptions::default() };
     let fs = Xfs::open_writable(device.clone(), &options).unwrap();

@@ -14,13 +14,13 @@ macro_rules! golden {
 
 golden!("default", "small-blocks", "plain", "large-directory-blocks", "v4", "v4-ftype", "shared");
 
-/// The bytes of a golden image.
+/// Returns the bytes of a golden image.
 pub fn golden(name: &str) -> Vec<u8> {
     let (_, packed) = GOLDEN.iter().find(|(known, _)| *known == name).expect("a golden image");
     unpack(packed)
 }
 
-/// Undoes gzip, twice.
+/// Decompresses gzip twice.
 pub fn unpack(packed: &[u8]) -> Vec<u8> {
     let once = flate2::read::GzDecoder::new(packed);
     let mut bytes = Vec::new();
@@ -29,7 +29,7 @@ pub fn unpack(packed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Unpacks a large image that is zero for the most part.
+/// Unpacks a large image that is mostly zero.
 pub fn unpack_device(packed: &[u8]) -> MemoryDevice {
     const PIECE_BYTES: usize = 1 << 20;
     let unpacked = || flate2::read::GzDecoder::new(flate2::read::GzDecoder::new(packed));
@@ -47,7 +47,7 @@ pub fn unpack_device(packed: &[u8]) -> MemoryDevice {
     device
 }
 
-/// A device that holds these bytes.
+/// Returns a device with these bytes.
 pub fn device(bytes: &[u8]) -> MemoryDevice {
     MemoryDevice::from_bytes(bytes)
 }

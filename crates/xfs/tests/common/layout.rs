@@ -1,5 +1,5 @@
-//! Where the structures of a golden image are, so that damage can be sealed: with the checksums right
-//! again, it gets past them to the code behind.
+//! Locations of the structures of a golden image, so that damaged ones can be sealed: with valid checksums, damage
+//! reaches the code behind them.
 
 use blockdev::BlockDevice;
 use vfs::Ino;
@@ -13,15 +13,15 @@ use xfs::format::superblock::Superblock;
 /// A structure with a checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Structure {
-    /// Its first byte in the image.
+    /// Its byte offset in the image.
     pub start: usize,
     /// Its length in bytes.
     pub len: usize,
-    /// Byte of its checksum.
+    /// Byte offset of its checksum.
     pub crc_at: usize,
 }
 
-/// The structures of an image that is sound.
+/// The structures of a valid image.
 pub struct Layout {
     pub geometry: Geometry,
     /// Structures with checksums, in order. Version 4 has none.
@@ -30,7 +30,7 @@ pub struct Layout {
     pub inodes: Vec<Ino>,
 }
 
-/// Bytes of the checksums of a superblock, AGF, AGI and AGFL.
+/// Byte offsets of the checksums in superblock, AGF, AGI and AGFL.
 const HEADER_CRCS: [usize; 4] = [224, 216, 312, 32];
 
 impl Layout {
@@ -97,7 +97,7 @@ impl Layout {
         }
     }
 
-    /// Whether the inode whose number these bytes are is a directory.
+    /// Returns whether the inode with the number in these bytes is a directory.
     fn is_directory(&self, image: &[u8], owner: &[u8]) -> bool {
         let owner = Ino(u64::from_be_bytes(owner.try_into().expect("eight bytes")));
         let Some((ag, ag_ino)) = self.geometry.split_ino(owner) else { return false };
@@ -108,7 +108,7 @@ impl Layout {
         slot.is_some_and(|slot| Inode::from_slot(slot).is_dir())
     }
 
-    /// Makes the checksum right of what holds any of these bytes.
+    /// Updates the checksums of the structures that contain any of these bytes.
     pub fn seal(&self, device: &dyn BlockDevice, changed: std::ops::Range<usize>) {
         let first = self.structures.partition_point(|s| s.start + s.len <= changed.start);
         let touched = self.structures[first..].iter().take_while(|s| s.start < changed.end);

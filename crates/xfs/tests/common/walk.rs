@@ -1,4 +1,4 @@
-//! Reads everything that an image offers, however damaged, within fixed limits.
+//! Reads everything in an image, which may be damaged, within fixed limits.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use xfs::{OpenOptions, Xfs};
 
 pub use workload::walk::Outcome;
 
-/// How an image is opened: with a cache that is smaller than the images.
+/// Options for opening an image: with a cache smaller than the images.
 pub const OPTIONS: OpenOptions =
     OpenOptions { cache_bytes: 256 << 10, norecovery: true, waiting: None };
 
-/// Most inodes that are read one by one.
+/// Maximum number of inodes read individually.
 const INODES_MAX: usize = 200;
 
 /// Opens an image and reads everything: from the root down and inode by inode.
@@ -27,7 +27,7 @@ pub fn everything(device: Arc<dyn BlockDevice>, inodes: &[Ino]) -> Outcome {
             inode(&fs, ino, &mut outcome);
         }
         for strange in [Ino(0), Ino(1), Ino(u64::from(u32::MAX)), Ino(u64::MAX)] {
-            // None of these is an inode, which is no damage.
+            // None of these is an inode, which is not damage.
             inode(&fs, strange, &mut Outcome::default());
         }
     }

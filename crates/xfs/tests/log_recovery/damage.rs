@@ -1,4 +1,4 @@
-//! Logs that are damaged: a precise error and nothing written, or what the kernel would make of it.
+//! Damaged logs: either a precise error and no writes, or the same result as with the kernel.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::log_recovery::support::{
     Load, MIB, Stop, dirty, in_memory, log_place, superblock, sync,
 };
 
-/// Whether a device holds what a fork of it held.
+/// Returns whether a device equals a fork of it.
 fn holds(device: &MemoryDevice, before: &MemoryDevice) -> bool {
     let (mut is_same, mut old) = (true, Vec::new());
     let each = |offset, new: &[u8]| {
@@ -40,7 +40,7 @@ fn made() -> MemoryDevice {
     in_memory(&image)
 }
 
-/// Replays the log of a device; on an error it must be as it was.
+/// Replays the log of a device. After an error the device must be unchanged.
 fn recover(device: &MemoryDevice, what: &str) -> Option<Error> {
     let before = device.fork();
     let error = recover_log(device, &superblock(device)).err()?;
@@ -55,7 +55,7 @@ fn damage_far_from_the_end_is_told() {
     let sb = superblock(&device);
     let (log, end) = (log_place(&sb), log_end(&device, &sb).unwrap().unwrap());
     let tail = end.tail().unwrap();
-    // A record header, what it says of itself, and contents.
+    // A record header, its fields, and contents.
     for (at, what) in [(0, "magic"), (12, "length"), (16, "place"), (40, "count"), (1000, "body")] {
         let damaged = device.fork();
         let offset = log.start + u64::from(tail.block) * BLOCK_SIZE as u64 + at;
@@ -63,7 +63,7 @@ fn damage_far_from_the_end_is_told() {
         damaged.read_at(offset, &mut byte).unwrap();
         damaged.write_at(offset, &[byte[0] ^ 0x40]).unwrap();
         let error = recover(&damaged, what);
-        // So near to the head, the kernel takes it for overwritten.
+        // So close to the head, the kernel takes it for overwritten.
         let is_near = end.head <= tail.block && tail.block - end.head < 4096;
         assert!(error.is_some() || is_near, "{what}");
         if let Some(error) = error {
@@ -73,7 +73,7 @@ fn damage_far_from_the_end_is_told() {
     }
 }
 
-/// The records that count: their first byte in the image, and how many blocks they have.
+/// Returns the valid records, with their byte offsets in the image.
 fn records(device: &MemoryDevice) -> Vec<(u64, Record)> {
     let sb = superblock(device);
     let (log, mut all) = (log_place(&sb), Vec::new());
@@ -90,7 +90,7 @@ fn records(device: &MemoryDevice) -> Vec<(u64, Record)> {
     all
 }
 
-/// Items that lie, in records whose checksums are right.
+/// Records with invalid items and valid checksums.
 #[test]
 fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Mount("xfs"));
@@ -106,7 +106,7 @@ fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
         damaged.read_at(at, &mut bytes).unwrap();
         let headers = record.header_blocks as usize * BLOCK_SIZE;
         for _ in 0..random.usize(1..4) {
-            // Most of what matters is near the start of a record.
+            // The start of a record matters most.
             let reach = random.choice([100, 1000, bytes.len() - headers]).unwrap();
             let place = headers + random.usize(..reach.min(bytes.len() - headers));
             if place % BLOCK_SIZE >= 4 {
@@ -118,7 +118,7 @@ fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
         damaged.write_at(at, &bytes).unwrap();
         let error = recover(&damaged, &format!("round {round}"));
         errors += usize::from(error.is_some());
-        // What was replayed may be nonsense now, which is found, or not, later.
+        // The replayed contents may be invalid, which may or may not be detected later.
         if let Ok(fs) = Xfs::open_writable(Arc::new(damaged), &OpenOptions::default()) {
             drop(fs.close());
         }

@@ -1,4 +1,4 @@
-//! Logs as the kernel left them.
+//! Logs left by the kernel.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::log_recovery::support::{
     Load, MIB, Stop, assert_replayed_alike, by_us, copy, dirty, sync, tree,
 };
 
-/// Changes with all of them in the log at the end, some of them in their places, too.
+/// Makes changes that are all in the log at the end, some of them also written back.
 fn assert_all_replayed(options: &str, size: u64, seed: u64) {
     let home = scratch();
     let image = dirty(home.path(), options, size, Stop::Flushed, |root| {
@@ -62,7 +62,7 @@ fn a_kernel_that_stops_in_the_middle_of_its_work_is_followed() {
         let home = scratch();
         let image = dirty(home.path(), options, 128 * MIB, Stop::AtOnce, |root| {
             let mut load = Load::new(seed);
-            // Small logs come round.
+            // Small logs wrap around.
             for _ in 0..6 {
                 load.run(root, 500);
                 sync(root);
@@ -73,8 +73,8 @@ fn a_kernel_that_stops_in_the_middle_of_its_work_is_followed() {
     }
 }
 
-/// Directory blocks of several blocks that lie apart. Linux 6.18 refuses to replay such a log, so that what it
-/// showed before is the judge.
+/// Directory blocks of several non-contiguous blocks. Linux 6.18 refuses to replay such a log, so the tree before the
+/// crash is the reference.
 #[test]
 fn directory_blocks_in_pieces_are_put_together() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Tool("xfs_repair"), Mount("xfs"));
@@ -100,7 +100,7 @@ fn directory_blocks_in_pieces_are_put_together() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Uses up all space but for single blocks that are apart.
+/// Uses up all space except for single, separate blocks.
 fn leave_single_blocks(root: &Path) {
     let none_kept = ["-x", "-c", "resblks 16"];
     assert!(oracle::command("xfs_io").args(none_kept).arg(root).output().unwrap().status.success());

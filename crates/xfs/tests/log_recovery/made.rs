@@ -1,4 +1,4 @@
-//! Records that are made here: what kernels leave seldom, and what they never leave.
+//! Records made by the tests: rare or impossible in logs of kernels.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::log_recovery::support::{log_place, superblock};
 /// An operation: transaction, flags, contents.
 type Op = (u32, u8, Vec<u8>);
 
-/// An image with records behind those that say the log is clean.
+/// An image with records after the one that marks the log as clean.
 struct Made {
     device: MemoryDevice,
-    /// A block of 4096 bytes that nobody uses, in units of 512 bytes.
+    /// An unused block of 4096 bytes, in units of 512 bytes.
     free: u64,
 }
 
@@ -57,7 +57,7 @@ impl Made {
         Ok(*Xfs::open_writable(device, &OpenOptions::default())?.recovered())
     }
 
-    /// Recovers, and reads what lies at the free block then.
+    /// Recovers, and returns the contents of the free block.
     fn recovered(&self, len: usize) -> Vec<u8> {
         let device = Arc::new(self.device.fork());
         drop(Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap());
@@ -67,7 +67,7 @@ impl Made {
     }
 }
 
-/// The last block of the image: none of a fresh one uses it.
+/// Returns the last block of the image, which a new one does not use.
 fn free_block(geometry: &Geometry) -> u64 {
     (geometry.blocks - 1) << (geometry.block_log - 9)
 }
@@ -140,11 +140,11 @@ fn transactions_take_turns_and_regions_go_on_in_later_records() {
             (8, OP_WAS_CONTINUED | OP_CONTINUE, a[10..50].to_vec()),
             (9, 0, b.clone()),
             (9, OP_COMMIT, vec![]),
-            // What began before the tail is in its place already.
+            // Transactions that started before the tail are already written back.
             (77, 0, vec![1; 20]),
         ],
         vec![(8, OP_WAS_CONTINUED | OP_END, a[50..].to_vec()), (8, OP_COMMIT, vec![])],
-        // This one never ended.
+        // This one has no end.
         whole(10, vec![second, vec![0; 200]])[..4].to_vec(),
     ]);
     assert_eq!(made.recover().unwrap().transactions, 2);

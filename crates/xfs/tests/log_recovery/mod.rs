@@ -1,4 +1,4 @@
-//! Logs that kernels left, replayed by us and by the kernel: whole ones, torn ones, damaged ones.
+//! Logs left by kernels, replayed by this implementation and by the kernel: complete, torn and damaged ones.
 
 mod damage;
 mod kernel;

@@ -1,4 +1,4 @@
-//! Images that the kernel left with a log to replay, and what becomes of copies of them.
+//! Images that the kernel left with a dirty log, and recovery of copies of them.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -19,11 +19,11 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) enum Stop {
     /// All changes reach the log first.
     Flushed,
-    /// None do that had not.
+    /// No further changes reach the log.
     AtOnce,
 }
 
-/// Makes an image in `home` that the kernel mounts and `load` changes, and stops the kernel.
+/// Makes an image in `home`, mounts it with the kernel, runs `load`, and stops the kernel.
 pub(crate) fn dirty(
     home: &Path,
     options: &str,
@@ -46,10 +46,10 @@ fn shut_down(root: &Path, stop: Stop) {
     assert!(xfs_io.args(["-x", "-c", command]).arg(root).status().unwrap().success());
 }
 
-/// Random changes of many kinds; those that cannot be made are not made.
+/// Random changes of many kinds; impossible ones are skipped.
 pub(crate) struct Load {
     random: fastrand::Rng,
-    /// Files without a name, kept open.
+    /// Unlinked files, kept open.
     nameless: Vec<File>,
 }
 
@@ -66,7 +66,7 @@ impl Load {
     pub(crate) fn run(&mut self, root: &Path, steps: usize) {
         for _ in 0..steps {
             let (path, other) = (self.name(root), self.name(root));
-            // Most of it fails now and then: there is no such file, or there is one.
+            // Many steps fail, because a file does not exist or already exists.
             let _ = self.step(root, &path, &other);
         }
     }
@@ -145,7 +145,7 @@ pub(crate) fn device(image: &Path) -> Arc<FileDevice> {
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-/// An image as a device in memory.
+/// Returns an image as a device in memory.
 pub(crate) fn in_memory(image: &Path) -> MemoryDevice {
     let file = File::open(image).unwrap();
     let device = MemoryDevice::new(file.metadata().unwrap().len());
@@ -166,7 +166,7 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Superblock {
     Superblock::parse(&sector, device.len()).unwrap()
 }
 
-/// The log's bytes on the device.
+/// Returns the byte range of the log on the device.
 pub(crate) fn log_place(sb: &Superblock) -> std::ops::Range<u64> {
     let geometry = xfs::format::geometry::Geometry::new(sb);
     let start = xfs::format::address::FsBlock(sb.raw.logstart.get());
@@ -174,14 +174,14 @@ pub(crate) fn log_place(sb: &Superblock) -> std::ops::Range<u64> {
     start..start + (u64::from(sb.raw.logblocks.get()) << sb.raw.blocklog)
 }
 
-/// Replays a log in place and leaves the image clean.
+/// Replays a log in place and closes the image.
 pub(crate) fn by_us(image: &Path) -> vfs::Result<RecoverReport> {
     let fs = Xfs::open_writable(device(image), &OpenOptions::default())?;
     let report = *fs.recovered();
     fs.close().map(|()| report)
 }
 
-/// Lets the kernel do that, if it can.
+/// Lets the kernel replay a log, if it can.
 pub(crate) fn by_kernel(image: &Path) -> Result<(), String> {
     KernelMount::attempt(image, &MountOptions::read_write("xfs")).map(KernelMount::unmount)
 }
@@ -191,8 +191,8 @@ pub(crate) fn tree(image: &Path) -> Tree {
     Tree::of(mount.path())
 }
 
-/// Asserts that we make of an image what the kernel makes of it, and that nothing is wrong with it then.
-/// Copies are left beside it.
+/// Asserts that this implementation and the kernel recover an image to the same state, without damage. Leaves the
+/// copies next to it.
 #[track_caller]
 pub(crate) fn assert_replayed_alike(image: &Path, what: &str) -> RecoverReport {
     let before = fs::read(image).unwrap();
@@ -206,7 +206,7 @@ pub(crate) fn assert_replayed_alike(image: &Path, what: &str) -> RecoverReport {
         let of_theirs = oracle::xfs_repair_verdict(&theirs);
         assert!(of_theirs.is_err(), "{what}: {remarks}");
     }
-    // Whoever only reads sees the same, and changes nothing.
+    // A read-only open shows the same, and changes nothing.
     crate::changing::kernel::assert_same(&expected, image, Default::default());
     assert!(fs::read(image).unwrap() == before, "{what}: it was changed");
     report

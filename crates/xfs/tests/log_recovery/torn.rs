@@ -1,4 +1,4 @@
-//! Logs whose last records did not reach the disk, or not all of them.
+//! Logs whose last records did not reach the disk completely.
 
 use std::fs;
 use std::ops::Range;
@@ -14,19 +14,19 @@ use crate::log_recovery::support::{
     Load, MIB, Stop, by_kernel, by_us, copy, device, dirty, log_place, superblock, sync, tree,
 };
 
-/// What lies where a block of a torn record should be.
+/// Contents in place of a block of a torn record.
 #[derive(Clone, Copy, Debug)]
 enum Instead {
-    /// What was there before the first round.
+    /// Contents before the first cycle.
     Zeros,
-    /// What was there a round before, with that cycle.
+    /// Contents of the previous cycle.
     Older,
-    /// A block that was written in part.
+    /// A partially written block.
     Garbage,
 }
 
 struct Case {
-    /// Blocks from the head back.
+    /// Blocks, counted back from the head.
     blocks: Range<u64>,
     instead: Instead,
 }
@@ -48,8 +48,8 @@ fn spoil(image: &Path, case: &Case) {
                 bytes[..4].copy_from_slice(&(cycle - 1).to_be_bytes());
                 file.write_all_at(&bytes, offset).unwrap();
             }
-            // The cycle is there, the rest is not. The kernel takes a header's uuid for wrong then, where
-            // we take the header for torn.
+            // The cycle is written, the rest is not. For a header, the kernel reports a wrong UUID then, while this
+            // implementation takes the header for torn.
             Instead::Garbage => {
                 let mut magic = [0; 4];
                 device.read_at(offset, &mut magic).unwrap();
@@ -61,7 +61,8 @@ fn spoil(image: &Path, case: &Case) {
     }
 }
 
-/// Asserts that we make of it what the kernel does, or refuse it and change nothing if the kernel refuses it.
+/// Asserts that this implementation recovers the same as the kernel, or refuses without a change what the kernel
+/// refuses.
 fn assert_alike(image: &Path, case: &Case) {
     let what = format!("{:?} at {:?}", case.instead, case.blocks);
     let torn = copy(image, "torn");
@@ -102,8 +103,8 @@ fn torn_records_at_the_end_are_dropped_as_the_kernel_does() {
                 sync(root);
             }
         });
-        // In a log that came round, blocks whose records are complete are written back all the time: only the last
-        // ones cannot have.
+        // In a log that has wrapped around, complete records may have been written back: only the last ones cannot have
+        // been.
         let all = [0..1, 3..4, 0..20, 60..63, 600..601];
         for blocks in all.into_iter().take(if rounds == 1 { 5 } else { 2 }) {
             assert_alike(&image, &Case { blocks, instead });

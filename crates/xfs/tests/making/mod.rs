@@ -1,4 +1,4 @@
-//! Making file systems in two ways, and comparing them byte by byte.
+//! Makes file systems in two ways, and compares them byte by byte.
 #![allow(missing_docs, unreachable_pub, reason = "only tests use it")]
 
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ pub const GIB: u64 = 1 << 30;
 pub const TIB: u64 = 1 << 40;
 const UUID: [u8; 16] = [0x5a; 16];
 const UUID_TEXT: &str = "5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a";
-/// Everything that may be off.
+/// All features that can be disabled.
 pub const PARENTLESS: &str =
     "-parent,-exchange,-reflink,-rmapbt,-finobt,-inobtcount,-sparse,-nrext64,-bigtime";
 
-/// One file system to make.
+/// Parameters of one file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub size: u64,
@@ -38,7 +38,7 @@ pub struct Case {
     pub ag_count: Option<u32>,
     pub log_bytes: Option<u64>,
     pub label: &'static str,
-    /// Features to leave out.
+    /// Features to disable.
     pub features: &'static str,
 }
 
@@ -84,7 +84,7 @@ impl Case {
         mkfs::format(&FileDevice::new(file).unwrap(), &layout, Contents::Zeros).unwrap();
     }
 
-    /// The same for mkfs.xfs.
+    /// Returns the equivalent options of mkfs.xfs.
     fn mkfs(&self) -> MkfsXfs {
         let mut metadata = format!("uuid={UUID_TEXT}");
         let mut inodes = format!("size={}", self.inode_size);
@@ -116,7 +116,7 @@ impl Case {
         self.mkfs().create(image, self.size);
     }
 
-    /// Asserts that mkfs.xfs would make the same, or refuses just as well.
+    /// Asserts that mkfs.xfs plans the same layout, or also refuses.
     #[track_caller]
     pub fn compare_plans(&self) {
         let theirs = self.mkfs().plan(self.size);
@@ -138,7 +138,7 @@ impl Case {
     }
 }
 
-/// Groups, blocks of a group, blocks, percent for inodes and blocks of the log, as mkfs.xfs prints them.
+/// Parses groups, blocks of a group, blocks, inode percentage and log blocks in the output of mkfs.xfs.
 fn numbers(text: &str) -> [u64; 5] {
     let after = |section: &str, key: &str| {
         let rest = &text[text.find(section).unwrap()..];
@@ -154,13 +154,13 @@ fn numbers(text: &str) -> [u64; 5] {
     ]
 }
 
-/// An image as a device.
+/// Opens an image as a device.
 pub fn open(image: &Path) -> Arc<FileDevice> {
     let file = File::options().read(true).write(true).open(image).unwrap();
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-/// All 512-byte pieces of a file that are not zero, by offset.
+/// Returns all non-zero 512-byte pieces of a file, by offset.
 fn pieces(image: &Path) -> BTreeMap<u64, [u8; 512]> {
     let file = File::open(image).unwrap();
     let mut found = BTreeMap::new();
@@ -181,16 +181,15 @@ fn pieces(image: &Path) -> BTreeMap<u64, [u8; 512]> {
     found
 }
 
-/// Parts of an inode that differ on purpose: times, checksum, generation and count of changes.
+/// Parts of an inode that differ deliberately: times, checksum, generation and change count.
 const INODE_DIFFERENCES: [Range<usize>; 5] = [32..56, 92..96, 100..104, 104..112, 144..152];
-/// Of the root, too: where the attribute fork starts and how it is kept, because mkfs.xfs gives it an
-/// attribute of its own.
+/// Additionally for the root: offset and format of the attribute fork, because mkfs.xfs adds an attribute.
 const ROOT_DIFFERENCE: Range<usize> = 82..84;
-/// Parts of a superblock that differ where there are no parent pointers: ours says that attributes may
-/// be in use. Version bits and checksum.
+/// Parts of a superblock that differ without parent pointers: version bits, because this implementation always sets the
+/// attribute flag, and checksum.
 const SUPERBLOCK_DIFFERENCES: [Range<usize>; 2] = [100..102, 224..228];
 
-/// Asserts that two images differ in nothing but what is named here.
+/// Asserts that two images differ only in the parts listed here.
 #[track_caller]
 pub fn assert_same_but_for_times(case: &Case, ours: &Path, theirs: &Path) {
     let mut pair = [pieces(ours), pieces(theirs)];
@@ -206,14 +205,14 @@ pub fn assert_same_but_for_times(case: &Case, ours: &Path, theirs: &Path) {
     assert!(differ.is_empty(), "{case:?} differs at {differ:?}");
 }
 
-/// The first sectors, of which all but the first few are zero.
+/// Returns the first sectors; all except the first few are zero.
 fn padded(sector: &[u8]) -> Vec<u8> {
     let mut bytes = sector[..512].to_vec();
     bytes.resize(32 << 10, 0);
     bytes
 }
 
-/// Makes zeros of what may differ.
+/// Zeroes the parts that may differ.
 fn forget(case: &Case, image: &mut BTreeMap<u64, [u8; 512]>, superblock: &Superblock) {
     let raw = &superblock.raw;
     let (inode_size, chunk) = (u64::from(raw.inodesize.get()), raw.icount.get());
@@ -228,7 +227,7 @@ fn forget(case: &Case, image: &mut BTreeMap<u64, [u8; 512]>, superblock: &Superb
             INODE_DIFFERENCES.into_iter().for_each(|range| piece[range].fill(0));
             if *offset == root {
                 piece[ROOT_DIFFERENCE].fill(0);
-                // The attribute fork is behind the empty directory.
+                // The attribute fork follows the empty directory.
                 piece[190..].fill(0);
             }
         } else if offset % group == 0 && case.features.contains("parent") {

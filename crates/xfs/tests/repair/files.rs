@@ -1,4 +1,4 @@
-//! Repair of files: what redundancy there is, is used. Reverse maps give back maps and inodes, parent pointers names.
+//! Repair of files with all available redundancy: maps and inodes from the reverse map, names from parent pointers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::common::layout::Layout;
 
 const SIZE: u64 = 128 << 20;
 
-/// An image that was sound, what it held, and what is damaged in it.
+/// A damaged image, with its contents before.
 struct Subject {
     device: MemoryDevice,
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ struct Subject {
     tree: Tree,
 }
 
-/// A tree with large directories, files in many pieces and attributes of all kinds.
+/// Makes a tree with large directories, files with many extents and attributes of all kinds.
 fn fill(fs: &Xfs) {
     let new = NewInode { permissions: 0o755, ..NewInode::default() };
     let file = NewInode { permissions: 0o644, ..NewInode::default() };
@@ -72,7 +72,7 @@ impl Subject {
         Self { device: device.fork(), layout: Layout::of(&bytes), bytes, tree }
     }
 
-    /// Zeros all structures that `is_it` accepts. How many there were.
+    /// Zeroes all structures that `is_it` accepts. Returns their number.
     fn zero(&self, is_it: impl Fn(&[u8]) -> bool) -> usize {
         let mut count = 0;
         for structure in &self.layout.structures {
@@ -101,7 +101,7 @@ impl Subject {
         at
     }
 
-    /// Changes the entries of a directory in its inode.
+    /// Changes the entries of a shortform directory.
     fn edit_short(&self, dir: Ino, change: impl FnOnce(&mut Ino, &mut Vec<(Vec<u8>, Ino, u8)>)) {
         let geometry: &Geometry = &self.layout.geometry;
         let layout = DirLayout::new(geometry);
@@ -127,7 +127,7 @@ impl Subject {
         self.device.write_at(self.slot_byte(dir), inode.as_bytes()).unwrap();
     }
 
-    /// Repairs the image, and has the outcome judged.
+    /// Repairs the image, and checks the result.
     #[track_caller]
     fn repair(&self) -> MemoryDevice {
         let outcome = subject::repaired(self.device.fork()).unwrap();
@@ -136,7 +136,7 @@ impl Subject {
         outcome.device
     }
 
-    /// Repairs the image and asserts that it has all that it had.
+    /// Repairs the image and asserts that nothing is lost.
     #[track_caller]
     fn repair_all(&self) {
         let rules = Rules { times: false, ..Rules::default() };
@@ -265,7 +265,7 @@ fn a_loop_is_taken_apart() {
     for features in [ALL, "rmapbt=0,parent=0"] {
         let subject = Subject::new(features);
         let (deep, deeper) = (subject.lookup("deep"), subject.lookup("deep/deeper"));
-        // The root's entry is in a block; there it leads to another file then.
+        // The root's entry is in a block; change it to lead to another file.
         let name = b"deep";
         let file = subject.lookup("in the root 7");
         let at = subject.bytes.windows(13).position(|bytes| {
@@ -278,7 +278,7 @@ fn a_loop_is_taken_apart() {
         subject.edit_short(deeper, |_, entries| entries.push((b"up".to_vec(), deep, 2)));
         let fs = open(subject.repair());
         if features == ALL {
-            // The entry that led to another file gives its name back.
+            // The entry that led to another file is replaced.
             assert_eq!(fs.lookup(fs.root(), b"deep").unwrap(), deep);
         } else {
             let lost = fs.lookup(fs.root(), b"lost+found").unwrap();
@@ -311,7 +311,7 @@ fn entries_that_cannot_be_are_set_right() {
     assert!(repaired.get(b"deep/deeper/second").is_none());
 }
 
-/// A file claims what is another's: it gets back what it had where the reverse map knows that, and else a copy.
+/// A file claims blocks of another: it gets back its own blocks if the reverse map has them, otherwise a copy.
 #[test]
 fn blocks_claimed_twice_are_told_apart() {
     oracle::require!(Tool("xfs_repair"));

@@ -22,7 +22,7 @@ fn mkfs(options: &'static str, size: u64) -> Layout {
     Layout { mkfs: Some(options), size, ..Layout::DEFAULT }
 }
 
-/// Returns an image with files in directories, which lie in all groups.
+/// Returns an image with files in directories in all groups.
 fn filled(layout: &Layout) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -44,7 +44,7 @@ fn tree(device: &MemoryDevice) -> Tree {
     Tree::of(&fs).unwrap()
 }
 
-/// Returns the first bytes of an image, as an image.
+/// Returns the start of an image, as an image.
 fn cut(device: &MemoryDevice, len: u64) -> MemoryDevice {
     let mut bytes = vec![0; len as usize];
     device.read_at(0, &mut bytes).unwrap();
@@ -136,8 +136,8 @@ fn the_root_is_found_where_no_copy_names_it() {
     assert_restored("no root", damaged, &expected);
 }
 
-/// Asserts that the kernel mounts and unmounts an image, where it can. A log in the first group is none that
-/// `xfs_repair` expects.
+/// Asserts that the kernel mounts and unmounts an image, where possible. `xfs_repair` does not expect a log in the
+/// first group.
 fn mounts(device: &MemoryDevice) {
     require!(Mount("xfs"));
     let home = oracle::scratch();
@@ -146,7 +146,7 @@ fn mounts(device: &MemoryDevice) {
     KernelMount::new(&path, &MountOptions::read_write("xfs")).unmount();
 }
 
-/// Files whose inode and blocks lie in front of the cut are as they were, and the image is sound.
+/// Files whose inode and blocks are before the cut are unchanged, and the image is valid.
 #[test]
 fn what_lies_before_a_cut_is_kept() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
@@ -158,7 +158,7 @@ fn what_lies_before_a_cut_is_kept() {
         let ino = expected.get(path).unwrap().attributes.ino;
         geometry.split_ino(ino).unwrap().0.0
     };
-    // The log lies in the third group.
+    // The log is in the third group.
     for (len, groups) in [
         (4 * group - 4096, 3),
         (3 * group + 20 * MIB, 3),
@@ -180,7 +180,7 @@ fn what_lies_before_a_cut_is_kept() {
             let (before, after) = (expected.get(path), found.get(path));
             before.zip(after).is_some_and(|(before, after)| before.contents == after.contents)
         };
-        // Blocks of files lie in the group of the inode.
+        // Blocks of files are in the group of the inode.
         let is_before = |path: &&Vec<u8>| {
             let dir =
                 path.iter().position(|byte| *byte == b'/').map_or(&path[..], |at| &path[..at]);

@@ -1,4 +1,4 @@
-//! What an image held before it was damaged, and what must be left of it.
+//! Compares the contents of a repaired image with those before the damage.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use xfs::{OpenOptions, Xfs};
 use super::Image;
 use crate::common::layout::Structure;
 
-/// The tree of a sound image.
+/// The tree of a valid image.
 pub(super) struct Kept(Tree);
 
 impl Kept {
@@ -20,11 +20,11 @@ impl Kept {
         Self(tree(device.fork()).expect("a sound image").0)
     }
 
-    /// Compares with a repaired image. What belongs to none of the inodes in `spoilt` must be as it was; if there is
-    /// none, names, too.
+    /// Compares with a repaired image. Everything that does not belong to inodes in `spoilt` must be unchanged; if
+    /// there are none, names, too.
     ///
     /// # Errors
-    /// What differs.
+    /// The differences.
     pub(super) fn check(
         &self,
         image: &Image,
@@ -65,9 +65,9 @@ impl Kept {
     }
 }
 
-/// All that an image shows: from the root down, and in `lost+found`.
+/// Returns the trees in an image: from the root, and in `lost+found`.
 fn tree(device: MemoryDevice) -> Result<(Tree, Option<Tree>), String> {
-    // Opened to be changed, it has a cache: blocks are verified once, and not at each look.
+    // Opened writable it has a cache, so blocks are verified only once.
     let fs = Xfs::open_writable(Arc::new(device), &OpenOptions::default());
     let fs = fs.map_err(|error| error.to_string())?;
     let lost = match fs.lookup(fs.root(), b"lost+found") {
@@ -77,7 +77,7 @@ fn tree(device: MemoryDevice) -> Result<(Tree, Option<Tree>), String> {
     Ok((Tree::of(&fs)?, lost))
 }
 
-/// The inodes that own the structures in a range.
+/// Returns the inodes that own the structures in a range.
 fn owners(image: &Image, range: &Range<usize>) -> Vec<Ino> {
     let owner = |structure: &Structure| {
         let bytes = &image.bytes[structure.start..structure.start + structure.len];
@@ -96,7 +96,7 @@ fn owners(image: &Image, range: &Range<usize>) -> Vec<Ino> {
     image.layout.structures.iter().filter(is_in).filter_map(owner).collect()
 }
 
-/// Whether a structure is a superblock, or a header or tree of a group.
+/// Returns whether a structure is a superblock, or a header or tree of a group.
 pub(super) fn is_of_group(bytes: &[u8]) -> bool {
     matches!(
         &bytes[..4],

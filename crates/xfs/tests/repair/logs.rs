@@ -1,5 +1,4 @@
-//! Repairs and the log: what it holds is replayed, of a damaged one what lies before the damage, and steps are written
-//! through it.
+//! Repairs and the log: a log is replayed, a damaged one up to the damage, and steps are written through the log.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use xfs::{OpenOptions, Xfs};
 use super::subject::{Silent, repaired};
 use crate::common::image::{device, golden};
 
-/// An image whose log has changes that are not in their places.
+/// Returns an image with a dirty log.
 fn dirty() -> MemoryDevice {
     let device = Arc::new(device(&golden("default")));
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -45,7 +44,7 @@ fn judge(device: &MemoryDevice) -> Result<(), String> {
     oracle::show_image(device, oracle::xfs_repair_verdict)
 }
 
-/// Asserts that an image of [`dirty`] is repaired, and has all that its log holds.
+/// Asserts that an image of [`dirty`] is repaired, and has all changes in its log.
 #[track_caller]
 fn assert_replayed(damaged: MemoryDevice) {
     let outcome = repaired(damaged).unwrap();
@@ -63,7 +62,7 @@ fn what_a_log_holds_is_replayed() {
     assert_replayed(dirty());
 }
 
-/// The only superblock that is left says a place of the log that is nowhere.
+/// The only remaining superblock has an invalid location of the log.
 #[test]
 fn a_log_is_found_by_its_records() {
     oracle::require!(Tool("xfs_repair"));
@@ -74,7 +73,7 @@ fn a_log_is_found_by_its_records() {
     let sb = Superblock::parse(&sector, base.len()).unwrap();
     let geometry = Geometry::new(&sb);
     let copy = geometry.byte_of(geometry.block_of(AgNumber(1), AgBlock(0)));
-    // Nowhere, and in another device.
+    // Outside of the image, and on another device.
     for logstart in [sb.raw.logstart.get() ^ 1 << 35, 0] {
         let damaged = base.fork();
         damaged.zero_range(0, 512).unwrap();
@@ -94,7 +93,7 @@ fn any_damaged_log_is_mended() {
     for seed in 0..oracle::effort(4, 20, 1000) {
         let mut random = fastrand::Rng::with_seed(seed);
         let damaged = base.fork();
-        // Somewhere in the part that was written, and sometimes all of it.
+        // Random positions in the written part, which may be damaged completely.
         for _ in 0..random.u32(1..4) {
             let noise: Vec<u8> = (0..512).map(|_| random.u8(..)).collect();
             let block = random.u64(..200);
@@ -109,7 +108,7 @@ fn any_damaged_log_is_mended() {
     }
 }
 
-/// What lies before the damage is there, what lies behind it is not.
+/// Changes before the damage are present, those after it are not.
 #[test]
 fn a_damaged_log_is_replayed_up_to_the_damage() {
     oracle::require!(Tool("xfs_repair"));
@@ -162,12 +161,12 @@ fn a_damaged_log_is_replayed_up_to_the_damage() {
     assert!(counts.is_sorted() && counts[0] > 0 && counts[2] < 100, "{counts:?}");
 }
 
-/// After a crash at any moment, an image has all of a step or nothing; here, of the last one written.
+/// After a crash at any moment, an image has all or none of a step; here, of the last one written.
 #[test]
 fn steps_are_written_through_the_log() {
     oracle::require!(Tool("xfs_repair"));
     let base = device(&golden("default"));
-    // The AGF and the root of the first tree behind the headers, of the second group.
+    // The AGF and the root of the first tree after the headers, of the second group.
     let mut sector = vec![0; 4096];
     base.read_at(0, &mut sector).unwrap();
     let sb = Superblock::parse(&sector, base.len()).unwrap();
@@ -181,7 +180,7 @@ fn steps_are_written_through_the_log() {
     let writer = open_log(written.clone()).unwrap().expect("a log to write through");
     write_through_log(written.clone(), writer, &plan.steps, &mut |_, _| true).unwrap();
     judge(&written).unwrap();
-    // A crash before anything came to its place: the log has it.
+    // A crash before any write-back: the log contains the step.
     let crashed: Arc<MemoryDevice> = Arc::new(base.fork());
     let mut writer = open_log(crashed.clone()).unwrap().expect("a log to write through");
     let mut blocks = std::collections::BTreeMap::new();
@@ -229,7 +228,7 @@ fn a_kernel_replays_steps() {
     oracle::xfs_repair(&path);
 }
 
-/// A damaged structure has noise for the place in the log at which it was written.
+/// A damaged structure has a random LSN.
 #[test]
 fn a_new_log_begins_at_a_cycle_that_logs_reach() {
     oracle::require!(Tool("xfs_repair"));

@@ -1,5 +1,5 @@
-//! Repair: images are damaged, and what comes of a repair is judged by our own check, by `xfs_repair -n` and by
-//! what the image held before.
+//! Repair: images are damaged, and the results of repairs are compared with the own check, `xfs_repair -n` and the
+//! contents before.
 
 mod files;
 mod first_sectors;
@@ -31,10 +31,10 @@ use run::{Outcome, Run};
 use subject::{Repaired, repaired};
 use xfs::format::address::AgBlock;
 
-/// Longest time that the repair of a small image may take, on a machine that is busy.
+/// Maximum time for the repair of a small image, on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
-/// An image, and what is known of it.
+/// An image with its structures.
 struct Image {
     name: &'static str,
     bytes: Vec<u8>,
@@ -48,13 +48,13 @@ impl Image {
         Self { name, bytes, layout, base }
     }
 
-    /// All images whose repair is judged.
+    /// Returns all images whose repair is tested.
     fn all() -> Vec<Self> {
         IMAGES.iter().map(|name| Self::new(name, golden(name))).collect()
     }
 }
 
-/// The first findings, short.
+/// Formats the first findings.
 fn shown(findings: &[Finding]) -> String {
     let one = |finding: &Finding| {
         let Finding { code, place, detail, expected, found, .. } = finding;
@@ -68,15 +68,15 @@ fn shown(findings: &[Finding]) -> String {
     format!("{} findings\n    {}", findings.len(), first.join("\n    "))
 }
 
-/// What `xfs_repair` complains of.
+/// Returns the complaint of `xfs_repair`.
 fn complaint(device: &MemoryDevice) -> Option<String> {
-    // Our own check had its say.
+    // The own check has already run.
     let complaint = oracle::show_image(device, oracle::xfs_repair_alone).err()?;
     let lines: Vec<&str> = complaint.lines().take(6).collect();
     (!is_explained(&complaint)).then(|| format!("xfs_repair: {}", lines.join("\n    ")))
 }
 
-/// Whether any superblock is left that says it is one.
+/// Returns whether any superblock has a magic number.
 fn has_superblock(image: &Image, damaged: &MemoryDevice) -> bool {
     let geometry = &image.layout.geometry;
     let is_one = |ag| {
@@ -88,7 +88,7 @@ fn has_superblock(image: &Image, damaged: &MemoryDevice) -> bool {
     geometry.ags().any(is_one)
 }
 
-/// What is wrong with the outcome of a repair, which `xfs_repair` judges or not; `None` if it is as it must be.
+/// Returns the error in the result of a repair, which is optionally checked by `xfs_repair`; `None` if it is right.
 fn fault(
     image: &Image,
     kept: &Kept,
@@ -97,7 +97,7 @@ fn fault(
 ) -> Option<String> {
     let has_superblock = has_superblock(image, &damaged);
     let begun = Instant::now();
-    // A panic is the outcome of one case, not the end of a run.
+    // A panic fails one case, and does not end a run.
     let outcome = catch_unwind(AssertUnwindSafe(|| repaired(damaged)));
     let outcome = outcome.unwrap_or_else(|_| Err("it panicked".to_owned()));
     let took = begun.elapsed();
@@ -110,7 +110,7 @@ fn fault(
     };
     let mut faults = Vec::new();
     if !has_superblock && left.iter().all(|finding| finding.code.name == "xfs-superblock") {
-        // Nothing says what is where, and nothing is changed.
+        // Without a superblock the layout is unknown, and nothing is changed.
         return None;
     }
     if !left.is_empty() || !is_complete {
@@ -127,8 +127,8 @@ fn fault(
     (!faults.is_empty()).then(|| format!("found {codes:?}\n  {}", faults.join("\n  ")))
 }
 
-/// Calls `harm` with many seeds for each image; it damages a fork of it and says where, and how to call that. Panics
-/// with all outcomes that are not right.
+/// Calls `harm` with many seeds for each image. It damages a fork of the image, and returns the ranges and a
+/// description. Panics with all wrong results.
 #[track_caller]
 fn judge(
     seeds: u64,
@@ -169,12 +169,12 @@ fn judge(
     outcome.assert_right();
 }
 
-/// Which structures are damaged.
+/// The structures to damage.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     /// Superblocks, and headers and trees of groups: nothing may be lost.
     Groups,
-    /// Inodes and all that they own.
+    /// Inodes and everything that they own.
     Files,
     All,
 }
@@ -190,10 +190,10 @@ impl Of {
     }
 }
 
-/// What was damaged, and what to call it.
+/// Damaged ranges, and a description.
 type Harm = (Vec<Range<usize>>, String);
 
-/// One field of one structure.
+/// Damages one field of one structure.
 fn field(
     of: Of,
     image: &Image,
@@ -206,7 +206,7 @@ fn field(
         .then(|| (vec![spoilt], place(&image.bytes, &image.layout, &case)))
 }
 
-/// A whole structure: zeros, noise, or another one.
+/// Replaces a whole structure by zeros, random bytes, or another structure.
 fn whole(
     of: Of,
     image: &Image,
@@ -263,7 +263,7 @@ fn blocks_of_files_are_repaired() {
     });
 }
 
-/// Several structures at once.
+/// Damages several structures at once.
 fn much(image: &Image, damaged: &MemoryDevice, random: &mut fastrand::Rng) -> Option<Harm> {
     let count = random.usize(2..8);
     let one = |random: &mut fastrand::Rng| match random.u8(..4) {
@@ -282,7 +282,7 @@ fn much_is_repaired() {
     judge(oracle::effort(6, 30, 10_000), much);
 }
 
-/// Cases of [`much_is_repaired`] that went wrong once, one and more of each kind of fault.
+/// Cases of [`much_is_repaired`] that once failed, at least one of each kind of error.
 const MENDED: &[(&str, &[u64])] = &[
     (
         "default",
@@ -330,7 +330,7 @@ fn what_went_wrong_once_is_repaired() {
 }
 
 /// Returns whether `xfs_repair` only remarks that the root directory does not follow a log in the first group. An image
-/// that is cut short there has no other place for a log.
+/// truncated there has no other place for a log.
 fn is_about_log_of_first_group(complaint: &str) -> bool {
     let remarks =
         complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
@@ -342,7 +342,7 @@ fn is_about_log_of_first_group(complaint: &str) -> bool {
     })
 }
 
-/// Whatever is done to an image, a repair ends, and if it says that nothing is left, `xfs_repair` says so, too.
+/// A repair of any damage ends, and if it reports nothing left, `xfs_repair` agrees.
 #[test]
 fn any_damage_is_survived() {
     oracle::require!(Tool("xfs_repair"));
@@ -375,7 +375,7 @@ fn any_damage_is_survived() {
                         continue;
                     }
                     let verdict = oracle::show_image(&outcome.device, oracle::xfs_repair_verdict);
-                    // Version 4 is checked less strictly than xfs_repair does.
+                    // The check of version 4 is less strict than xfs_repair.
                     if let Err(complaint) = verdict
                         && !is_explained(&complaint)
                         && !is_about_log_of_first_group(&complaint)

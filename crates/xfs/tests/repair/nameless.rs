@@ -1,4 +1,4 @@
-//! Inodes in use that have no name: a repair frees them, and their lists are built again where they are damaged.
+//! Unlinked inodes: a repair frees them, and rebuilds damaged lists.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::changing::{assert_clean, seem_finished};
 use crate::checking::findings;
 use crate::common::image::{device, golden};
 
-/// First byte of the heads of the lists in an AGI, and of its checksum.
+/// Byte offset of the list heads in an AGI, and of its checksum.
 const BUCKETS: u64 = 2 * 512 + 40;
 const AGI_CRC: usize = 312;
 const INODES: u64 = 100;
 const CONTENTS: &[u8] = b"open when the machine stopped";
 
-/// Makes inodes that are open and have no name.
+/// Makes open unlinked inodes.
 fn make_nameless(fs: &Xfs) -> Vec<Ino> {
     let make = |nth: u64| {
         let name = format!("new {nth}");
@@ -35,7 +35,7 @@ fn make_nameless(fs: &Xfs) -> Vec<Ino> {
     made
 }
 
-/// Returns an image that a crash left with such inodes; its log has them.
+/// Returns an image left by a crash with such inodes, which are in its log.
 fn crashed() -> MemoryDevice {
     let device = Arc::new(device(&golden("default")));
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -58,7 +58,7 @@ fn left() -> (MemoryDevice, Vec<u32>) {
     (device.fork(), numbers)
 }
 
-/// Returns how many inodes are freed when an image is opened to write.
+/// Returns the number of inodes freed when an image is opened writable.
 fn freed(device: &MemoryDevice) -> u64 {
     let fs = Xfs::open_writable(Arc::new(device.fork()), &OpenOptions::default()).unwrap();
     let freed = fs.freed_at_open();
@@ -106,7 +106,7 @@ fn inodes_without_names_beside_a_clean_log_are_freed() {
     assert_clean(&outcome.device);
 }
 
-/// Inodes that no list leads to may be damaged ones, and keep their contents.
+/// Inodes that are not reachable from a list may be damaged ones, and keep their contents.
 #[test]
 fn lists_are_built_again_and_what_they_lost_is_kept() {
     oracle::require!(Tool("xfs_repair"));

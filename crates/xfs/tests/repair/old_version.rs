@@ -1,4 +1,4 @@
-//! Images of version 4, which have no checksums: what groups have is made anew as in version 5.
+//! Images of version 4, which have no checksums: group structures are rebuilt as in version 5.
 
 use blockdev::{BlockDevice, MemoryDevice};
 use oracle::crash::write_image;
@@ -8,12 +8,12 @@ use crate::common::image::{device, golden};
 
 const IMAGES: [&str; 2] = ["v4", "v4-ftype"];
 
-/// The first bytes of what is damaged: headers of groups, and trees of space.
+/// Magic numbers of damaged structures: headers of groups, and trees of space.
 const MAGICS: [&[u8]; 4] = [b"XAGF", b"XAGI", b"ABTB", b"ABTC"];
-/// Bytes of a group of these images.
+/// Size of a group of these images in bytes.
 const AG_BYTES: u64 = 0x110_0000;
 
-/// Bytes of the image at which one of the structures starts.
+/// Returns the byte offsets of the structures with a magic number.
 fn places(bytes: &[u8], magic: &[u8]) -> Vec<usize> {
     (0..bytes.len()).step_by(512).filter(|at| bytes[*at..].starts_with(magic)).collect()
 }
@@ -51,7 +51,7 @@ fn groups_are_mended() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without the only leaf of the tree of chunks nothing says where inodes are: the group is left as it is.
+/// Without the only leaf of the tree of chunks, the locations of inodes are unknown: the group is not changed.
 #[test]
 fn what_cannot_be_told_is_left() {
     for name in IMAGES {

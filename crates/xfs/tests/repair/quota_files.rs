@@ -1,4 +1,5 @@
-//! Files of quotas that are made by hand: no kernel at hand counts quotas. The tests of the library take this in, too.
+//! Quota files made by the tests, because no available kernel counts quotas. Also included by the unit tests of the
+//! library.
 
 use blockdev::{BlockDevice, MemoryDevice};
 use vfs::{ExtentPlace, FileSystem, Ino, NewInode};
@@ -15,13 +16,13 @@ use zerocopy::IntoBytes;
 const BLOCK_BYTES: usize = 4096;
 /// User quotas are accounted, enforced and were counted.
 const QFLAGS: u16 = 1 | 2 | 4;
-/// Bytes of a quota: its version and type, its number, what it counts, and the uuid.
+/// Byte offsets in a quota: its version and type, its number, its counts, and the UUID.
 const ID: usize = 4;
 const BLOCKS: usize = 40;
 const INODES: usize = 48;
 const UUID: std::ops::Range<usize> = 120..136;
 
-/// A block of user quotas. Those of `counts` have counted so many blocks and inodes, others nothing.
+/// Returns a block of user quotas, with the given counts of blocks and inodes, and zero for others.
 pub(crate) fn quotas(uuid: &[u8; 16], counts: &[(u32, u64, u64)]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
     for (id, quota) in (0..).zip(block.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
@@ -38,7 +39,7 @@ pub(crate) fn quotas(uuid: &[u8; 16], counts: &[(u32, u64, u64)]) -> Vec<u8> {
     block
 }
 
-/// Makes a file of quotas that have counted nothing. Its number, and where its block is on the device.
+/// Makes a quota file with zero counts. Returns its number, and the location of its block on the device.
 pub(crate) fn add_file(fs: &Xfs, uuid: &[u8; 16]) -> (Ino, u64) {
     let ino = fs.create(fs.root(), b"quotas", &NewInode::default()).unwrap();
     fs.write(ino, 0, &quotas(uuid, &[]), None).unwrap();
@@ -54,7 +55,7 @@ pub(crate) fn add_file(fs: &Xfs, uuid: &[u8; 16]) -> (Ino, u64) {
     (ino, place)
 }
 
-/// Makes a file that of user quotas, which were counted.
+/// Makes a file the file of counted user quotas.
 pub(crate) fn name_in_superblock(device: &MemoryDevice, ino: Ino) {
     change_superblock(device, |raw| {
         raw.uquotino = ino.0.into();
@@ -81,7 +82,7 @@ pub(crate) fn change_superblock(device: &MemoryDevice, change: impl FnOnce(&mut 
     device.write_at(0, &sector).unwrap();
 }
 
-/// The superblock's name for a file counts as a link.
+/// Adds a link for the file's number in the superblock.
 fn add_link(device: &MemoryDevice, geometry: &Geometry, ino: Ino) {
     const NLINK: usize = 16;
     let (ag, ag_ino) = geometry.split_ino(ino).unwrap();

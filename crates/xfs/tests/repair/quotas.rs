@@ -1,4 +1,4 @@
-//! Repair of quotas, which no kernel at hand counts: files of quotas are made by hand.
+//! Repair of quotas. No available kernel counts quotas, so the tests make quota files.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::subject::repaired;
 use crate::checking::findings;
 use crate::common::image::{device, golden};
 
-/// An image with a file of quotas that have counted nothing, and where its block is.
+/// Returns an image with a quota file with zero counts, and the location of its block.
 fn with_quotas() -> (MemoryDevice, u64) {
     let device = Arc::new(device(&golden("default")));
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -39,7 +39,7 @@ fn geometry(device: &MemoryDevice) -> Geometry {
 #[test]
 fn quotas_are_marked_as_not_counted() {
     let (image, at) = with_quotas();
-    // Wrong counts; a quota that is none, twice; a wrong checksum.
+    // Wrong counts; an invalid quota, twice; a wrong checksum.
     for harm in
         [&[][..], &[0], &[DQUOT_BLOCK_SIZE, 7 * DQUOT_BLOCK_SIZE], &[3 * DQUOT_BLOCK_SIZE + 60]]
     {
@@ -62,7 +62,7 @@ fn quotas_are_marked_as_not_counted() {
     }
 }
 
-/// Kernels name files of quotas in the first superblock alone.
+/// Kernels store the quota files only in the first superblock.
 #[test]
 fn copies_of_the_superblock_name_no_files_of_quotas() {
     oracle::require!(Tool("xfs_repair"));
@@ -78,7 +78,7 @@ fn copies_of_the_superblock_name_no_files_of_quotas() {
         checksum::seal(&mut sector, CRC_OFFSET);
         device.write_at(copy, &sector).unwrap();
     };
-    // A field that must be zero; then quotas, which the copies that mkfs made never have.
+    // A field that must be zero; then quotas, which copies made by mkfs never have.
     const UQUOTINO: u64 = 160;
     const QFLAGS: u64 = 176;
     for (at, bytes) in
@@ -113,7 +113,7 @@ fn edit_slot(device: &MemoryDevice, ino: Ino, change: impl FnOnce(&mut [u8])) {
     device.write_at(byte, &slot).unwrap();
 }
 
-/// No directory names a file of quotas, so that none of its parent pointers is right.
+/// A quota file is in no directory, so all its parent pointers are wrong.
 #[test]
 fn a_file_of_quotas_loses_its_parent_pointers() {
     const NLINK: usize = 16;
@@ -129,7 +129,7 @@ fn a_file_of_quotas_loses_its_parent_pointers() {
     let device = device.fork();
     quota_files::name_in_superblock(&device, ino);
     edit_slot(&device, ino, |slot| put32(slot, NLINK, 1));
-    // The directory, which has its entries in its inode, is empty: a header, and the parent.
+    // The shortform directory becomes empty: a header, and the parent.
     edit_slot(&device, dir, |slot| {
         assert_eq!(slot[FORK], 1);
         slot[FORK] = 0;

@@ -1,5 +1,4 @@
-//! Images with many kinds of structures that the golden ones lack: stripes, names that fold, inodes that are open when the
-//! machine stops.
+//! Images with structures that the golden ones lack: stripes, case-insensitive names, inodes open at a crash.
 
 use std::sync::Arc;
 
@@ -71,7 +70,7 @@ fn fill(fs: &Xfs, block: u64) {
         let name = format!("a rather long name of an entry, number {nth}");
         fs.create(large, name.as_bytes(), &new).unwrap();
     }
-    // Maps that are trees.
+    // Extent maps that are trees.
     for name in ["scattered", "scattered too"] {
         let ino = file(fs, fs.root(), name, b"start");
         for nth in 0..300 {

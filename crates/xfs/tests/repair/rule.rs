@@ -1,8 +1,8 @@
-//! At least as many files survive a repair, at the same path with the same contents as before the damage, as survive
+//! At least as many files survive a repair, with the path and contents that they had before the damage, as survive
 //! `xfs_repair` on a copy.
 //!
-//! `DISKWRIGHT_DAMAGE_BATCHES=FILE[,COUNT]` runs batches of 1,000 cases, one line of the file each, from the first batch
-//! on that the file does not have. `DISKWRIGHT_DAMAGE_SEED=SEED` runs one case.
+//! `DISKWRIGHT_DAMAGE_BATCHES=FILE[,COUNT]` runs batches of 1,000 cases, and writes one line per batch to the file,
+//! starting with the first batch that is not in the file. `DISKWRIGHT_DAMAGE_SEED=SEED` runs one case.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,18 +20,18 @@ use super::subject::repaired;
 use super::{Image, much, rich};
 use crate::common::image::{device, golden};
 
-/// Cases of a batch.
+/// Number of cases of a batch.
 const BATCH: u64 = 1000;
-/// Cases at once: `xfs_repair` takes most of the time.
+/// Number of cases in parallel: `xfs_repair` takes most of the time.
 const THREADS: usize = 2;
 
-/// An image that is damaged, with its tree as it was before.
+/// An image to be damaged, with its tree.
 struct Base {
     image: Image,
     tree: Tree,
 }
 
-/// Returns all images that are damaged, made once.
+/// Returns all images to be damaged, made once.
 fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -50,7 +50,7 @@ fn tree(device: &MemoryDevice) -> Result<Tree, String> {
     Tree::of(&fs.map_err(|error| error.to_string())?)
 }
 
-/// Returns how many paths have what they had before.
+/// Returns the number of paths with unchanged contents.
 fn survivors(before: &Tree, after: &Tree) -> usize {
     let is_same = |before: &Inode, after: &Inode| {
         before.attributes.file_type == after.attributes.file_type
@@ -62,7 +62,7 @@ fn survivors(before: &Tree, after: &Tree) -> usize {
     before.paths.keys().filter(survives).count()
 }
 
-/// Returns an image as `xfs_repair` leaves it.
+/// Returns an image repaired by `xfs_repair`.
 fn repaired_by_xfsprogs(damaged: &MemoryDevice) -> Option<MemoryDevice> {
     let home = oracle::scratch();
     let path = home.path().join("image");
@@ -76,10 +76,10 @@ fn repaired_by_xfsprogs(damaged: &MemoryDevice) -> Option<MemoryDevice> {
     (run(&[]) || run(&["-L"])).then(|| read_image(&path).ok())?
 }
 
-/// Repairs a damaged image twice, and compares.
+/// Repairs a damaged image with both programs, and compares the results.
 ///
 /// # Errors
-/// If fewer files survive ours.
+/// If fewer files survive the own repair.
 fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
     let ours = repaired(damaged.fork())?;
     let found = tree(&ours.device);
@@ -114,7 +114,7 @@ fn case(seed: u64) -> Result<(), String> {
         .map_err(|fault| format!("{}, seed {seed}: {place}\n  {fault}", base.image.name))
 }
 
-/// Runs cases. Returns the seeds of those that are worse, with the reasons.
+/// Runs cases. Returns the seeds with worse results, and the reasons.
 fn run(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
     let (next, worse) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -136,7 +136,7 @@ fn run(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
     worse.into_inner()
 }
 
-/// Runs batches that the file does not have yet.
+/// Runs batches that are not in the file yet.
 fn batches(file: &Path, count: u64) -> Vec<(u64, String)> {
     let done = std::fs::read_to_string(file).map_or(0, |text| text.lines().count() as u64);
     let mut all = Vec::new();
@@ -151,8 +151,8 @@ fn batches(file: &Path, count: u64) -> Vec<(u64, String)> {
     all
 }
 
-/// Seeds of cases in which fewer files survived once: owners of directory blocks, magic numbers of inodes in chunks that
-/// are searched for, and keys in the roots of maps.
+/// Seeds of cases in which fewer files once survived: owners of directory blocks, magic numbers of inodes in chunks
+/// that are searched for, and keys in the roots of maps.
 const WORSE_ONCE: [u64; 5] = [254, 434, 1391, 1505, 1654];
 
 #[test]

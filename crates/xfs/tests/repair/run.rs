@@ -1,32 +1,32 @@
-//! How many cases are tried, and which of them `xfs_repair` judges.
+//! Number of cases, and which of them are checked by `xfs_repair`.
 //!
-//! `DISKWRIGHT_REPAIR_RUN=CASES[,FIRST[,EACH]]` is a run of its own: so many cases over all images, with seeds from
-//! `FIRST` on (0), of which each `EACH`th (1) is judged by `xfs_repair`, and all by our own check and by what the image
-//! held before. What is wrong is printed when it is found, and how far the run is now and then: a run may take days.
+//! `DISKWRIGHT_REPAIR_RUN=CASES[,FIRST[,EACH]]` runs CASES cases over all images, with seeds from `FIRST` on (default
+//! 0). Every `EACH`th (default 1) is checked by `xfs_repair`, and all by the own check and against the contents before.
+//! Errors are printed when found, and progress occasionally: a run may take days.
 //!
-//! `REPAIR_CASE=IMAGE,SEED` is one case, with all that is done to it.
+//! `REPAIR_CASE=IMAGE,SEED` runs one case, and prints all actions of the repair.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Cases between two words of how far a run is.
+/// Number of cases between progress messages.
 const WORD_EACH: u64 = 1000;
 
-/// Seeds to try, and how outcomes are judged.
+/// Seeds to try, and how results are checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) first: u64,
-    /// Seeds for each image.
+    /// Number of seeds for each image.
     pub(super) seeds: u64,
-    /// Of which seeds `xfs_repair` judges one.
+    /// `xfs_repair` checks one in this many seeds.
     pub(super) each: u64,
     is_told: bool,
 }
 
 impl Run {
-    /// What the environment asks for; `seeds` for each image if it asks for nothing.
+    /// Returns the run set in the environment; otherwise `seeds` for each image.
     pub(super) fn asked(seeds: u64, images: u64) -> Self {
         let Ok(asked) = std::env::var("DISKWRIGHT_REPAIR_RUN") else {
             return Self { first: 0, seeds, each: 1, is_told: false };
@@ -52,7 +52,7 @@ impl Run {
     }
 }
 
-/// What came of a run so far.
+/// Results of a run so far.
 pub(super) struct Outcome {
     run: Run,
     begun: Instant,
@@ -66,7 +66,7 @@ impl Outcome {
         Self { run, begun: Instant::now(), tried: AtomicU64::new(0), wrong }
     }
 
-    /// Counts a case, and keeps what is wrong with it.
+    /// Counts a case, and keeps its error.
     pub(super) fn add(&self, wrong: Option<String>) {
         let tried = self.tried.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(wrong) = wrong {
@@ -82,7 +82,7 @@ impl Outcome {
         }
     }
 
-    /// Panics with all that is wrong.
+    /// Panics with all errors.
     #[track_caller]
     pub(super) fn assert_right(self) {
         let (wrong, tried) = (self.wrong.into_inner(), self.tried.into_inner());

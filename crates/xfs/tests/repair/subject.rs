@@ -1,4 +1,4 @@
-//! A repair of an image in memory, with what came of it.
+//! Repairs an image in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use check::{Finding, Observer};
 use oracle::crash::write_image;
 use xfs::repair::Repair;
 
-/// What came of a repair.
+/// The result of a repair.
 pub(super) struct Repaired {
     /// The image with all steps written.
     pub(super) device: MemoryDevice,
-    /// What was found at first.
+    /// Codes of the initial findings.
     pub(super) codes: Vec<&'static str>,
     pub(super) left: Vec<Finding>,
     pub(super) is_complete: bool,
@@ -54,7 +54,7 @@ pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
     let mut codes: Vec<&str> = first.findings.iter().map(|finding| finding.code.name).collect();
     codes.dedup();
     let is_complete = first.summary.is_complete;
-    // For another kernel, and `xfs_scrub -n`.
+    // For tests with another kernel, and `xfs_scrub -n`.
     if let Some(dir) =
         std::env::var_os("DISKWRIGHT_REPAIRED_IMAGES").filter(|_| first.left.is_empty())
     {

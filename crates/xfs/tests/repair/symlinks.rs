@@ -1,4 +1,4 @@
-//! Symbolic links whose target lies in blocks.
+//! Symbolic links with targets in blocks.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::subject::repaired;
 use crate::changing::assert_clean;
 use crate::common::image::{device, golden};
 
-/// Returns an image with two names of a link, with its target, and where its block is.
+/// Returns an image with two names of a link, its target, and the location of its block.
 fn with_link() -> (MemoryDevice, Vec<u8>, u64) {
     let device = Arc::new(device(&golden("default")));
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -53,7 +53,7 @@ fn a_link_without_any_target_is_removed_with_its_names() {
 fn a_target_is_kept_whatever_its_header_says() {
     oracle::require!(Tool("xfs_repair"));
     let (image, target, place) = with_link();
-    // Magic number, offset, length, checksum, uuid, owner, place.
+    // Magic number, offset, length, checksum, UUID, owner, location.
     for at in [0, 4, 8, 12, 16, 32, 40] {
         let damaged = image.fork();
         damaged.write_at(place + at, &[0xee; 4]).unwrap();

@@ -1,5 +1,5 @@
-//! A machine that stops while an image grows: before the growth is in the log, the image has its old size, from then on
-//! its new one, whoever recovers it.
+//! Crashes while an image grows: until the growth is in the log, recovery gives the old size, afterwards the new one,
+//! with any implementation.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::changing::{Layout, MIB, assert_clean};
 
-/// Everything that happens to a device while its image grows.
+/// Recorded events of a device while its image grows.
 struct Run {
     start: MemoryDevice,
     events: Vec<Event>,
@@ -29,7 +29,7 @@ impl Run {
         Self { start, events: device.take(), growth, size }
     }
 
-    /// Some states, at least one before each flush.
+    /// Returns some states, at least one before each flush.
     fn states(&self, each: usize) -> impl Iterator<Item = (usize, MemoryDevice)> {
         let mut random = fastrand::Rng::with_seed(self.size);
         let mut ends = flushes(&self.events);
@@ -46,7 +46,8 @@ impl Run {
         blocks == blocks_after
     }
 
-    /// What we make of each state is sound, and can grow then. How many had the new size.
+    /// Asserts that each state recovered by this implementation is valid, and can grow afterwards. Returns the number
+    /// of states, and how many had the new size.
     fn assert_recovered_here(&self, each: usize) -> (usize, usize) {
         let (mut all, mut new) = (0, 0);
         for (end, state) in self.states(each) {
@@ -63,7 +64,7 @@ impl Run {
         (all, new)
     }
 
-    /// What the kernel makes of each state is sound.
+    /// Asserts that each state recovered by the kernel is valid.
     fn assert_recovered_by_kernel(&self, each: usize) {
         let home = oracle::scratch();
         let path = home.path().join("image");

@@ -1,4 +1,4 @@
-//! Growing in place, judged by xfs_repair and the kernel.
+//! Growing in place, checked by xfs_repair and the kernel.
 
 mod crash;
 mod refused;
@@ -19,7 +19,7 @@ use crate::changing::{Layout, MIB, assert_clean};
 
 /// Sectors and blocks of 4 KiB.
 const MKFS_SECTORS: Layout = Layout { mkfs: Some("-s size=4096"), ..Layout::DEFAULT };
-/// Groups of 20 MiB, of which the last has 64 - 3 * 20 MiB.
+/// Groups of 20 MiB, with a shorter last group.
 const SHORT_GROUP: Layout =
     Layout { mkfs: Some("-d agsize=20m"), size: 78 * MIB, ..Layout::DEFAULT };
 const SHORT_GROUP_PLAIN: Layout = Layout {
@@ -55,14 +55,14 @@ pub(crate) fn options() -> OpenOptions {
     OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::default() }
 }
 
-/// A device with the same contents, and zeros behind them.
+/// Returns a device with the same contents, followed by zeros.
 fn longer(device: &MemoryDevice, len: u64) -> MemoryDevice {
     let copy = MemoryDevice::new(len);
     device.for_each_part(|offset, bytes| copy.write_at(offset, bytes)).unwrap();
     copy
 }
 
-/// A device with the same contents, and noise behind them where new groups will be.
+/// Returns a device with the same contents, followed by random bytes where new groups will be.
 fn with_noise(device: &MemoryDevice, len: u64) -> MemoryDevice {
     let copy = longer(device, len);
     let mut random = fastrand::Rng::with_seed(len);
@@ -76,7 +76,7 @@ fn with_noise(device: &MemoryDevice, len: u64) -> MemoryDevice {
     copy
 }
 
-/// Puts files into an image: some, and contents of so many bytes each.
+/// Makes `files` files of `bytes` bytes each.
 fn fill(fs: &Xfs, name: &str, files: u64, bytes: usize) {
     let new = NewInode { permissions: 0o755, ..NewInode::default() };
     let dir = fs.mkdir(fs.root(), name.as_bytes(), &new).unwrap();
@@ -87,7 +87,7 @@ fn fill(fs: &Xfs, name: &str, files: u64, bytes: usize) {
     }
 }
 
-/// An image of a kind with some files, left clean.
+/// Returns an image of a kind with some files, closed cleanly.
 fn filled(layout: &Layout) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
@@ -102,7 +102,7 @@ fn grown(device: MemoryDevice, size: u64) -> (MemoryDevice, Growth) {
     (device.fork(), growth)
 }
 
-/// Which group an inode is in: its number says so.
+/// Returns the last group with an inode, according to inode numbers.
 fn last_used_group(device: &Arc<MemoryDevice>) -> u64 {
     let fs = Xfs::open(device.clone(), &options()).unwrap();
     let raw = fs.superblock().raw.clone();
@@ -139,7 +139,7 @@ fn grown_images_are_sound_and_their_new_groups_are_used() {
     }
 }
 
-/// Asserts that a size makes no difference, and that nothing is written then.
+/// A size without effect writes nothing.
 #[test]
 fn what_makes_no_difference_writes_nothing() {
     let image = filled(&Layout::DEFAULT);
@@ -150,7 +150,7 @@ fn what_makes_no_difference_writes_nothing() {
     }
 }
 
-/// Step by step, as somebody does whose disk grows now and then.
+/// Grows in small steps, as for a disk that grows occasionally.
 #[test]
 fn images_grow_again_and_again() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
@@ -186,7 +186,7 @@ fn the_last_group_may_be_full() {
     assert_clean(&device);
 }
 
-/// The tree as the kernel shows it.
+/// Returns the tree according to the kernel.
 fn kernel_tree(path: &Path) -> Tree {
     let mount = KernelMount::new(path, &MountOptions::read_only("xfs"));
     let tree = Tree::of(mount.path());

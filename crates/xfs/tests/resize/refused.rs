@@ -1,4 +1,4 @@
-//! What cannot be done: each is refused by name, and nothing is written.
+//! Unsupported growth is refused with a specific error, and nothing is written.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn a_short_last_group_of_version_4_is_refused() {
     assert_refused(longer(&image, 200 * MIB), 200 * MIB, "last group is short");
 }
 
-/// Whatever is damaged, growing comes to an end: it is refused, or done.
+/// With any damage, growing ends: it is refused, or done.
 #[test]
 fn damage_anywhere_is_no_reason_to_panic() {
     require!(Tool("mkfs.xfs"));
@@ -61,7 +61,7 @@ fn damage_anywhere_is_no_reason_to_panic() {
         for seed in 0..oracle::effort(150, 600, 20_000) {
             let mut random = fastrand::Rng::with_seed(seed);
             let device = image.fork();
-            // In the headers and roots of groups, above all the first.
+            // In the headers and roots of groups, mostly of the first.
             let group = [0, 0, 0, 16, 20, 32, 40, 48, 60][random.usize(..9)] * MIB;
             for _ in 0..random.usize(1..4) {
                 let most = if random.bool() { 2048 } else { 32 << 10 };
@@ -69,7 +69,7 @@ fn damage_anywhere_is_no_reason_to_panic() {
                 device.write_at(at, &[random.u8(..)]).unwrap();
             }
             let device = Arc::new(device);
-            // As if it were sealed, so that more than checksums is looked at.
+            // With valid checksums, so that later checks are reached.
             if random.bool() {
                 reseal(&device, group);
             }
@@ -82,7 +82,7 @@ fn damage_anywhere_is_no_reason_to_panic() {
     assert!(refused > 10 && done > 10, "{refused} refused, {done} done");
 }
 
-/// Brings the checksums of a group's headers up to date.
+/// Updates the checksums of a group's headers.
 fn reseal(device: &MemoryDevice, group: u64) {
     for (sector, crc) in [(0, 224), (1, 216), (2, 312), (3, 32)] {
         let at = group + sector * 512;

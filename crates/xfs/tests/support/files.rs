@@ -1,4 +1,4 @@
-//! Files as the kernel sees them, and as they are read here.
+//! Files as seen by the kernel, and as read here.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use std::path::Path;
 use vfs::{ExtentPlace, FileSystem, Ino, MappedExtent};
 use xfs::Xfs;
 
-/// What an inode must turn out to be.
+/// The expected state of an inode.
 pub struct Expected {
     pub name: String,
     pub ino: u64,
@@ -20,11 +20,11 @@ pub struct Expected {
 
 pub enum Contents {
     Link(Vec<u8>),
-    /// Where it lies, and the bytes there.
+    /// Its extents, with their contents.
     File(Vec<(MappedExtent, Vec<u8>)>),
 }
 
-/// Notes all files and links of a mounted tree's root directory.
+/// Records all files and links in a mounted tree's root directory.
 pub fn note_tree(root: &Path) -> Vec<Expected> {
     let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<_> = entries.map(|path| note(&path)).collect();
@@ -54,7 +54,7 @@ fn note(path: &Path) -> Expected {
     }
 }
 
-/// Where the kernel says that a file lies, joined where runs continue each other, clipped to `size`.
+/// Returns the extents of a file according to the kernel, with contiguous ones joined, clipped to `size`.
 fn fiemap(path: &Path, size: u64) -> Vec<MappedExtent> {
     let output =
         oracle::command("filefrag").args(["-v", "-e", "-b512"]).arg(path).output().unwrap();
@@ -96,7 +96,7 @@ fn continues(before: &MappedExtent, run: &MappedExtent) -> bool {
         }
 }
 
-/// Asserts that an inode is what the kernel said.
+/// Asserts that an inode matches the state recorded from the kernel.
 pub fn assert_contents(fs: &Xfs, expected: &Expected) {
     let (name, ino) = (&expected.name, Ino(expected.ino));
     let attributes = fs.attributes(ino).unwrap();
@@ -116,7 +116,7 @@ pub fn assert_contents(fs: &Xfs, expected: &Expected) {
         assert_eq!(fs.read(ino, run.offset, &mut found).unwrap(), bytes.len());
         assert!(found == *bytes, "{name} differs within {run:?}");
     }
-    // From the middle of one thing to the middle of the next.
+    // From the middle of one extent to the middle of the next.
     for (run, bytes) in parts.iter().rev().take(50) {
         let before = run.offset.min(1000);
         let len = before as usize + bytes.len() / 2;
@@ -128,7 +128,7 @@ pub fn assert_contents(fs: &Xfs, expected: &Expected) {
     assert_eq!(fs.read(ino, expected.size, &mut past).unwrap(), 0);
 }
 
-/// What is mapped of a file; holes are left out, after a check that nothing is missing.
+/// Returns the mapped extents of a file, without holes, after a check that the map is complete.
 pub fn mapped(fs: &Xfs, ino: Ino) -> Vec<MappedExtent> {
     let size = fs.attributes(ino).unwrap().size;
     let (mut runs, mut at) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Images that mkfs.xfs makes and the kernel fills.
+//! Images made by mkfs.xfs and filled by the kernel.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use blockdev::FileDevice;
 use oracle::{KernelMount, MkfsXfs, MountOptions};
 use xfs::{OpenOptions, Xfs};
 
-/// Size of the images, of which little is in use.
+/// Size of the images, mostly unused.
 const SIZE: u64 = 600 << 20;
 
-/// An image file, with the directory that holds it.
+/// An image file, with the directory that contains it.
 pub struct Image {
     path: PathBuf,
     _home: tempfile::TempDir,
@@ -21,7 +21,7 @@ impl Image {
         &self.path
     }
 
-    /// Lets `judge` see the image as the kernel mounts it.
+    /// Calls `judge` with the image mounted by the kernel.
     pub fn assert_read_by_kernel(&self, judge: impl FnOnce(&Path)) {
         let mount = KernelMount::new(&self.path, &MountOptions::read_only("xfs"));
         judge(mount.path());
@@ -29,7 +29,7 @@ impl Image {
     }
 }
 
-/// Makes an image, lets the kernel mount it and `fill` it, and `note` what is to be found.
+/// Makes an image, mounts it with the kernel, and runs `fill` and `note` on it. `note` returns the expected contents.
 pub fn kernel_image<T>(
     options: &str,
     fill: impl FnOnce(&Path, u64),
@@ -55,7 +55,7 @@ fn block_size(path: &Path) -> u64 {
     u32::from_be_bytes(bytes).into()
 }
 
-/// Opens an image to read it.
+/// Opens an image for reading.
 pub fn open(path: &Path) -> Xfs {
     let device = Arc::new(FileDevice::new(std::fs::File::open(path).unwrap()).unwrap());
     Xfs::open(device, &OpenOptions::default()).unwrap()

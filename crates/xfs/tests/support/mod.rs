@@ -1,4 +1,4 @@
-//! What tests of file contents share.
+//! Shared by tests of file contents.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test takes a part of it")]
 
 pub mod files;

@@ -12,7 +12,7 @@ use xfs::OpenOptions;
 use crate::changing::target::{Open, Way};
 use crate::changing::{Layout, MIB, assert_clean};
 
-/// Shapes in which files may wait.
+/// Layouts in which files may wait.
 const SHAPES: [Layout; 4] = [
     Layout::DEFAULT,
     Layout::LARGE_INODES,
@@ -34,7 +34,7 @@ fn run(layout: Layout, trial: impl FnOnce(&WaitingTrial<'_>)) {
     run_checked(layout, &|device| assert_clean(device), trial);
 }
 
-/// On images with a log that others do not open.
+/// Runs a trial on images with a log that others do not open.
 fn run_with_tiny_log(trial: impl FnOnce(&WaitingTrial<'_>)) {
     run_checked(Layout::TINY_LOG, &|_| (), trial);
 }
@@ -107,7 +107,7 @@ fn what_a_directory_got_while_it_was_small_is_known() {
     run_all(waiting::shrunk);
 }
 
-/// Nobody else gets an inode that is kept, and all can be used.
+/// No other operation gets a reserved inode, and all inodes can be used.
 #[test]
 fn every_inode_can_be_had_once() {
     require!(Tool("xfs_repair"));
@@ -150,7 +150,7 @@ fn a_full_image_refuses_files_and_loses_none() {
     }
 }
 
-/// Nothing is promised that cannot become durable, and what was is told of.
+/// Files that cannot become durable are refused, and pending ones give an error.
 #[test]
 fn a_checkpoint_that_fails_ends_waiting() {
     require!(Tool("xfs_repair"));

@@ -1,4 +1,4 @@
-//! The trials and the model, where files wait as soon as they can.
+//! The trials and the model, with files that wait as soon as possible.
 
 use oracle::{effort, require};
 use workload::crash::{Judge, Options};
@@ -16,7 +16,7 @@ use crate::changing::{Layout, MIB, XfsTarget};
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-/// So few names that a directory becomes large enough for files to wait, and too small, again and again.
+/// So few names that a directory repeatedly becomes large enough for waiting files, and too small.
 const CHANGING_SIZE: Mix =
     Mix { data: 3, sync: 1, names: 90, names_per_directory: 60, depth_max: 0, ..Mix::ALL };
 
@@ -71,7 +71,7 @@ fn failures_are_told_of() {
     fail_writes(&in_place(Layout::DEFAULT).trial());
 }
 
-/// Nearly only names, so that directories get large.
+/// Almost only names, so that directories become large.
 const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..LARGE_DIRECTORIES };
 
 #[test]

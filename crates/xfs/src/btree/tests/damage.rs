@@ -1,4 +1,4 @@
-//! Damage is found and named, and nobody follows it.
+//! Damage is detected and named, and never followed.
 
 use fastrand::Rng;
 use operation::Outcome;
@@ -17,7 +17,7 @@ const RECORDS: u32 = 400;
 
 type TestCursor<'c, 'o, 'a> = Cursor<'c, 'a, BnoTree, Supplied<HeldAg<'o, 'a>>>;
 
-/// A tree of several leaves below one node.
+/// Makes a tree with several leaves below one node.
 fn tree() -> Xfs {
     let fs = volume(10);
     plant::<BnoTree>(&fs);
@@ -35,7 +35,7 @@ fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut TestCursor<'_, '_, '_>) -> Outcome<
     })
 }
 
-/// Goes through the whole tree.
+/// Walks through the whole tree. Returns the number of records.
 fn walk(fs: &Xfs) -> Result<u32> {
     on(fs, |cursor| {
         let mut seen = 0;
@@ -49,8 +49,8 @@ fn walk(fs: &Xfs) -> Result<u32> {
     })
 }
 
-/// The message that a walk through a tree gives, of which `harm` changed something in the node that
-/// `which` names: level and place among the root's children.
+/// Returns the error of a walk through a tree after `harm` damaged one node. `which` is the index among the root's
+/// children; `None` for the root.
 fn message(which: Option<usize>, harm: impl Fn(&mut TestCursor<'_, '_, '_>, Node)) -> String {
     let fs = tree();
     assert_eq!(walk(&fs).unwrap(), RECORDS);
@@ -146,7 +146,7 @@ fn a_record_that_is_there_already_is_damage() {
     assert!(!supply::taken().is_empty());
 }
 
-/// Whatever blocks say, operations end with an answer or an error.
+/// With any contents of blocks, operations end with a result or an error.
 #[test]
 fn random_bytes_bring_nothing_down() {
     let mut rng = Rng::with_seed(30);
@@ -156,7 +156,7 @@ fn random_bytes_bring_nothing_down() {
         let blocks: Vec<u32> = supply::taken().into_iter().collect();
         for _ in 0..rng.u32(1..4) {
             let block = blocks[rng.usize(..blocks.len())];
-            // Headers and first entries are what matters most.
+            // Headers and first entries matter most.
             let at = if rng.bool() { rng.usize(4..80) } else { rng.usize(4..1024) };
             let value = if rng.bool() { rng.u8(..) } else { rng.u8(..4) };
             on(&fs, |cursor| {

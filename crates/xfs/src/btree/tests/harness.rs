@@ -1,4 +1,4 @@
-//! A file system of one group that has nothing in it but the tree under test, and blocks for that.
+//! A file system of one group that contains nothing but the tree under test, with blocks for it.
 
 use operation::{Outcome, RunOperations};
 use std::collections::BTreeSet;
@@ -27,11 +27,11 @@ use crate::op::Op;
 use crate::volume::Volume;
 use operation::Mode;
 
-/// Blocks of the group.
+/// Number of blocks of the group.
 pub(super) const AG_BLOCKS: u32 = 1 << 15;
 const FIRST_BLOCK: u32 = 8;
 
-/// Blocks that the trees under test have, instead of those that an allocator would give.
+/// Supplies the trees under test with blocks, instead of an allocator.
 pub(super) mod supply {
     use super::{AG_BLOCKS, BTreeSet, FIRST_BLOCK};
     use std::cell::RefCell;
@@ -63,7 +63,7 @@ pub(super) mod supply {
     }
 }
 
-/// A tree that is anchored where `A` says, with blocks of [`supply`].
+/// A tree with the anchor `A`, with blocks of [`supply`].
 pub(super) struct Supplied<A>(pub(super) A);
 
 impl<'a, T: Tree, A: Anchor<'a, T>> Anchor<'a, T> for Supplied<A> {
@@ -111,7 +111,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Supply<'a, T> for Supplied<A> {
     }
 }
 
-/// The only group, with blocks of [`supply`] for its trees.
+/// Returns the only group, with blocks of [`supply`] for its trees.
 pub(super) fn group<'o, 'a>(op: &'o mut Op<'a>) -> Outcome<Supplied<HeldAg<'o, 'a>>> {
     Ok(Supplied(op.ag(AgNumber(0))?))
 }
@@ -133,7 +133,7 @@ fn superblock(block_log: u8) -> Superblock {
     Superblock { features: raw.features(), raw }
 }
 
-/// A file system whose trees do not exist yet.
+/// Makes a file system whose trees do not exist yet.
 pub(super) fn volume(block_log: u8) -> Xfs {
     supply::set(BTreeSet::new());
     let sb = superblock(block_log);
@@ -151,7 +151,7 @@ pub(super) fn plant<T: GroupTree>(fs: &Xfs) {
         make_leaf::<T>(op, block, T::KIND.of_group(AgNumber(0)));
         let state = &mut **op.ag(AgNumber(0))?.guard;
         state.roots[T::AG_TREE as usize] = Root { block, levels: 1 };
-        // As the headers count: roots among them in all but `btreeblks`.
+        // As counted in headers: including roots, except in `btreeblks`.
         state.rmap_blocks = 1;
         state.refcount_blocks = 1;
         (state.ino_blocks, state.fino_blocks) = (1, 1);
@@ -160,7 +160,7 @@ pub(super) fn plant<T: GroupTree>(fs: &Xfs) {
     .unwrap();
 }
 
-/// Gives the group a full AGFL, for trees that take their blocks from there.
+/// Fills the group's AGFL, for trees that take their blocks from it.
 pub(super) fn fill_agfl(fs: &Xfs) {
     let geometry = fs.volume.geometry;
     let (block, _) = ag::sector_place(&geometry, ag::AGFL_SECTOR);
@@ -184,7 +184,7 @@ fn make_leaf<T: Tree>(op: &mut Op<'_>, block: AgBlock, tag: Tag) {
     T::SHAPE.init(&geometry, place, tag.owner, 0, bytes);
 }
 
-/// An inode whose map is a tree with one leaf, which has the record given.
+/// Makes an inode whose map is a tree with one leaf, which has the given record.
 pub(super) fn plant_in_fork<T: Tree>(fs: &Xfs, fork_bytes: usize, first: &T::Record) -> Handle {
     let ino = Ino(128);
     let mut slot = [0; 512];

@@ -1,4 +1,4 @@
-//! Trees that a kernel made are what the check of the structure wants, key for key.
+//! Trees made by a kernel pass the structure check, including every key in the nodes.
 
 use operation::RunOperations;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use crate::{OpenOptions, Xfs};
 
 const HOLES: u64 = 3000;
 
-/// Makes files of many extents, shared ones among them, and many inodes; the number of two files.
+/// Makes files with many extents, some of them shared, and many inodes. Returns the numbers of two files.
 fn fill(root: &Path, has_reflink: bool) -> Vec<Ino> {
     let block = vec![7; 4096];
     let (torn, copy) = (root.join("torn"), root.join("copy"));
@@ -61,7 +61,7 @@ fn oracle_copy(from: &Path, to: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Checks a tree of a group; its records.
+/// Checks a tree of a group. Returns the number of its records.
 fn check_tree<T: GroupTree>(group: &mut HeldAg<'_, '_>) -> usize {
     if !group.has_tree(T::AG_TREE) {
         return 0;
@@ -135,7 +135,7 @@ fn trees_of_a_kernel_are_as_ours() {
     }
 }
 
-/// Today's kernels are mostly built without version 4.
+/// Most current kernels are built without version 4.
 #[test]
 fn trees_of_version_4_are_read() {
     oracle::require!(Tool("mkfs.xfs"));

@@ -1,5 +1,5 @@
-//! Trees against a model: after each run of random changes the records are those of the model and the
-//! structure is as checkers want it.
+//! Trees compared with a model: after each run of random changes the records equal the model's, and the structure
+//! passes a checker's rules.
 
 mod damage;
 mod harness;

@@ -1,4 +1,4 @@
-//! Random changes, on a tree and on a map in memory.
+//! Random changes, made to a tree and to a map in memory.
 
 use operation::RunOperations;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ type Model<T> = BTreeMap<<T as Tree>::Key, <T as Tree>::Record>;
 /// Makes a record for a number; higher numbers have higher keys.
 type Make<T> = fn(u32, &mut Rng) -> <T as Tree>::Record;
 
-/// Which records come and go.
+/// Order of insertions and removals.
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
     Ascending,
@@ -127,7 +127,7 @@ fn compare_all<'a, T: Tree, S: Supply<'a, T>>(
     assert_eq!(records, model.values().copied().collect::<Vec<_>>(), "after {pattern:?}");
     assert_eq!(blocks, supply::taken(), "after {pattern:?}");
     if matches!(pattern, Pattern::Ascending | Pattern::Descending) {
-        // Leaves of a tree that grows at an end are nearly full.
+        // Leaves of a tree that grows at one end are nearly full.
         let full = model.len().div_ceil(cursor.leaf.max);
         assert!(blocks.len() <= full + full / 8 + 8, "{} blocks for {full}", blocks.len());
     }
@@ -300,7 +300,7 @@ fn compare_fork(fs: &Xfs, handle: &mut Handle, model: &Model<BmapTree>, pattern:
 
 #[test]
 fn maps_of_forks_of_many_sizes() {
-    // Room for one, three, and as many entries as the largest fork has.
+    // Room for one entry, for three, and for as many as the largest fork holds.
     for (fork_bytes, seed) in [(24, 7), (56, 8), (328, 9)] {
         exercise_fork(10, fork_bytes, seed);
     }

@@ -1,4 +1,4 @@
-//! Entering and removing owners of blocks, against a set of (block, owner).
+//! Adding and removing owners of blocks, compared with a set of (block, owner).
 
 use operation::RunOperations;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ fn mappings(start: u32, len: u32, owner: Owner) -> Vec<Mapping> {
     (0..len).map(at).collect()
 }
 
-/// The longest runs that make up a set, in the order of their keys.
+/// Returns the longest runs that make up a set, in the order of their keys.
 fn runs(set: &BTreeSet<Mapping>) -> Vec<RmapRecord> {
     let next = |&(block, owner, offset): &Mapping| {
         let counts = owner >> 63 == 0 && offset & rmap_offset::BMBT_BLOCK == 0;
@@ -71,7 +71,7 @@ fn random_owner(rng: &mut Rng, start: u32) -> Owner {
         1 => Owner::Inodes,
         2 => Owner::InodeTrees,
         3 => Owner::Ag,
-        // Offsets go with the blocks, so that runs often continue each other.
+        // Offsets increase with the blocks, so runs are often contiguous.
         _ => Owner::Fork { ino, fork, offset: 1000 + u64::from(start), unwritten: rng.bool() },
     }
 }
@@ -88,7 +88,7 @@ fn compare(fs: &Xfs, set: &BTreeSet<Mapping>) {
     });
 }
 
-/// A run that is mapped, and its owner.
+/// Returns a mapped run and its owner.
 fn random_mapped(rng: &mut Rng, set: &BTreeSet<Mapping>) -> Option<(u32, u32, Owner)> {
     let records = runs(set);
     let record = records.get(rng.usize(..records.len().max(1)))?;
@@ -113,7 +113,7 @@ fn random_mapped(rng: &mut Rng, set: &BTreeSet<Mapping>) -> Option<(u32, u32, Ow
 fn exercise(fs: &Xfs, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[Mapping]) -> bool) {
     let mut set = BTreeSet::new();
     for round in 0..3000 {
-        // Fills up first, then thins out.
+        // Mostly adds at first, then mostly removes.
         let adds = if round < 1800 { rng.u8(..10) < 8 } else { rng.u8(..10) < 3 };
         if adds {
             let (start, len) = (rng.u32(..BLOCKS), rng.u32(1..9));
@@ -167,7 +167,7 @@ fn blocks_that_files_share() {
         ag.cursor::<RefcountTree>().insert(shared)
     });
     let can_share = |m: &Mapping| m.1 >> 63 == 0 && m.2 >> 62 == 0;
-    // An inode may have a block once only, whether it is written or not.
+    // An inode may have a block only once, whether written or unwritten.
     let same = |a: &Mapping, b: &Mapping| a.1 == b.1;
     exercise(&fs, &mut Rng::with_seed(21), |set, new| {
         new.iter().all(|m| {

@@ -1,4 +1,4 @@
-//! Is a tree as it must be?
+//! Checks the structure of a tree.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::alloc::ags::{AgState, AgTree};
 use crate::btree::{Anchor, Cursor, Node, Tree, TreeOwner, keys};
 use crate::format::btree::{NO_SIBLING, Side};
 
-/// Checks all of a tree: levels, fill, keys of parents, siblings, order. Its records and its blocks.
+/// Checks a whole tree: levels, fill, keys of parents, siblings, order. Returns its records and its blocks.
 pub(super) fn check<'a, T: Tree, A: Anchor<'a, T>>(
     cursor: &mut Cursor<'_, 'a, T, A>,
 ) -> (Vec<T::Record>, BTreeSet<u32>) {
@@ -53,7 +53,7 @@ fn check_node<'a, T: Tree, A: Anchor<'a, T>>(cursor: &Cursor<'_, 'a, T, A>, node
     }
 }
 
-/// Would the block pass when it is read again?
+/// Checks that the block would pass verification when read again.
 fn check_bytes<'a, T: Tree, A: Anchor<'a, T>>(cursor: &Cursor<'_, 'a, T, A>, node: Node) {
     let geometry = cursor.anchor.geometry();
     let mut bytes = cursor.bytes(node).to_vec();
@@ -91,7 +91,7 @@ fn children<'a, T: Tree, A: Anchor<'a, T>>(
     below
 }
 
-/// What headers must count for a tree that has `blocks` blocks.
+/// Checks the counts in the headers for a tree of `blocks` blocks.
 pub(super) fn check_counts(state: &AgState, tree: AgTree, blocks: u32) {
     let from_list = matches!(tree, AgTree::Bno | AgTree::Cnt | AgTree::Rmap);
     assert_eq!(state.btreeblks, if from_list { blocks - 1 } else { 0 });

@@ -1,4 +1,4 @@
-//! Directories in blocks: their entries.
+//! Checks the entries of directories in blocks.
 
 use std::collections::HashSet;
 
@@ -16,15 +16,15 @@ use crate::format::dir::{self, Part, data, is_block_form, leaf};
 use crate::format::extent::Extent;
 use crate::format::inode::Inode;
 
-/// What the data blocks of a directory have.
+/// Summary of the data blocks of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    /// Sum of the hash and place of each.
+    /// Sum over the hash and address of each entry.
     pub(super) sum: u64,
     pub(super) count: u64,
-    /// The longest unused range of each data block, or that there is none such.
+    /// The longest unused range of each data block, or a marker for a missing one.
     pub(super) bests: Vec<u16>,
-    /// Whether all blocks could be read.
+    /// True if some blocks could not be read.
     pub(super) is_broken: bool,
 }
 
@@ -90,7 +90,7 @@ impl Check<'_> {
         self.names_twice(&mut reader, suspects);
     }
 
-    /// Checks a block by itself; whether it can be used.
+    /// Checks a single block. Returns whether it can be used.
     fn verify(&self, part: Part, at: u32, place: Block, bytes: &[u8]) -> bool {
         let (geometry, ino) = (&self.inodes.ctx.geometry, self.dir.ino);
         let outcome = match dir::verify(geometry, part, (ino, at), place, bytes) {
@@ -115,7 +115,7 @@ impl Check<'_> {
         false
     }
 
-    /// The size of a directory is where its data ends.
+    /// Checks that the size of a directory is the end of its data.
     fn check_size(&self, inode: &Inode, entries: &Entries, block_form: bool) {
         let layout = &self.inodes.layout;
         if entries.bests.is_empty() {
@@ -174,7 +174,7 @@ impl Check<'_> {
         }
     }
 
-    /// Looks for names that are there twice among entries whose hash is that of another.
+    /// Reports duplicate names among entries that share their hash with another.
     fn names_twice(&self, reader: &mut Reader<'_>, mut suspects: Vec<u32>) {
         let layout = &self.inodes.layout;
         suspects.sort_unstable();

@@ -1,4 +1,4 @@
-//! The hash index of a directory, and the index of its free space.
+//! Checks the hash index of a directory, and its free-space index.
 
 use super::Check;
 use super::blocks::Entries;
@@ -10,7 +10,7 @@ use crate::format::dir::{Layout, free};
 /// A block of the hash index, without its entries.
 #[derive(Debug)]
 struct Summary {
-    /// The number of its block in the part of leaves.
+    /// The number of its block in the hash index.
     number: u64,
     kind: LeafKind,
     level: u16,
@@ -20,18 +20,18 @@ struct Summary {
     count: usize,
     /// Addresses of the first and last entry that are not stale.
     ends: Option<(u32, u32)>,
-    /// Of a node: last hash and logical block of each child.
+    /// For a node: last hash and logical block of each child.
     children: Vec<(u32, u32)>,
 }
 
 pub(super) struct Index<'i> {
     check: &'i Check<'i>,
-    /// What the entries of leaves add up to.
+    /// Sum over the entries of leaves.
     entries: Entries,
     blocks: Vec<Summary>,
-    /// Data blocks' free space as the only leaf has it.
+    /// The bests array, if there is a single leaf.
     leaf_bests: Option<Vec<u16>>,
-    /// The same as the index of free space has it, where it has something, and its blocks.
+    /// The values of the free-space index, by its blocks.
     free_bests: Vec<(u64, Vec<u16>)>,
     suspects: Vec<u32>,
     pub(super) is_broken: bool,
@@ -54,7 +54,7 @@ impl<'i> Index<'i> {
         &self.check.inodes.layout
     }
 
-    /// Adds what the entries of a row say.
+    /// Adds the entries of a table.
     fn rows(&mut self, bytes: &[u8], table: &Table) {
         let mut last: Option<(u32, u32)> = None;
         for entry in leaf::live(bytes, table) {
@@ -109,7 +109,7 @@ impl<'i> Index<'i> {
         self.free_bests.push((number, slots));
     }
 
-    /// Addresses of entries whose hash another entry has, too.
+    /// Returns the addresses of entries that share their hash with another entry.
     pub(super) fn into_suspects(self) -> Vec<u32> {
         self.suspects
     }
@@ -118,7 +118,7 @@ impl<'i> Index<'i> {
         self.check.fault(codes::DIR_LEAF, detail)
     }
 
-    /// Checks what all blocks say together.
+    /// Checks the consistency of all blocks.
     pub(super) fn finish(&mut self, entries: &Entries, block_form: bool) {
         if (self.entries.sum, self.entries.count) != (entries.sum, entries.count) {
             let shown = |e: &Entries| format!("{} entries (sum {:016x})", e.count, e.sum);
@@ -188,7 +188,7 @@ impl<'i> Index<'i> {
         (layout.leaf_first().0 + block.number * u64::from(layout.blocks())) as u32
     }
 
-    /// Checks the tree of nodes and leaves: every block has its place in it.
+    /// Checks the tree of nodes and leaves: every block must be reached exactly once.
     fn tree(&self, suspects: &mut Vec<u32>) {
         let Some(root) = self.blocks.first().filter(|block| block.number == 0) else {
             return self.check.found(self.fault("it has no root"));
@@ -251,7 +251,7 @@ impl<'i> Index<'i> {
         is_level
     }
 
-    /// Checks a level: each block names its neighbours, and hashes ascend.
+    /// Checks a level: siblings must match, and hashes must ascend.
     fn row(&self, row: &[usize], suspects: &mut Vec<u32>) {
         let name = |at: Option<&usize>| at.map_or(0, |at| self.logical(&self.blocks[*at]));
         for (nth, at) in row.iter().enumerate() {

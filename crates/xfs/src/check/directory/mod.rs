@@ -1,4 +1,4 @@
-//! Directories in all forms.
+//! Checks directories in all forms.
 
 mod blocks;
 mod index;
@@ -16,7 +16,7 @@ use crate::format::extent::Extent;
 use crate::format::inode::{Fork, Format, Inode};
 pub(super) use reader::{Reader, Space, spaces};
 
-/// Checks a directory whose map was gone through.
+/// Checks a directory whose extent map was walked.
 pub(super) fn check(inodes: &Inodes<'_>, dir: &Directory, inode: &Inode, extents: &[Extent]) {
     let check = Check { inodes, dir };
     if inode.format() == Format::Local {
@@ -74,7 +74,7 @@ impl Check<'_> {
         }
     }
 
-    /// `.` and `..` are no names of entries.
+    /// Reports entries named `.` or `..`.
     fn check_name(&self, name: &[u8]) {
         if matches!(name, b"." | b"..") {
             self.found(self.fault(codes::DIR_NAME, "an entry of that name").named(name));

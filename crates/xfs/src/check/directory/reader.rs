@@ -1,14 +1,14 @@
-//! Reading the blocks of a directory, in the order of its logical space and many at once where they lie so.
+//! Reads the blocks of a directory in logical order, with large reads where they are contiguous.
 
 use crate::check::context::Context;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::Layout;
 use crate::format::extent::Extent;
 
-/// Most bytes that are read at once.
+/// Maximum number of bytes per read.
 const BYTES_AT_ONCE: usize = 128 << 10;
 
-/// One of the three parts of a directory's logical space, or what is behind them.
+/// A part of a directory's logical address space, or the space after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) enum Space {
     Data,
@@ -17,18 +17,18 @@ pub(in crate::check) enum Space {
     Beyond,
 }
 
-/// Reads directory blocks, one after the other.
+/// Reads directory blocks, one after another.
 pub(in crate::check) struct Reader<'r> {
     ctx: &'r Context<'r>,
     layout: Layout,
     extents: &'r [Extent],
     buffer: Vec<u8>,
-    /// Logical block of the first in the buffer, and how many are there.
+    /// Logical block of the first one in the buffer, and their number.
     held: (u64, u64),
     block: Vec<u8>,
 }
 
-/// The directory blocks of each part that the extents have a piece of: numbers within the part.
+/// Returns the directory blocks that the extents cover at least partly: part, and number within the part.
 pub(in crate::check) fn spaces(
     layout: &Layout,
     extents: &[Extent],
@@ -37,7 +37,7 @@ pub(in crate::check) fn spaces(
     let per = u64::from(layout.blocks());
     extents.iter().flat_map(move |extent| {
         let (first, end) = (extent.offset.0 / per, extent.end().0.div_ceil(per));
-        // The end of one may be the start of the next.
+        // The end of one extent may be in the same directory block as the start of the next.
         let first = if last == Some(first) { first + 1 } else { first };
         if end > first {
             last = Some(end - 1);
@@ -46,11 +46,11 @@ pub(in crate::check) fn spaces(
     })
 }
 
-/// Part and number there of a directory block by its number in the whole space.
+/// Returns the part of a directory block and its number in the part, by its number in the whole space.
 fn place_of(layout: &Layout, number: u64) -> (Space, u64) {
     let per = u64::from(layout.blocks());
     let (leaf, free) = (layout.leaf_first().0 / per, layout.free_first().0 / per);
-    // The part of free space is as large as the two others.
+    // The part of free space is as large as the two others together.
     match number {
         _ if number < leaf => (Space::Data, number),
         _ if number < free => (Space::Leaf, number - leaf),
@@ -69,7 +69,7 @@ impl<'r> Reader<'r> {
         Self { ctx, layout: *layout, extents, buffer: Vec::new(), held: (0, 0), block }
     }
 
-    /// The logical block that a directory block starts at.
+    /// Returns the first logical block of a directory block.
     pub(in crate::check) fn first(&self, space: Space, number: u64) -> FileBlock {
         let start = match space {
             Space::Data | Space::Beyond => FileBlock(0),
@@ -87,8 +87,8 @@ impl<'r> Reader<'r> {
         Some((block, extent.len - skip))
     }
 
-    /// Place and bytes of a directory block. `None` if it is not mapped whole, or cannot be read, which was
-    /// told of.
+    /// Returns location and bytes of a directory block. `None` if it is not completely mapped, or unreadable, which is
+    /// reported.
     pub(in crate::check) fn read(&mut self, at: FileBlock) -> Option<(Block, &[u8])> {
         let (size, log) = (self.layout.size(), self.ctx.geometry.block_log);
         let (block, len) = self.locate(at.0)?;

@@ -1,13 +1,13 @@
-//! What is kept in memory of the index of free space.
+//! Cached values of the free-space index.
 
 use super::tree::MaxTree;
 use crate::format::dir::free::NO_BLOCK;
 
-/// What is kept in memory of the index of free space.
+/// Cached values of the free-space index.
 pub(in crate::dir) enum Bests {
-    /// Nothing: it is read each time.
+    /// No values: the index is read each time.
     None,
-    /// The largest value of each index block, 0 for one that is not there.
+    /// The largest value of each index block, 0 for a missing one.
     PerBlock(PerBlock),
     /// All values.
     Tree(MaxTree),
@@ -19,7 +19,7 @@ pub(in crate::dir) struct PerBlock {
     pub(super) capacity: usize,
 }
 
-/// The room that a value of the index stands for: 0 where there is no data block.
+/// Returns the room represented by a value of the index: 0 without a data block.
 pub(super) fn room_of(best: u16) -> u16 {
     if best == NO_BLOCK { 0 } else { best }
 }
@@ -33,7 +33,7 @@ impl Bests {
         }
     }
 
-    /// Notes the value of a data block (0 for one that is gone). Returns the old value, if it is kept.
+    /// Sets the value of a data block (0 if it was freed). Returns the previous value, if it was cached.
     pub(in crate::dir) fn set(&mut self, number: u32, best: u16) -> Option<u16> {
         match self {
             Self::Tree(tree) => Some(tree.set(number, best)),
@@ -43,7 +43,7 @@ impl Bests {
 }
 
 impl PerBlock {
-    /// Notes the largest value of the index block that has data block `number`.
+    /// Sets the largest value of the index block that describes data block `number`.
     pub(super) fn note(&mut self, number: u32, largest: u16) {
         let index = number as usize / self.capacity;
         if index >= self.largest.len() {

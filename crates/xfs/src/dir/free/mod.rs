@@ -1,9 +1,9 @@
 //! Finding a data block with room for a new entry in a node directory.
 //!
-//! On disk, the index of free space is a plain row: the longest unused range of each data block. The format
-//! does not say how to search it. There are five ways: four read the row, as kernels have done it and as was
-//! proposed. The default keeps the row in memory, with the largest of each sixteen values above it, and finds
-//! the first block with room in a few steps.
+//! On disk, the free-space index is a plain array of the longest unused range of each data block. The format does not
+//! prescribe how to search it. There are five strategies. Four scan the array, as kernels have done it or as was
+//! proposed. The default keeps the array in memory as a tree of maxima of sixteen values each, and finds the first
+//! block with room in a few steps.
 
 mod bests;
 mod names;
@@ -28,7 +28,7 @@ pub(super) use bests::Bests;
 use bests::{PerBlock, room_of};
 pub use strategy::FreeIndexStrategy;
 
-/// Reads the values that a strategy keeps.
+/// Reads the values that a strategy caches.
 pub(super) fn read_bests<S: Source>(
     strategy: FreeIndexStrategy,
     view: &mut View<'_, S>,
@@ -57,7 +57,7 @@ pub(super) fn read_bests<S: Source>(
 }
 
 impl NodeState {
-    /// Notes the value of a data block that a block of the index of free space has now.
+    /// Updates the cached value of a data block from a block of the free-space index.
     pub(super) fn note_best(&mut self, layout: &Layout, number: u32, block: &[u8]) {
         let slot = number as usize % layout.free_capacity();
         let slots = free::slots(layout, block);
@@ -72,7 +72,7 @@ impl NodeState {
 }
 
 impl NodeChange<'_, '_> {
-    /// Finds a data block with an unused range of `size` bytes or more.
+    /// Finds a data block with an unused range of at least `size` bytes.
     pub(super) fn find_room(&mut self, size: usize) -> Outcome<Option<u32>> {
         let order = match self.dir.op.fs.free_index {
             FreeIndexStrategy::Tree => match &self.state.bests {
@@ -86,7 +86,7 @@ impl NodeChange<'_, '_> {
         self.scan_room(size, order)
     }
 
-    /// Lets `look` see a block of the index of free space without holding it.
+    /// Calls `look` with a block of the free-space index without holding it.
     fn peek_free<T>(&mut self, at: FileBlock, look: impl FnOnce(&[u8]) -> T) -> Outcome<Option<T>> {
         let view = self.view();
         let known = view.maps.as_ref().and_then(|maps| maps.get(&view.layout, at));

@@ -1,13 +1,13 @@
-//! Names of the strategies, for users who choose one.
+//! Names of the strategies in the user interface.
 
 use super::FreeIndexStrategy;
 
 impl FreeIndexStrategy {
-    /// All strategies: the default first, the others from the newest to the oldest.
+    /// All strategies: the default first, the others from newest to oldest.
     pub const ALL: [Self; 5] =
         [Self::Tree, Self::BlockSkip, Self::Reverse, Self::Forward, Self::ForwardDecode];
 
-    /// Its name: `tree`, `block-skip`, `reverse`, `forward` or `forward-decode`.
+    /// Returns its name: `tree`, `block-skip`, `reverse`, `forward` or `forward-decode`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -19,7 +19,7 @@ impl FreeIndexStrategy {
         }
     }
 
-    /// The strategy with this name.
+    /// Returns the strategy with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)

@@ -1,4 +1,4 @@
-//! Searching the index of free space as it lies on disk.
+//! Scanning the free-space index on disk.
 
 use operation::Outcome;
 
@@ -7,17 +7,17 @@ use crate::dir::node::NodeChange;
 use crate::format::dir::Layout;
 use crate::format::dir::free::{self, NO_BLOCK};
 
-/// Which way a search of the index of free space goes.
+/// Direction of a scan of the free-space index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// From the first on, decoding the header for each slot.
+    /// From the first slot on, decoding the header for each slot.
     ForwardDecode,
     Forward,
     Reverse,
 }
 
 impl NodeChange<'_, '_> {
-    /// Searches the blocks of the index one by one.
+    /// Scans the blocks of the index one by one.
     pub(super) fn scan_room(&mut self, size: usize, order: Order) -> Outcome<Option<u32>> {
         let layout = self.dir.layout;
         let count = self.view().data_blocks()?.div_ceil(layout.free_capacity() as u32);
@@ -51,7 +51,7 @@ fn find_slot(layout: &Layout, block: &[u8], size: usize, order: Order) -> Option
         Order::Reverse => free::slots(layout, block).iter().rposition(fits),
         Order::ForwardDecode => {
             let mut slot = 0;
-            // Without the hint the decoding would be hoisted out of the loop after all.
+            // Without the hint the compiler would hoist the decoding out of the loop.
             while slot < std::hint::black_box(free::header(layout, block)).valid as usize {
                 if has_room(free::slot(layout, block, slot), size) {
                     return Some(slot);

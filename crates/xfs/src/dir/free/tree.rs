@@ -1,10 +1,10 @@
-//! Values in a row, with the largest of each sixteen in the row above, up to a row of at most sixteen.
-//! Finding the first value that is large enough takes one step per row, and so does changing a value.
+//! A tree of maxima. Each row has the largest of each sixteen values of the row below; the top row has at most sixteen.
+//! Finding the first value that is large enough takes one step per row, as does changing a value.
 
-/// Number of values below one value: 32 bytes, half a cache line.
+/// Fan-out of the tree: 32 bytes per group, half a cache line.
 const FAN: usize = 16;
 
-/// The tree. The length of each row is a multiple of [`FAN`], filled up with zeros.
+/// The tree. The length of each row is a multiple of [`FAN`], padded with zeros.
 #[derive(Default)]
 pub(in crate::dir) struct MaxTree {
     rows: Vec<Vec<u16>>,
@@ -15,14 +15,14 @@ impl MaxTree {
         self.rows.iter().map(|row| row.capacity() * 2).sum()
     }
 
-    /// Enters many values from `first` on.
+    /// Sets many values from `first` on.
     pub(super) fn extend(&mut self, first: u32, values: impl Iterator<Item = u16>) {
         for (number, value) in (first..).zip(values) {
             self.set(number, value);
         }
     }
 
-    /// Changes a value and returns the old one. Values that were never set are 0.
+    /// Changes a value and returns the previous one. Values are initially 0.
     pub(super) fn set(&mut self, number: u32, value: u16) -> u16 {
         let mut index = number as usize;
         self.reserve(index);
@@ -43,7 +43,7 @@ impl MaxTree {
         self.rows[level][group * FAN..][..FAN].iter().copied().fold(0, u16::max)
     }
 
-    /// Makes room for a value, in all rows.
+    /// Extends all rows to include a value.
     fn reserve(&mut self, index: usize) {
         if self.rows.first().is_some_and(|row| index < row.len()) {
             return;
@@ -73,7 +73,7 @@ impl MaxTree {
         self.rows[level] = row;
     }
 
-    /// The first number whose value is `least` or more.
+    /// Returns the first number whose value is at least `least`.
     pub(super) fn first_with(&self, least: u16) -> Option<u32> {
         let mut group = 0;
         for row in self.rows.iter().rev() {

@@ -1,28 +1,27 @@
-//! The memory of an insert buffer: slots for many leaves in one piece. Each is met at random and seldom. If
-//! they were spread over all the memory of the process, the page tables that lead to one would not be at
-//! hand either.
+//! Memory of an insert buffer: slots of many leaves in one allocation. Slots are accessed at random and rarely. Slots
+//! scattered over the whole address space would cause misses of page tables as well.
 
-/// Slots in one piece of memory.
+/// Number of slots in one allocation.
 const SLOTS_PER_PIECE: usize = 256;
 pub(super) const LINE_WORDS: usize = 8;
 
-/// What lies together in memory.
+/// One cache line.
 #[derive(Clone, Default)]
 #[repr(align(64))]
 pub(super) struct Line(pub(super) [u64; LINE_WORDS]);
 
-/// The number of a slot, which has the buffer of one leaf.
+/// The number of a slot, which contains the buffer of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
 /// Memory for slots of one size.
 pub(super) struct Slab {
-    /// Lines of a slot.
+    /// Lines per slot.
     lines: usize,
     pieces: Vec<Box<[Line]>>,
-    /// Slots that were taken once and given back.
+    /// Free slots that were used before.
     free: Vec<Slot>,
-    /// Slots that were ever taken.
+    /// Number of slots ever used.
     used: u32,
 }
 
@@ -31,7 +30,7 @@ impl Slab {
         Self { lines, pieces: Vec::new(), free: Vec::new(), used: 0 }
     }
 
-    /// Takes a slot, which has zeros.
+    /// Allocates a zeroed slot.
     pub(super) fn take(&mut self) -> Slot {
         if let Some(slot) = self.free.pop() {
             self.get_mut(slot).fill(Line::default());
@@ -44,7 +43,7 @@ impl Slab {
         Slot(self.used - 1)
     }
 
-    /// Gives a slot back. Its number may not be used any more.
+    /// Frees a slot. Its number must not be used afterwards.
     pub(super) fn give(&mut self, slot: Slot) {
         self.free.push(slot);
     }
@@ -64,7 +63,7 @@ impl Slab {
         (slot / SLOTS_PER_PIECE, slot % SLOTS_PER_PIECE * self.lines)
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory in use.
     pub(super) const fn bytes(&self) -> usize {
         self.pieces.len() * SLOTS_PER_PIECE * self.lines * size_of::<Line>()
     }

@@ -1,5 +1,5 @@
-//! What the headers of a group say: whether it can be. It is checked of every group when an image is opened,
-//! and of each header that changed before it is written.
+//! Checks the fields of group headers: of every group when an image is opened, and of each changed header before it is
+//! written.
 
 use transaction::{Changed, Corruption};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -13,23 +13,22 @@ use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
 use crate::format::superblock_structure;
 
-/// Most levels of any tree of a group (`XFS_BTREE_MAXLEVELS`): what no group can need.
+/// Maximum number of levels of any tree of a group (`XFS_BTREE_MAXLEVELS`).
 const LEVELS_MAX: u32 = 9;
-/// What an entry of the AGFL holds that counts for nothing (`NULLAGBLOCK`).
+/// Value of unused AGFL entries (`NULLAGBLOCK`).
 const NO_BLOCK: u32 = u32::MAX;
 
-/// First byte of the AGFL's entries in its sector: version 4 has no header.
+/// Returns the byte offset of the AGFL's entries in its sector. Version 4 has no header.
 pub(crate) const fn agfl_entries(geometry: &Geometry) -> usize {
     if geometry.features.crc() { size_of::<RawAgfl>() } else { 0 }
 }
 
-/// Entries of an AGFL: the rest of its sector.
+/// Returns the number of entries of an AGFL: the rest of its sector.
 pub(crate) const fn agfl_capacity(geometry: &Geometry) -> u32 {
     ((geometry.sector_size() - agfl_entries(geometry)) / size_of::<u32>()) as u32
 }
 
-/// Checks what changed of the headers in block `block` of group `ag`, but for their checksums: what must be so
-/// before they are sealed.
+/// Checks the changed headers in block `block` of group `ag`, except for their checksums, before they are sealed.
 pub(crate) fn verify_structure(
     geometry: &Geometry,
     ag: AgNumber,
@@ -39,7 +38,7 @@ pub(crate) fn verify_structure(
 ) -> Result<(), Corruption> {
     for (sector, start) in headers_in(geometry, block) {
         let range = start..start + geometry.sector_size();
-        // Superblocks other than the first are copies that nothing reads.
+        // Superblocks other than the first are copies, which are not read.
         if !changed.touches(range.clone()) || sector == 0 && ag.0 != 0 {
             continue;
         }
@@ -66,7 +65,7 @@ fn verify_header(
     }
 }
 
-/// The header that a sector starts with.
+/// Returns the header at the start of a sector.
 pub(crate) fn raw<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<&T, Corruption> {
     let found = T::ref_from_prefix(bytes).ok().map(|(found, _)| found);
     found.ok_or_else(|| Corruption::new("group header", "shorter than a sector"))
@@ -95,7 +94,7 @@ pub(crate) fn check_agf(geometry: &Geometry, length: u32, agf: &RawAgf) -> Resul
     check_ring(geometry, agf)
 }
 
-/// Checks what the AGF says of the AGFL: a ring in which `flcount` entries from `flfirst` to `fllast` count.
+/// Checks the AGF's fields of the AGFL: a ring in which the `flcount` entries from `flfirst` to `fllast` are valid.
 fn check_ring(geometry: &Geometry, agf: &RawAgf) -> Result<(), Corruption> {
     let size = agfl_capacity(geometry);
     let (first, last, count) = (agf.flfirst.get(), agf.fllast.get(), agf.flcount.get());
@@ -103,8 +102,8 @@ fn check_ring(geometry: &Geometry, agf: &RawAgf) -> Result<(), Corruption> {
     at_most("AGF", "fllast", size - 1, last)?;
     at_most("AGF", "flcount", size, count)?;
     let spanned = (last + size - first) % size + 1;
-    // An empty list looks like a full one. Version 4 kernels left these in disagreement where the size of
-    // the list had changed; such an image is only read.
+    // An empty list looks like a full one. Version 4 kernels could leave these fields inconsistent after a change of
+    // the list's size. Such an image is only read.
     let is_empty = count == 0 && spanned == size;
     if count != spanned && !is_empty && geometry.features.crc() {
         return Err(Corruption::new("AGF", "flcount").mismatch(spanned, count));
@@ -132,7 +131,7 @@ pub(crate) fn check_agi(geometry: &Geometry, length: u32, agi: &RawAgi) -> Resul
     Ok(())
 }
 
-/// Checks that every entry of the AGFL is a block of the group or none, whether it counts or not.
+/// Checks that every entry of the AGFL, valid or not, is a block of the group or null.
 pub(crate) fn check_agfl(
     geometry: &Geometry,
     length: u32,
@@ -147,7 +146,7 @@ pub(crate) fn check_agfl(
     }
 }
 
-/// Checks a number that may be at most so much.
+/// Checks that a field is at most `max`.
 fn at_most(
     structure: &'static str,
     field: &'static str,
@@ -160,8 +159,7 @@ fn at_most(
     Err(Corruption::new(structure, field).mismatch(format_args!("at most {max}"), found))
 }
 
-/// Checks that a root lies behind the headers of a group of `length` blocks, and that its tree can have so
-/// many levels.
+/// Checks that a root is after the headers of a group of `length` blocks, and that its number of levels is possible.
 fn check_root(
     structure: &'static str,
     geometry: &Geometry,
@@ -180,7 +178,7 @@ fn check_root(
     Ok(())
 }
 
-/// Checks what AGF and AGI start with alike.
+/// Checks the fields at the start of AGF and AGI.
 fn check_version(
     structure: &'static str,
     version: u32,

@@ -1,7 +1,7 @@
-//! POSIX access control lists: XFS stores them in a form of its own.
+//! POSIX access control lists, for which XFS has its own encoding.
 //!
-//! On disk, big-endian: the number of entries u32, then of each tag u32, id u32, permissions u16 and
-//! two zero bytes. The id of entries that name nobody is 0.
+//! On disk, big-endian: the number of entries u32, then for each entry tag u32, id u32, permissions u16 and two zero
+//! bytes. The id of entries without a user or group is 0.
 
 use vfs::acl::{self, Entry, PERMISSIONS, Tag};
 
@@ -9,10 +9,10 @@ use super::super::bytes::{be16, be32};
 use super::VALUE_LEN_MAX;
 
 const STORED_SIZE: usize = 12;
-/// Most entries of a list (`XFS_ACL_MAX_ENTRIES` of version 5).
+/// Maximum number of entries of a list (`XFS_ACL_MAX_ENTRIES` of version 5).
 const ENTRIES_MAX: usize = (VALUE_LEN_MAX - 4) / STORED_SIZE;
 
-/// The list as Linux shows it, from the form on disk. `None` if it is damaged.
+/// Converts a list from its form on disk to Linux's encoding. Returns `None` if it is damaged.
 pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     let (count, entries) = stored.split_at_checked(4)?;
     let (entries, rest) = entries.as_chunks::<STORED_SIZE>();
@@ -28,7 +28,7 @@ pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     Some(acl::to_bytes(entries?))
 }
 
-/// The form on disk of a list as Linux shows it. `None` if it is not one, or too long.
+/// Converts a list from Linux's encoding to its form on disk. Returns `None` if it is invalid or too long.
 pub fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
     let entries = acl::parse(shown).ok()?;
     if entries.len() > ENTRIES_MAX {

@@ -1,30 +1,29 @@
-//! Leaves: entries sorted by hash at the front, names with values (or where those are) at the back.
+//! Leaves: entries sorted by hash at the front, names with values (or the location of values) at the back.
 //!
-//! Behind the common start: count be16, bytes of names in use be16, first of them be16 (0 stands for
-//! 65536), whether there is free space behind that byte u8, 0, then three runs of
-//! free space {first be16, size be16}. Entries are {hash be32, place of the name be16, flags u8, 0}.
-//! At that place: {value length be16, name length u8, name, value}, or, for a value elsewhere,
-//! {first logical block be32, value length be32, name length u8, name}; in multiples of 4 bytes.
+//! After the common header: count be16, bytes of names in use be16, lowest byte in use be16 (0 means 65536), flag for
+//! free space above that byte u8, 0, then three runs of free space {first be16, size be16}. Entries are {hash be32,
+//! offset of the name be16, flags u8, 0}. At that offset: {value length be16, name length u8, name, value}, or, for a
+//! remote value, {first logical block be32, value length be32, name length u8, name}; in multiples of 4 bytes.
 
 use transaction::Corruption;
 
 use super::super::bytes::{be16, be32, be64};
 use super::{Layout, VALUE_LEN_MAX, flags, remote};
 
-/// Bytes of an entry in the table at the front.
+/// Size of an entry in the table at the front, in bytes.
 pub(super) const ENTRY_SIZE: usize = 8;
-/// Bytes before the name where the value is in the leaf.
+/// Number of bytes before the name, with a local value.
 pub(super) const LOCAL_SIZE: usize = 3;
-/// Bytes before the name where the value is elsewhere.
+/// Number of bytes before the name, with a remote value.
 pub(super) const REMOTE_SIZE: usize = 9;
-/// Runs of free space that a header describes.
+/// Number of free runs described by a header.
 pub(super) const MAPS: usize = 3;
-/// Names start at multiples of this.
+/// Alignment of names, in bytes.
 pub(super) const ALIGNMENT: usize = 4;
-/// Largest block that can be, in units of the alignment.
+/// Maximum size of a block, in units of the alignment.
 const UNITS_MAX: usize = (1 << 16) / ALIGNMENT;
 
-/// Where a value is.
+/// A value or its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'d> {
     /// In the leaf.
@@ -33,10 +32,10 @@ pub enum Value<'d> {
     Remote(remote::Place),
 }
 
-/// An entry as stored.
+/// A stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'d> {
-    /// Hash of the name, and for parent pointers of the parent.
+    /// Hash of the name; for parent pointers also of the parent.
     pub hash: u32,
     /// Bits of [`flags`].
     pub flags: u8,
@@ -44,12 +43,12 @@ pub struct Entry<'d> {
     pub name: &'d [u8],
     /// The value.
     pub value: Value<'d>,
-    /// First byte of all that is at its place.
+    /// Byte offset of its name area.
     pub(super) place: usize,
 }
 
 impl Entry<'_> {
-    /// Bytes at its place, multiples of 4.
+    /// Returns the size of its name area in bytes, a multiple of 4.
     pub fn size(&self) -> usize {
         match self.value {
             Value::Local(value) => local_size(self.name.len(), value.len()),
@@ -57,33 +56,33 @@ impl Entry<'_> {
         }
     }
 
-    /// Whether it counts.
+    /// Returns whether the entry is valid.
     pub fn is_complete(&self) -> bool {
         self.flags & flags::INCOMPLETE == 0
     }
 }
 
-/// Bytes of a name and value.
+/// Returns the size of a name area with a local value, in bytes.
 pub const fn local_size(name_len: usize, value_len: usize) -> usize {
     (LOCAL_SIZE + name_len + value_len).next_multiple_of(ALIGNMENT)
 }
 
-/// Bytes that a name whose value is elsewhere takes beside what it needs: kernels count the padding at
-/// the end of the structure, less the first byte of the name.
+/// Additional bytes of a name with a remote value: kernels include the padding at the end of the structure, minus the
+/// first byte of the name.
 const REMOTE_PADDING: usize = 2;
 
-/// Bytes of a name whose value is elsewhere.
+/// Returns the size of a name area with a remote value, in bytes.
 pub const fn remote_size(name_len: usize) -> usize {
     (REMOTE_SIZE + REMOTE_PADDING + name_len).next_multiple_of(ALIGNMENT)
 }
 
-/// Whether a name and value of that length are kept in leaves: they take less than three quarters
-/// of a block.
+/// Returns whether a name and value of these lengths are stored in leaves: they take less than three quarters of a
+/// block.
 pub const fn is_local(layout: Layout, name_len: usize, value_len: usize) -> bool {
     local_size(name_len, value_len) < layout.block_size / 2 + layout.block_size / 4
 }
 
-/// A header's numbers.
+/// The fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) count: usize,
@@ -91,9 +90,9 @@ pub(super) struct Header {
     pub(super) used: usize,
     /// Lowest byte of a name; the block size if there is none.
     pub(super) first_used: usize,
-    /// Whether there is free space behind the start of the names.
+    /// True if there is free space above `first_used`.
     pub(super) holes: bool,
-    /// Free space: first byte and size.
+    /// Free runs: first byte and size.
     pub(super) maps: [(usize, usize); MAPS],
 }
 
@@ -117,51 +116,51 @@ impl Header {
         }
     }
 
-    /// Where the table of entries ends.
+    /// Returns the end of the table of entries.
     pub(super) fn table_end(&self, layout: Layout) -> usize {
         layout.leaf_header() + self.count * ENTRY_SIZE
     }
 
-    /// Bytes that are free, wherever they are.
+    /// Returns the number of free bytes, contiguous or not.
     pub(super) fn free(&self, layout: Layout) -> usize {
         layout.block_size.saturating_sub(self.table_end(layout) + self.used)
     }
 }
 
-/// Number of entries.
+/// Returns the number of entries.
 pub fn count(layout: Layout, data: &[u8]) -> usize {
     let count = usize::from(be16(data, layout.info_size()));
     count.min((layout.block_size - layout.leaf_header()) / ENTRY_SIZE)
 }
 
-/// Whether names are in use that no entry lists: entries were lost.
+/// Returns whether names are in use without entries, because entries were lost.
 pub fn has_lost_entries(layout: Layout, data: &[u8]) -> bool {
     let header = Header::read(layout, data);
     header.count == 0 && header.first_used < layout.block_size
 }
 
-/// The hash of entry `index`, which is below the count.
+/// Returns the hash of entry `index`, which must be below the count.
 pub fn hash(layout: Layout, data: &[u8], index: usize) -> u32 {
     be32(data, layout.leaf_header() + index * ENTRY_SIZE)
 }
 
-/// The hash of the last entry.
+/// Returns the hash of the last entry.
 pub fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
     Some(hash(layout, data, count(layout, data).checked_sub(1)?))
 }
 
-/// Bytes that entries and names take together: what another leaf needs to have free for them.
+/// Returns the total size of entries and names: the free space needed to move them to another leaf.
 pub fn content_size(layout: Layout, data: &[u8]) -> usize {
     let header = Header::read(layout, data);
     header.count * ENTRY_SIZE + header.used
 }
 
-/// Bytes there are for entries and names.
+/// Returns the number of bytes for entries and names.
 pub const fn capacity(layout: Layout) -> usize {
     layout.block_size - layout.leaf_header()
 }
 
-/// The first entry whose hash is at least `wanted`; the count if there is none.
+/// Returns the first entry whose hash is at least `wanted`; the count if there is none.
 pub fn lower_bound(layout: Layout, data: &[u8], wanted: u32) -> usize {
     let (mut low, mut high) = (0, count(layout, data));
     while low < high {
@@ -171,7 +170,7 @@ pub fn lower_bound(layout: Layout, data: &[u8], wanted: u32) -> usize {
     low
 }
 
-/// Entry `index`, or `None` if there is none, or it does not lie in the block.
+/// Returns entry `index`, or `None` if there is none, or it is not within the block.
 pub fn entry(layout: Layout, data: &[u8], index: usize) -> Option<Entry<'_>> {
     if index >= count(layout, data) {
         return None;
@@ -191,13 +190,12 @@ pub fn entry(layout: Layout, data: &[u8], index: usize) -> Option<Entry<'_>> {
     Some(Entry { hash: be32(data, at), flags, name, value, place })
 }
 
-/// All entries, by hash.
+/// Returns all entries, by hash.
 pub fn entries(layout: Layout, data: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     (0..count(layout, data)).map_while(move |index| entry(layout, data, index))
 }
 
-/// Checks a leaf: that entries are in order, and names lie apart from each other and add up to what
-/// the header says.
+/// Checks a leaf: entries must be in order, and names must not overlap and must add up to the header's sum.
 pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
     let damage = |problem: &'static str| Corruption::new("attribute leaf", problem);
     let header = Header::read(layout, data);
@@ -229,7 +227,7 @@ pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
     if used != header.used {
         return Err(damage("bytes of names in use").mismatch(used, header.used));
     }
-    // That they are free is looked at when they are used: kernels have got it wrong.
+    // The free runs are checked against entries when they are used, because kernels have written wrong runs.
     for (first, size) in header.maps {
         if first + size > layout.block_size || !(first | size).is_multiple_of(ALIGNMENT) {
             return Err(damage("free space that is not in the block"));
@@ -271,7 +269,7 @@ fn verify_entry(
     Ok(entry)
 }
 
-/// Which parts of a block are taken, in units of the alignment.
+/// Used parts of a block, in units of the alignment.
 struct Taken([u64; UNITS_MAX / 64]);
 
 impl Default for Taken {
@@ -281,7 +279,7 @@ impl Default for Taken {
 }
 
 impl Taken {
-    /// Takes a range that lies within a block. False if some of it is taken already.
+    /// Marks a range within a block used. Returns false if some of it already is.
     fn take(&mut self, first: usize, size: usize) -> bool {
         (first / ALIGNMENT..(first + size) / ALIGNMENT).all(|unit| {
             let (word, bit) = (unit / 64, 1 << (unit % 64));
@@ -292,16 +290,15 @@ impl Taken {
     }
 }
 
-/// The parent that the value of a parent pointer names: inode and generation. `None` if the value is
-/// none of a parent pointer.
+/// Returns the parent in the value of a parent pointer: inode and generation. `None` if the value has another size.
 pub fn parent_of(value: &[u8]) -> Option<(u64, u32)> {
     (value.len() == PARENT_SIZE).then(|| (be64(value, 0), be32(value, 8)))
 }
 
-/// Bytes of the value of a parent pointer.
+/// Size of the value of a parent pointer, in bytes.
 pub const PARENT_SIZE: usize = 12;
 
-/// The value of a parent pointer.
+/// Returns the value of a parent pointer.
 pub fn parent_value(ino: u64, generation: u32) -> [u8; PARENT_SIZE] {
     let mut value = [0; PARENT_SIZE];
     value[..8].copy_from_slice(&ino.to_be_bytes());

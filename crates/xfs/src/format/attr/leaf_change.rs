@@ -11,18 +11,18 @@ use crate::format::edit::Edit;
 /// An entry to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry<'a> {
-    /// Hash of the name, and for parent pointers of the parent.
+    /// Hash of the name; for parent pointers also of the parent.
     pub hash: u32,
     /// Its namespace.
     pub namespace: u8,
     /// The name.
     pub name: &'a [u8],
-    /// The value, or where it is.
+    /// The value or its location.
     pub value: Value<'a>,
 }
 
 impl<'a> NewEntry<'a> {
-    /// Bytes of name and value.
+    /// Returns the size of its name area in bytes.
     fn size(&self) -> usize {
         match self.value {
             Value::Local(value) => local_size(self.name.len(), value.len()),
@@ -30,7 +30,7 @@ impl<'a> NewEntry<'a> {
         }
     }
 
-    /// Bytes it takes in a leaf.
+    /// Returns the total size in a leaf in bytes.
     pub fn content_size(&self) -> usize {
         ENTRY_SIZE + self.size()
     }
@@ -59,19 +59,19 @@ impl<'a> NewEntry<'a> {
         at[start..start + self.name.len()].copy_from_slice(self.name);
     }
 
-    /// The same entry as it is stored already, and whether it counts.
+    /// Converts a stored entry. Keeps its flag for incomplete entries.
     fn from_stored(stored: &Entry<'a>) -> Self {
         let Entry { hash, flags, name, value, .. } = *stored;
         Self { hash, namespace: flags & !flags::LOCAL, name, value }
     }
 }
 
-/// Whether an entry has room, be it in pieces.
+/// Returns whether there is room for an entry, contiguous or not.
 pub fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool {
     Header::read(layout, data).free(layout) >= new.content_size()
 }
 
-/// Adds an entry at `index`, which keeps the order of hashes. It must have room ([`has_room`]).
+/// Adds an entry at `index`, which must keep the order of hashes. There must be room ([`has_room`]).
 pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntry<'_>) {
     let mut header = Header::read(layout, block.bytes());
     let size = new.size();
@@ -94,7 +94,7 @@ pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntr
     header.used += size;
     header.first_used = old_first.min(place);
     let holes = header.maps.map(|map| {
-        // Space is taken from the end of a hole.
+        // Space is allocated from the end of a hole.
         let is_it = map.0 >= old_first && map.1 >= size && map.0 + map.1 == place + size;
         if is_it { (map.0, map.1 - size) } else { map }
     });
@@ -108,7 +108,7 @@ fn write_entry(at: &mut [u8], hash: u32, place: usize, flags: u8) {
     at[7] = 0;
 }
 
-/// Where `size` bytes have room in one piece, beside another entry in the table.
+/// Finds `size` contiguous free bytes, with room for another entry in the table.
 fn find_room(layout: Layout, data: &[u8], header: &Header, size: usize) -> Option<usize> {
     let gap = header.first_used - header.table_end(layout);
     if gap >= size + ENTRY_SIZE {
@@ -117,12 +117,12 @@ fn find_room(layout: Layout, data: &[u8], header: &Header, size: usize) -> Optio
     let fits = |map: &&(usize, usize)| map.0 >= header.first_used && map.1 >= size;
     let hole = header.maps.iter().find(fits).filter(|_| gap >= ENTRY_SIZE)?;
     let place = hole.0 + hole.1 - size;
-    // Kernels are known to have described space as free that was not.
+    // Kernels are known to have recorded used space as free.
     let is_apart = |e: Entry<'_>| e.place + e.size() <= place || e.place >= place + size;
     entries(layout, data).all(is_apart).then_some(place)
 }
 
-/// Removes entry `index`. The blocks of its value are the caller's to free.
+/// Removes entry `index`. The caller frees the blocks of its value.
 pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
     let mut header = Header::read(layout, block.bytes());
     let Some(removed) = entry(layout, block.bytes(), index) else { return };
@@ -141,13 +141,13 @@ pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
         let places = entries(layout, block.bytes()).map(|entry| entry.place);
         header.first_used = places.take(header.count).min().unwrap_or(layout.block_size);
     }
-    // The table at the front still counts one more: its zeros are no entry.
+    // The table still includes the removed entry here, which is zero.
     let first = header.first_used;
     let holes = join(header.maps.iter().filter(|map| map.0 >= old_first), (place, size));
     write_header(block, layout, &mut header, holes.iter().filter(|map| map.0 >= first));
 }
 
-/// Runs of free space with another one, which is joined with those it adjoins.
+/// Adds a free run to others, joined with adjacent ones.
 fn join<'m>(
     maps: impl Iterator<Item = &'m (usize, usize)>,
     mut new: (usize, usize),
@@ -168,8 +168,8 @@ fn join<'m>(
     holes
 }
 
-/// Writes the header: the space between table and names first, then the largest of `holes`, which
-/// lie behind the start of the names.
+/// Writes the header. The first free run is the gap between table and names; the others are the largest of `holes`,
+/// which must be above the start of the names.
 fn write_header<'m>(
     block: &mut impl Edit,
     layout: Layout,
@@ -183,20 +183,20 @@ fn write_header<'m>(
         maps[0] = (table_end, gap);
     }
     for &hole in holes {
-        // The two largest of them: a larger one moves the smaller one out.
+        // Keep the two largest: a larger one replaces the smaller one.
         let smaller = if maps[1].1 <= maps[2].1 { 1 } else { 2 };
         if hole.1 > maps[smaller].1 {
             maps[smaller] = hole;
         }
     }
     header.maps = maps;
-    // Kernels that see no mark put names into the gap, whatever its size.
+    // Without this flag, kernels put names into the gap regardless of its size.
     header.holes = gap != header.free(layout);
     let at = layout.info_size();
     let bytes = block.edit(at..at + 8 + MAPS * 4);
     put16(bytes, 0, header.count as u16);
     put16(bytes, 2, header.used as u16);
-    // 65536 becomes 0, which stands for it.
+    // 65536 is stored as 0.
     put16(bytes, 4, header.first_used as u16);
     bytes[6] = header.holes.into();
     bytes[7] = 0;
@@ -206,15 +206,14 @@ fn write_header<'m>(
     }
 }
 
-/// Brings all names together at the end.
+/// Moves all names to the end of the block, without holes.
 fn compact(block: &mut impl Edit, layout: Layout) {
     let old = block.bytes().to_vec();
     let all = entries(layout, &old).map(|entry| NewEntry::from_stored(&entry));
     fill(block, layout, all);
 }
 
-/// Makes a block a leaf of these entries, which are in order and have room. What starts every block
-/// stays.
+/// Fills a leaf with these entries, which must be in order and fit. The common header is kept.
 pub fn fill<'a>(
     block: &mut impl Edit,
     layout: Layout,
@@ -237,20 +236,20 @@ pub fn fill<'a>(
     write_header(block, layout, &mut header, [].iter());
 }
 
-/// All entries of a leaf, to be stored in another.
+/// Returns all entries of a leaf, to be stored in another.
 pub fn stored(layout: Layout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>> {
     entries(layout, data).map(|entry| NewEntry::from_stored(&entry))
 }
 
-/// Overwrites the value of entry `index`, which is in the leaf and of the same length.
+/// Overwrites the value of entry `index`, which must be local and of the same length.
 pub fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u8]) {
     let Some(entry) = entry(layout, block.bytes(), index) else { return };
     let start = entry.place + LOCAL_SIZE + entry.name.len();
     block.edit(start..start + value.len()).copy_from_slice(value);
 }
 
-/// Where to cut a leaf in two so that `new`, which belongs at `index`, has room: the number of
-/// entries, `new` among them, that stay. `None` if it has room nowhere, however the leaf is cut.
+/// Returns where to split a leaf so that `new` fits at `index`: the number of entries, including `new`, that stay.
+/// `None` if it does not fit with any split.
 pub fn cut_for(layout: Layout, data: &[u8], index: usize, new: &NewEntry<'_>) -> Option<usize> {
     let room = super::leaf::capacity(layout);
     let total = super::leaf::content_size(layout, data) + new.content_size();
@@ -269,7 +268,7 @@ pub fn cut_for(layout: Layout, data: &[u8], index: usize, new: &NewEntry<'_>) ->
     best.map(|(cut, _)| cut)
 }
 
-/// Where to cut a leaf of at least two entries in two, for halves of about the same size.
+/// Returns where to split a leaf of at least two entries into halves of about the same size.
 pub fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
     let half = super::leaf::content_size(layout, data) / 2;
     let count = count(layout, data);
@@ -328,7 +327,7 @@ mod tests {
         verify(layout, block).unwrap();
         let header = Header::read(layout, block);
         let maps = header.maps.iter().filter(|map| map.1 != 0);
-        // What is described as free lies apart from names, table and each other.
+        // Free runs must not overlap names, table or each other.
         let mut bytes = vec![false; layout.block_size];
         bytes[..header.table_end(layout)].fill(true);
         for entry in entries(layout, block) {

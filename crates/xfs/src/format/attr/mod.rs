@@ -1,11 +1,11 @@
-//! Extended attributes as they lie on disk.
+//! The on-disk format of extended attributes.
 //!
-//! Few and short ones are in the inode ([`shortform`]). Otherwise the attribute fork has blocks: a
-//! [`leaf`] at logical block 0, or a tree of [`node`]s over leaves, ordered by the hash of the names.
-//! Values too long for a leaf lie in blocks of the same fork ([`remote`]).
+//! Few and short ones are in the inode ([`shortform`]). Otherwise the attribute fork has blocks: a [`leaf`] at logical
+//! block 0, or a tree of [`node`]s over leaves, ordered by the hash of the names. Values too long for a leaf are in
+//! other blocks of the same fork ([`remote`]).
 //!
-//! Blocks are verified once, when they are read. What looks at them afterwards relies on that for
-//! its results, but not for its safety: on a bad block it ends early.
+//! Blocks are verified once, when they are read. Later accesses rely on this for correct results, but not for memory
+//! safety: on an invalid block they end early.
 
 pub mod acl;
 pub mod leaf;
@@ -33,15 +33,15 @@ pub mod flags {
     pub const SECURE: u8 = 1 << 2;
     /// A parent pointer.
     pub const PARENT: u8 = 1 << 3;
-    /// The entry is being made or removed: it does not count.
+    /// The entry is being created or removed, and must be ignored.
     pub const INCOMPLETE: u8 = 1 << 7;
-    /// What tells attributes of one name apart.
+    /// The bits that distinguish attributes with one name.
     pub const NAMESPACE: u8 = ROOT | SECURE | PARENT;
 }
 
-/// Longest name of an attribute, without its prefix, in bytes.
+/// Maximum length of a name, without its prefix, in bytes.
 pub const NAME_LEN_MAX: usize = 255;
-/// Longest value, in bytes (`XATTR_SIZE_MAX`).
+/// Maximum length of a value, in bytes (`XATTR_SIZE_MAX`).
 pub const VALUE_LEN_MAX: usize = 1 << 16;
 
 /// Magic number of a leaf with checksums (`XFS_ATTR3_LEAF_MAGIC`).
@@ -52,12 +52,12 @@ const LEAF_MAGIC_V4: u16 = 0xfbee;
 const NODE_MAGIC: u16 = 0x3ebe;
 /// Magic number of a node without (`XFS_DA_NODE_MAGIC`).
 const NODE_MAGIC_V4: u16 = 0xfebe;
-/// Byte of the checksum in a block of version 5.
+/// Byte offset of the checksum in a block of version 5.
 const CRC_OFFSET: usize = 12;
 
 const STRUCTURE: &str = "attribute block";
 
-/// What a block of attributes holds.
+/// The type of a block of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockType {
     /// Entries.
@@ -66,37 +66,37 @@ pub enum BlockType {
     Node,
 }
 
-/// Where things are in blocks of attributes: they differ between versions 4 and 5.
+/// Layout of attribute blocks, which differs between versions 4 and 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_size: usize,
-    /// Whether blocks have checksums (version 5).
+    /// True if blocks have checksums (version 5).
     pub crc: bool,
 }
 
 impl Layout {
-    /// The layout of this file system's blocks.
+    /// Returns the layout of a file system's blocks.
     pub const fn new(geometry: &Geometry) -> Self {
         Self { block_size: geometry.block_size(), crc: geometry.features.crc() }
     }
 
-    /// Bytes of what starts every block: siblings, magic number and what version 5 added.
+    /// Returns the size of the common header: siblings, magic number and the additional fields of version 5.
     const fn info_size(self) -> usize {
         if self.crc { 56 } else { 12 }
     }
 
-    /// Bytes of a leaf's header.
+    /// Returns the size of a leaf's header in bytes.
     const fn leaf_header(self) -> usize {
         if self.crc { 80 } else { 32 }
     }
 
-    /// Bytes of a node's header.
+    /// Returns the size of a node's header in bytes.
     const fn node_header(self) -> usize {
         if self.crc { 64 } else { 16 }
     }
 
-    /// The magic number of a kind of block.
+    /// Returns the magic number of a type of block.
     const fn magic(self, kind: BlockType) -> u16 {
         match (kind, self.crc) {
             (BlockType::Leaf, true) => LEAF_MAGIC,
@@ -106,43 +106,43 @@ impl Layout {
         }
     }
 
-    /// What a block is, or `None` if its magic number is none of attributes.
+    /// Returns the type of a block, or `None` for other magic numbers.
     pub fn block_type(self, data: &[u8]) -> Option<BlockType> {
         let magic = be16(data, 8);
         [BlockType::Leaf, BlockType::Node].into_iter().find(|kind| self.magic(*kind) == magic)
     }
 }
 
-/// The logical block that follows at the same level; 0 for none.
+/// Returns the next logical block of the same level; 0 for none.
 pub fn forward(data: &[u8]) -> u32 {
     be32(data, 0)
 }
 
-/// The logical block that precedes at the same level; 0 for none.
+/// Returns the previous logical block of the same level; 0 for none.
 pub fn back(data: &[u8]) -> u32 {
     be32(data, 4)
 }
 
-/// Sets the logical block that follows.
+/// Sets the next logical block.
 pub fn set_forward(block: &mut impl Edit, at: u32) {
     put32(block.edit(0..4), 0, at);
 }
 
-/// Sets the logical block that precedes.
+/// Sets the previous logical block.
 pub fn set_back(block: &mut impl Edit, at: u32) {
     put32(block.edit(4..8), 0, at);
 }
 
-/// Whom a block belongs to, as its header says.
+/// Owner and location stored in a block's header.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The inode.
     pub owner: u64,
-    /// Its place on the device.
+    /// Its location on the device.
     pub block: Block,
 }
 
-/// Writes the common start of a new block of version 5. It has no siblings.
+/// Writes the common header of a new block, without siblings.
 pub fn write_info(block: &mut impl Edit, geometry: &Geometry, kind: BlockType, who: Identity) {
     let layout = Layout::new(geometry);
     let info = block.edit(0..layout.info_size());
@@ -155,7 +155,7 @@ pub fn write_info(block: &mut impl Edit, geometry: &Geometry, kind: BlockType, w
     }
 }
 
-/// Corrects the place that a block's header states, after its contents were copied from another.
+/// Corrects the location in a block's header, after its contents were copied from another block.
 pub fn set_place(block: &mut impl Edit, geometry: &Geometry, place: Block) {
     if geometry.features.crc() {
         put64(block.edit(16..24), 0, geometry.daddr(place));
@@ -177,7 +177,7 @@ pub fn verify(
     verify_structure(geometry, owner, block, data)
 }
 
-/// Checks all of a leaf or node but its checksum: what must be so before it is sealed.
+/// Checks a leaf or node except for its checksum, before it is sealed.
 pub fn verify_structure(
     geometry: &Geometry,
     owner: u64,
@@ -207,14 +207,14 @@ fn verify_kind(layout: Layout, data: &[u8]) -> Result<BlockType, Corruption> {
     })
 }
 
-/// Brings the checksum of a leaf or node up to date.
+/// Updates the checksum of a leaf or node.
 pub fn seal(geometry: &Geometry, data: &mut [u8]) {
     if geometry.features.crc() {
         checksum::seal(data, CRC_OFFSET);
     }
 }
 
-/// What a block of version 5 says of itself.
+/// The self-describing fields of a version 5 block.
 struct Stated<'d> {
     uuid: &'d [u8],
     owner: u64,

@@ -1,41 +1,41 @@
-//! Names of attributes: Linux's prefixes and the flags that stand for them.
+//! Names of attributes: the prefixes of Linux and the corresponding flags.
 
 use vfs::acl;
 
 use super::{NAME_LEN_MAX, flags};
 
-/// The names Linux shows, by namespace.
+/// Prefixes of Linux, by namespace.
 const PREFIXES: [(u8, &[u8]); 3] =
     [(0, b"user."), (flags::ROOT, b"trusted."), (flags::SECURE, b"security.")];
 
-/// What access control lists are called on disk, and in Linux.
+/// Names of access control lists on disk and in Linux.
 const ACLS: [(&[u8], &[u8]); 2] =
     [(b"SGI_ACL_FILE", acl::ACCESS), (b"SGI_ACL_DEFAULT", acl::DEFAULT)];
 
-/// How a value is shown.
+/// How a value is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As it is stored.
+    /// Unchanged.
     Plain,
-    /// An access control list, shown in Linux's encoding.
+    /// An access control list, converted to Linux's encoding.
     Acl,
-    /// An access control list, shown as it is stored (`trusted.SGI_ACL_FILE`).
+    /// An access control list in its form on disk (`trusted.SGI_ACL_FILE`).
     StoredAcl,
 }
 
-/// A name as an entry stores it.
+/// A name as stored in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeName<'a> {
     /// The namespace: bits of [`flags`].
     pub namespace: u8,
     /// The name in it, 1 to 255 bytes.
     pub name: &'a [u8],
-    /// How its value is shown.
+    /// How its value is presented.
     pub encoding: Encoding,
 }
 
 impl<'a> AttributeName<'a> {
-    /// How a name as Linux writes it is stored. `None` if XFS cannot store it.
+    /// Converts a Linux name. Returns `None` if XFS cannot store it.
     pub fn from_linux(shown: &'a [u8]) -> Option<Self> {
         if let Some((name, _)) = ACLS.iter().find(|(_, linux)| *linux == shown) {
             return Some(Self { namespace: flags::ROOT, name, encoding: Encoding::Acl });
@@ -50,7 +50,7 @@ impl<'a> AttributeName<'a> {
     }
 }
 
-/// Appends a stored name as Linux writes it. False, and nothing appended, for what it does not show.
+/// Appends a stored name in its Linux form. Returns false without a change for names that Linux does not show.
 pub fn append_linux(shown: &mut Vec<u8>, flags: u8, name: &[u8]) -> bool {
     let namespace = flags & super::flags::NAMESPACE;
     let acl = ACLS.iter().find(|(acl, _)| namespace == super::flags::ROOT && *acl == name);

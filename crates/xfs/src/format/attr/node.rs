@@ -1,7 +1,7 @@
-//! Nodes: of each block one level below, its last hash and where it is.
+//! Nodes: the last hash and the location of each block one level below.
 //!
-//! Behind the common start: count be16, level be16 (1 above leaves), and in version 5 four zero
-//! bytes. Entries are {last hash be32, logical block be32}.
+//! After the common header: count be16, level be16 (1 above leaves), and in version 5 four zero bytes. Entries are
+//! {last hash be32, logical block be32}.
 
 use transaction::Corruption;
 
@@ -9,7 +9,7 @@ use super::super::bytes::{be16, be32, put16, put32};
 use super::Layout;
 use crate::format::edit::Edit;
 
-/// Highest level of a node (`XFS_DA_NODE_MAXDEPTH`).
+/// Maximum level of a node (`XFS_DA_NODE_MAXDEPTH`).
 pub const LEVEL_MAX: u16 = 5;
 
 const ENTRY_SIZE: usize = 8;
@@ -23,33 +23,33 @@ pub struct Child {
     pub block: u32,
 }
 
-/// Most entries of a node.
+/// Returns the maximum number of entries of a node.
 pub const fn capacity(layout: Layout) -> usize {
     (layout.block_size - layout.node_header()) / ENTRY_SIZE
 }
 
-/// Number of entries.
+/// Returns the number of entries.
 pub fn count(layout: Layout, data: &[u8]) -> usize {
     usize::from(be16(data, layout.info_size())).min(capacity(layout))
 }
 
-/// How far above the leaves it is.
+/// Returns the level above the leaves.
 pub fn level(layout: Layout, data: &[u8]) -> u16 {
     be16(data, layout.info_size() + 2)
 }
 
-/// Entry `index`, or `None` if there are not that many.
+/// Returns entry `index`, or `None` if there are fewer.
 pub fn child(layout: Layout, data: &[u8], index: usize) -> Option<Child> {
     let at = layout.node_header() + index * ENTRY_SIZE;
     (index < count(layout, data)).then(|| Child { hash: be32(data, at), block: be32(data, at + 4) })
 }
 
-/// The last hash in or below it.
+/// Returns the last hash in or below it.
 pub fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
     Some(child(layout, data, count(layout, data).checked_sub(1)?)?.hash)
 }
 
-/// The first entry whose hash is at least `wanted`, or the last one.
+/// Returns the first entry whose hash is at least `wanted`, or the last one.
 pub fn find(layout: Layout, data: &[u8], wanted: u32) -> usize {
     let (mut low, mut high) = (0, count(layout, data).saturating_sub(1));
     while low < high {
@@ -79,7 +79,7 @@ pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
     Ok(())
 }
 
-/// Makes a block a node with these entries. What starts every block stays.
+/// Fills a node with these entries. The common header is kept.
 pub fn fill(block: &mut impl Edit, layout: Layout, level: u16, children: &[Child]) {
     let base = layout.info_size();
     let bytes = block.edit(base..layout.block_size);
@@ -92,7 +92,7 @@ pub fn fill(block: &mut impl Edit, layout: Layout, level: u16, children: &[Child
     }
 }
 
-/// All entries.
+/// Returns all entries.
 pub fn children(layout: Layout, data: &[u8]) -> Vec<Child> {
     (0..count(layout, data)).map_while(|index| child(layout, data, index)).collect()
 }

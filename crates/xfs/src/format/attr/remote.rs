@@ -1,8 +1,7 @@
-//! Values in blocks of their own.
+//! Remote values, in their own blocks.
 //!
-//! In version 5 each file-system block has a header: "XARM", first byte of the value in it be32,
-//! bytes in it be32, checksum, uuid, owner be64, place be64, LSN be64 (always all ones). In version 4
-//! the blocks are nothing but the value.
+//! In version 5 each file-system block has a header: "XARM", offset in the value be32, length in it be32, checksum,
+//! UUID, owner be64, location be64, LSN be64 (always all ones). In version 4 the blocks contain only the value.
 
 use transaction::Corruption;
 
@@ -13,11 +12,11 @@ use super::super::geometry::Geometry;
 use super::{CRC_OFFSET, Identity, Layout, Stated, VALUE_LEN_MAX, verify_identity};
 
 const MAGIC: u32 = 0x5841_524d;
-/// Bytes of the header of version 5.
+/// Size of the header of version 5, in bytes.
 const HEADER_SIZE: usize = 56;
 const STRUCTURE: &str = "attribute value";
 
-/// Where a value is: logical blocks of the attribute fork, in a row.
+/// The location of a value: consecutive logical blocks of the attribute fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The first logical block.
@@ -30,20 +29,20 @@ const fn header_size(layout: Layout) -> usize {
     if layout.crc { HEADER_SIZE } else { 0 }
 }
 
-/// Bytes of a value in one block.
+/// Returns the number of bytes of a value per block.
 pub const fn bytes_per_block(layout: Layout) -> usize {
     layout.block_size - header_size(layout)
 }
 
-/// Blocks that a value takes.
+/// Returns the number of blocks of a value.
 pub const fn blocks(layout: Layout, len: usize) -> u32 {
     len.div_ceil(bytes_per_block(layout)) as u32
 }
 
-/// The part of a value in a block, which starts with byte `offset` of the value and has `len` bytes.
+/// Returns the part of a value in a block: `len` bytes from `offset` on.
 ///
 /// # Errors
-/// If the block's header says otherwise.
+/// If the block's header has other numbers.
 pub fn part(layout: Layout, data: &[u8], offset: usize, len: usize) -> Result<&[u8], Corruption> {
     if layout.crc {
         let stated = (be32(data, 4) as usize, be32(data, 8) as usize);
@@ -58,7 +57,7 @@ pub fn part(layout: Layout, data: &[u8], offset: usize, len: usize) -> Result<&[
     data.get(start..start + len).ok_or_else(|| Corruption::new(STRUCTURE, "longer than its block"))
 }
 
-/// Writes a block that starts with byte `offset` of a value.
+/// Writes a block with the part of a value that starts at `offset`.
 pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, part: &[u8]) {
     let start = header_size(Layout::new(geometry));
     data.fill(0);
@@ -74,7 +73,7 @@ pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, 
     }
 }
 
-/// Checks a block of a value that was just read. Which part of the value it has is checked by [`part`].
+/// Checks a block of a value that was just read. [`part`] checks which part of the value it is.
 pub fn verify(
     geometry: &Geometry,
     owner: u64,
@@ -89,8 +88,7 @@ pub fn verify(
     verify_place(geometry, owner, block, data)
 }
 
-/// Checks all that a block of a value says of itself but its checksum: what must be so before it is sealed.
-/// In version 4 that is nothing.
+/// Checks a block of a value except for its checksum, before it is sealed. Version 4 has nothing to check.
 pub fn verify_structure(
     geometry: &Geometry,
     owner: u64,
@@ -133,7 +131,7 @@ fn verify_place(
     verify_identity(STRUCTURE, geometry, who, stated)
 }
 
-/// Brings the checksum of a block up to date.
+/// Updates the checksum of a block.
 pub fn seal(geometry: &Geometry, data: &mut [u8]) {
     if geometry.features.crc() {
         checksum::seal(data, CRC_OFFSET);

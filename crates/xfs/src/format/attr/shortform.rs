@@ -1,30 +1,30 @@
 //! Attributes in the inode itself.
 //!
-//! {total size be16, count u8, 0}, then of each entry {name length u8, value length u8, flags u8,
-//! name, value}, without padding. The total size counts the header.
+//! {total size be16, count u8, 0}, then for each entry {name length u8, value length u8, flags u8, name, value},
+//! without padding. The total size includes the header.
 
 use transaction::Corruption;
 
 use super::super::bytes::{be16, put16};
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub const HEADER_SIZE: usize = 4;
-/// Bytes of an entry before its name.
+/// Number of bytes of an entry before its name.
 const ENTRY_SIZE: usize = 3;
-/// Most entries.
+/// Maximum number of entries.
 pub const COUNT_MAX: u8 = u8::MAX;
-/// Longest value, in bytes.
+/// Maximum length of a value, in bytes.
 pub const VALUE_LEN_MAX: usize = 255;
 
-/// Bytes that an entry takes.
+/// Returns the size of an entry in bytes.
 pub const fn entry_size(name_len: usize, value_len: usize) -> usize {
     ENTRY_SIZE + name_len + value_len
 }
 
-/// An entry and where it is.
+/// An entry and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'f> {
-    /// Its first byte in the fork.
+    /// Its byte offset in the fork.
     pub at: usize,
     /// Its namespace.
     pub flags: u8,
@@ -35,12 +35,12 @@ pub struct Entry<'f> {
 }
 
 impl Entry<'_> {
-    /// Bytes it takes.
+    /// Returns its size in bytes.
     pub fn size(&self) -> usize {
         entry_size(self.name.len(), self.value.len())
     }
 
-    /// The first byte of its value in the fork.
+    /// Returns the byte offset of its value in the fork.
     pub fn value_at(&self) -> usize {
         self.at + ENTRY_SIZE + self.name.len()
     }
@@ -50,7 +50,7 @@ fn damage(problem: &'static str) -> Corruption {
     Corruption::new("attributes in the inode", problem)
 }
 
-/// Bytes in use: the header and all entries.
+/// Returns the number of bytes in use: the header and all entries.
 pub fn total(fork: &[u8]) -> Result<usize, Corruption> {
     if fork.len() < HEADER_SIZE {
         return Err(damage("no room for their header"));
@@ -63,18 +63,18 @@ pub fn total(fork: &[u8]) -> Result<usize, Corruption> {
     Err(damage("their size").mismatch(expected, total))
 }
 
-/// Number of entries. The fork must be one that [`total`] accepts.
+/// Returns the number of entries. The fork must be valid for [`total`].
 pub fn count(fork: &[u8]) -> u8 {
     fork[2]
 }
 
-/// All entries. An item is an error, and the last one, if what is there makes no sense.
+/// Returns all entries. Invalid contents give an error as the last item.
 pub fn entries(fork: &[u8]) -> Result<Entries<'_>, Corruption> {
     let total = total(fork)?;
     Ok(Entries { bytes: &fork[..total], at: HEADER_SIZE, left: count(fork) })
 }
 
-/// Iterates over entries.
+/// Iterator over entries.
 pub struct Entries<'f> {
     bytes: &'f [u8],
     at: usize,
@@ -107,7 +107,7 @@ fn parse(bytes: &[u8], at: usize) -> Option<Entry<'_>> {
     (!name.is_empty()).then_some(Entry { at, flags, name, value })
 }
 
-/// The first entry that `is_it` accepts.
+/// Returns the first entry that `is_it` accepts.
 pub fn find(
     fork: &[u8],
     is_it: impl Fn(&Entry<'_>) -> bool,
@@ -121,14 +121,14 @@ pub fn find(
     Ok(None)
 }
 
-/// Makes a fork one without entries.
+/// Initializes a fork without entries.
 pub fn init(fork: &mut [u8]) {
     fork[..HEADER_SIZE].fill(0);
     put16(fork, 0, HEADER_SIZE as u16);
 }
 
-/// Adds an entry at the end. False, and nothing done, if there is no room: the fork is full, or
-/// counts no more entries, or has no field for such a length.
+/// Appends an entry. Returns false without a change if there is no room: the fork is full, the count is at its maximum,
+/// or a length does not fit its field.
 #[must_use]
 pub fn append(fork: &mut [u8], total: usize, flags: u8, name: &[u8], value: &[u8]) -> bool {
     let end = total + entry_size(name.len(), value.len());
@@ -148,7 +148,7 @@ pub fn append(fork: &mut [u8], total: usize, flags: u8, name: &[u8], value: &[u8
     true
 }
 
-/// Takes out the entry of `size` bytes at `at`, which [`find`] found.
+/// Removes the entry of `size` bytes at `at`, which must come from [`find`].
 pub fn remove(fork: &mut [u8], at: usize, size: usize) {
     let total = usize::from(be16(fork, 0));
     fork.copy_within(at + size..total, at);

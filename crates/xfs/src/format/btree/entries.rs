@@ -1,6 +1,5 @@
-//! What records and keys say, tree by tree: that they follow each other as they must and lie where they can.
-//! Whoever reads a record knows what it may say; here all that changed in a block are checked before it is
-//! written.
+//! Checks the contents of records and keys of each tree: their order and locations. Readers check the records that they
+//! use; here all changed ones of a block are checked before it is written.
 
 use std::ops::Range;
 
@@ -13,36 +12,36 @@ use crate::format::extent::{Extent, offset_of};
 use crate::format::features::Incompat;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 
-/// What a tree's records are.
+/// The kind of a tree's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Free blocks in a row, by block.
+    /// Free runs, by block.
     FreeByBlock,
-    /// Free blocks in a row, by length and block.
+    /// Free runs, by length and block.
     FreeByLength,
     /// Inode chunks.
     Chunks,
     /// Owners of blocks.
     ReverseMaps,
-    /// Counts of references.
+    /// Reference counts.
     References,
     /// Extents of a fork.
     Extents,
 }
 
-/// The bit of a reference count's block that says it is kept for copying on write.
+/// Flag in the first block of a reference count staged for copy on write.
 const COW: u32 = 1 << 31;
-/// The bit of a reverse map's offset that says the blocks are unwritten, which is no part of the key.
+/// Flag for unwritten blocks in the offset of a reverse-map record, not part of the key.
 const UNWRITTEN: u64 = 1 << 61;
-/// Inodes that a bit of a chunk's hole mask stands for.
+/// Number of inodes per bit of a chunk's hole mask.
 const INODES_PER_HOLE: u32 = 4;
 
-/// What entries are ordered by.
+/// Sort key of entries.
 type Key = (u64, u64, u64);
 
 impl Shape {
-    /// Checks what changed of a block's entries: that they can be and are in order, also with those beside
-    /// them, and that a node's pointers lead to blocks.
+    /// Checks the changed entries of a block: validity and order, also relative to their neighbours, and pointers of
+    /// nodes.
     pub(super) fn verify_entries(
         &self,
         geometry: &Geometry,
@@ -63,7 +62,7 @@ impl Shape {
                     .mismatch("one that fits its group", found)
             })?;
         }
-        // With another level or number of entries, those count that may not have before.
+        // If the level or the number of entries changed, all entries are checked.
         let (from, to) = (area.level_range().start, area.count_range().end);
         let changed = if changed.touches(from..to) { Changed::whole(data.len()) } else { changed };
         for rows in changed.rows(area.entries, area.entry_size, count) {
@@ -75,7 +74,7 @@ impl Shape {
         let pointers = changed.rows(area.pointers, area.pointer_size, count);
         for at in pointers.flatten() {
             let pointer = area.pointer(data, at);
-            // A group's first block has its headers.
+            // The first block of a group contains its headers.
             let is_header = self.long && geometry.split(FsBlock(pointer)).1 == AgBlock(0);
             if is_header || !self.is_address(geometry, block, pointer) {
                 let fault = Corruption::new(self.name, format!("pointer {at}"));
@@ -101,7 +100,7 @@ impl Shape {
         Ok(())
     }
 
-    /// What an entry is ordered by; of overlapping records, their first block.
+    /// Returns the sort key of an entry; for overlapping records, their first block.
     fn key(&self, entry: &[u8], is_leaf: bool) -> Key {
         let first = || u64::from(be32(entry, 0));
         match self.entries {
@@ -116,20 +115,20 @@ impl Shape {
         }
     }
 
-    /// The lowest key that the record behind one can have.
+    /// Returns the lowest key that the next record can have.
     fn least_after(&self, record: &[u8], key: Key) -> Key {
         let past = |len: u64| (key.0.saturating_add(len), 0, 0);
         match self.entries {
             Entries::FreeByBlock | Entries::References => past(be32(record, 4).into()),
             Entries::Chunks => past(INODES_PER_CHUNK.into()),
             Entries::Extents => past(Extent::parse(record).len),
-            // Blocks that files share have several owners, which may begin alike.
+            // Shared blocks have several owners, whose records may start at one block.
             Entries::ReverseMaps => key,
             Entries::FreeByLength => (key.0, key.1 + 1, 0),
         }
     }
 
-    /// Whether a record lies within its group. What it says, if not.
+    /// Checks that a record is within its group. Returns its description if not.
     fn verify_record(
         &self,
         geometry: &Geometry,
@@ -156,14 +155,14 @@ impl Shape {
     }
 }
 
-/// Checks that a chunk begins within the group, and that its counts agree with its bits.
+/// Checks that a chunk starts within the group, and that its counts agree with its masks.
 fn verify_chunk(geometry: &Geometry, ag_blocks: u32, record: &[u8]) -> Result<(), String> {
     let (start, free) = (be32(record, 0), be64(record, 8));
     let (holes, count, free_count) = (be16(record, 4), record[6], record[7]);
     let missing = holes.count_ones() * INODES_PER_HOLE;
     let is_within = AgBlock(start >> geometry.inodes_per_block_log()).0 < ag_blocks;
     let inodes = INODES_PER_CHUNK - missing;
-    // Without sparse inodes it is a part of the number of free ones.
+    // Without sparse inodes, this byte is part of the number of free inodes.
     let expected = if geometry.features.incompat(Incompat::SPINODES) { inodes } else { 0 };
     let counts_agree =
         free.count_ones() == u32::from(free_count) + missing && u32::from(count) == expected;

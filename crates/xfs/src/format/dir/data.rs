@@ -1,7 +1,6 @@
-//! Data blocks: entries and unused ranges, which fill the block from its header to its end (in block
-//! form: to the hash index). Each of both ends with a *tag*, its own offset, so that what is before a
-//! given place can be found. The three longest unused ranges are listed in the header, the longest
-//! first.
+//! Data blocks: entries and unused ranges, which fill the block from its header to its end (in block form: to the hash
+//! index). Entries and unused ranges end with a *tag*, their own offset, by which the previous one can be found. The
+//! header lists the three longest unused ranges, longest first.
 
 use transaction::Corruption;
 use vfs::{FileType, Ino};
@@ -12,43 +11,43 @@ use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::edit::Edit;
 use crate::format::geometry::Geometry;
 
-/// What an unused range starts with, where entries have their inode (`XFS_DIR2_DATA_FREE_TAG`).
+/// Start of an unused range, in place of an entry's inode number (`XFS_DIR2_DATA_FREE_TAG`).
 const UNUSED: u16 = 0xffff;
 const NAME: &str = "directory data";
 
 /// An unused range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Free {
-    /// Its first byte.
+    /// Its byte offset.
     pub offset: usize,
-    /// Its bytes; 0 for none.
+    /// Its length in bytes; 0 for none.
     pub len: usize,
 }
 
-/// The longest unused ranges of a block, the longest first.
+/// The longest unused ranges of a block, longest first.
 pub type Bests = [Free; 3];
 
-/// An entry as it lies in a block.
+/// An entry in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dirent<'a> {
-    /// Its first byte.
+    /// Its byte offset.
     pub offset: usize,
-    /// Where it leads.
+    /// The inode it names.
     pub ino: Ino,
     /// Its name.
     pub name: &'a [u8],
-    /// The type, where the directory says so.
+    /// The file type, if the directory stores it.
     pub file_type: Option<FileType>,
-    /// Bytes it takes.
+    /// Its size in bytes.
     pub size: usize,
 }
 
-/// What is to be entered.
+/// A new entry.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'a> {
     /// Its name, 1 to 255 bytes.
     pub name: &'a [u8],
-    /// Where it leads.
+    /// The inode it names.
     pub ino: Ino,
     /// Its type.
     pub file_type: FileType,
@@ -58,24 +57,24 @@ fn bests_at(layout: &Layout) -> usize {
     if layout.crc { header::DIR_END } else { 4 }
 }
 
-/// The longest unused ranges, as the header says.
+/// Returns the longest unused ranges according to the header.
 pub fn bests(layout: &Layout, block: &[u8]) -> Bests {
     let at = bests_at(layout);
     [0, 4, 8]
         .map(|i| Free { offset: be16(block, at + i).into(), len: be16(block, at + i + 2).into() })
 }
 
-/// The length of the longest unused range: what the index of free space says of the block.
+/// Returns the length of the longest unused range: the block's value in the free-space index.
 pub fn best_len(layout: &Layout, block: &[u8]) -> usize {
     be16(block, bests_at(layout) + 2).into()
 }
 
-/// Whether a block has no entry.
+/// Returns whether a block has no entry.
 pub fn is_empty(layout: &Layout, block: &[u8]) -> bool {
     best_len(layout, block) == layout.data_room()
 }
 
-/// Where entries and unused ranges end.
+/// Returns the end of entries and unused ranges.
 pub fn end(layout: &Layout, block: &[u8]) -> usize {
     if is_block_form(layout, block) {
         leaf::block_table(layout, block).start
@@ -84,13 +83,13 @@ pub fn end(layout: &Layout, block: &[u8]) -> usize {
     }
 }
 
-/// What lies at a place.
+/// An entry or an unused range.
 enum Item<'a> {
     Entry(Dirent<'a>),
     Unused(Free),
 }
 
-/// What lies at `at`; `None` if it would reach past `end`.
+/// Returns the item at `at`; `None` if it would extend past `end`.
 fn item_at<'a>(layout: &Layout, block: &'a [u8], at: usize, end: usize) -> Option<Item<'a>> {
     let rest = block.get(at..end)?;
     if rest.len() < ALIGN {
@@ -115,7 +114,7 @@ fn item_at<'a>(layout: &Layout, block: &'a [u8], at: usize, end: usize) -> Optio
     })
 }
 
-/// The entry that a leaf says is at `offset`. `None` if there is none.
+/// Returns the entry at `offset`, taken from a leaf. `None` if there is none.
 pub fn entry_at<'a>(layout: &Layout, block: &'a [u8], offset: usize) -> Option<Dirent<'a>> {
     if offset < layout.header() || !offset.is_multiple_of(ALIGN) {
         return None;
@@ -129,7 +128,7 @@ pub fn entry_at<'a>(layout: &Layout, block: &'a [u8], offset: usize) -> Option<D
     }
 }
 
-/// The entries of a block, in order. The block was verified.
+/// Returns the entries of a block, in order. The block must have been verified.
 pub fn entries<'a>(layout: &Layout, block: &'a [u8]) -> impl Iterator<Item = Dirent<'a>> {
     let (layout, end) = (*layout, end(layout, block));
     let mut at = layout.header();
@@ -160,8 +159,8 @@ fn put_entry(layout: &Layout, bytes: &mut [u8], offset: usize, entry: &NewEntry<
     size
 }
 
-/// Writes entry after entry from the header on, at the offsets given, which ascend and leave room;
-/// what is between them and to `end` becomes unused.
+/// Writes entries at the given offsets, which must ascend and leave room. The space between them, and up to `end`,
+/// becomes unused.
 pub fn fill<'a>(
     layout: &Layout,
     block: &mut impl Edit,
@@ -180,7 +179,7 @@ pub fn fill<'a>(
     put_bests(layout, block, &bests);
 }
 
-/// Makes everything behind the header unused.
+/// Marks everything after the header unused.
 pub fn clear(layout: &Layout, block: &mut impl Edit) {
     fill(layout, block, layout.size(), std::iter::empty());
 }
@@ -201,14 +200,14 @@ fn put_bests(layout: &Layout, block: &mut impl Edit, bests: &Bests) {
     }
 }
 
-/// Puts an unused range into its place among the longest.
+/// Inserts an unused range into the list of the longest.
 fn enter(bests: &mut Bests, free: Free) {
     let Some(place) = bests.iter().position(|other| free.len > other.len) else { return };
     bests[place..].rotate_right(1);
     bests[place] = free;
 }
 
-/// The longest unused ranges, by looking at all.
+/// Returns the longest unused ranges, by scanning the block.
 fn scan(layout: &Layout, block: &[u8], end: usize) -> Bests {
     let mut bests = Bests::default();
     let mut at = layout.header();
@@ -224,8 +223,7 @@ fn scan(layout: &Layout, block: &[u8], end: usize) -> Bests {
     bests
 }
 
-/// Brings the list of the longest unused ranges up to date: those of `gone` are no more, `new` (if it
-/// has bytes) came.
+/// Updates the list of the longest unused ranges: `gone` are removed, `new` (unless empty) is added.
 fn update_bests(layout: &Layout, block: &mut impl Edit, gone: &[Free], new: Free) {
     let old = bests(layout, block.bytes());
     let is_full = old[2].len > 0;
@@ -236,7 +234,7 @@ fn update_bests(layout: &Layout, block: &mut impl Edit, gone: &[Free], new: Free
         kept += 1;
     }
     enter(&mut bests, new);
-    // Ranges that are not listed are at most as long as the third that was.
+    // Unlisted ranges are at most as long as the third listed one was.
     let is_known = !is_full || kept == 3 || (kept == 2 && new.len >= old[2].len);
     if !is_known {
         let bytes = block.bytes();
@@ -247,8 +245,7 @@ fn update_bests(layout: &Layout, block: &mut impl Edit, gone: &[Free], new: Free
     }
 }
 
-/// Enters an entry where it fits best among the longest unused ranges. Its offset, or `None` if there
-/// is no room.
+/// Adds an entry in the best fit of the longest unused ranges. Returns its offset, or `None` if there is no room.
 pub fn insert(layout: &Layout, block: &mut impl Edit, entry: &NewEntry<'_>) -> Option<usize> {
     let size = layout.entry_size(entry.name.len());
     let bests = bests(layout, block.bytes());
@@ -270,15 +267,15 @@ pub fn insert(layout: &Layout, block: &mut impl Edit, entry: &NewEntry<'_>) -> O
     Some(room.offset)
 }
 
-/// Takes the last `len` bytes of an unused range for the hash index of block form. To be called when
-/// the index is in place, which has overwritten the end of the range.
+/// Removes the last `len` bytes of an unused range for the hash index of block form. Must be called after the index was
+/// written over the end of the range.
 pub fn take_end(layout: &Layout, block: &mut impl Edit, free: Free, len: usize) {
     let rest = Free { len: free.len.saturating_sub(len), ..free };
     put_unused(block, rest);
     update_bests(layout, block, &[free], rest);
 }
 
-/// The unused range that ends at `at`.
+/// Returns the unused range that ends at `at`.
 pub fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
     let offset = usize::from(be16(block, at.checked_sub(2)?));
     if offset < layout.header() || offset >= at || !offset.is_multiple_of(ALIGN) {
@@ -289,7 +286,7 @@ pub fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
         .then_some(Free { offset, len: at - offset })
 }
 
-/// Makes a range unused, one with what is unused before and behind it. `end` is where entries end.
+/// Marks a range unused, joined with adjacent unused ranges. `end` is the end of the entries.
 pub fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: usize) {
     let bytes = block.bytes();
     let behind = range.offset + range.len;
@@ -308,7 +305,7 @@ pub fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: usize) 
     update_bests(layout, block, &[before, after], whole);
 }
 
-/// Makes an entry lead elsewhere. It was found by [`entry_at`].
+/// Changes the inode and type of an entry, which was found by [`entry_at`].
 pub fn replace(layout: &Layout, block: &mut impl Edit, offset: usize, entry: &NewEntry<'_>) {
     put64(block.edit(offset..offset + 8), 0, entry.ino.0);
     if layout.ftype {
@@ -317,7 +314,7 @@ pub fn replace(layout: &Layout, block: &mut impl Edit, offset: usize, entry: &Ne
     }
 }
 
-/// Checks everything behind the header.
+/// Checks everything after the header.
 pub(super) fn verify(layout: &Layout, geometry: &Geometry, block: &[u8]) -> Result<(), Corruption> {
     let table = if is_block_form(layout, block) {
         Some(leaf::verify_block_table(layout, block)?)
@@ -333,7 +330,7 @@ pub(super) fn verify(layout: &Layout, geometry: &Geometry, block: &[u8]) -> Resu
     }
 }
 
-/// Checks entries and unused ranges; the number of entries.
+/// Checks entries and unused ranges. Returns the number of entries.
 fn verify_items(
     layout: &Layout,
     leads_to_inode: impl Fn(Ino) -> bool,
@@ -397,13 +394,13 @@ fn verify_entry(
     Ok(())
 }
 
-/// Whether a name has a byte that no name can have: eight at a time, because every entry of a block is checked
-/// when the block is written.
+/// Returns whether a name contains a forbidden byte. Tests eight bytes at a time, because every entry of a block is
+/// checked when the block is written.
 fn has_slash_or_nul(name: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
     const SLASHES: u64 = u64::from_ne_bytes([b'/'; 8]);
-    // The top bit of a byte can only be left set from the lowest zero byte on.
+    // The first set top bit is at the lowest zero byte; higher ones may be false positives.
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & TOPS != 0;
     let is_bad = |bytes: &[u8; 8]| {
         let word = u64::from_ne_bytes(*bytes);
@@ -415,7 +412,7 @@ fn has_slash_or_nul(name: &[u8]) -> bool {
     }
 }
 
-/// Checks the list of the longest unused ranges: each is one, and their lengths are the longest.
+/// Checks the list of the longest unused ranges: each must exist, and their lengths must be the longest.
 fn verify_bests(
     layout: &Layout,
     block: &[u8],
@@ -472,7 +469,7 @@ pub fn set_block_form(layout: &Layout, block: &mut impl Edit, is_block: bool) {
     block.set32(0, pair[layout.version()]);
 }
 
-/// As [`verify`], but for where entries lead; the number of entries.
+/// Like [`verify`], without checking inode numbers. Returns the number of entries.
 #[cfg(test)]
 pub(super) fn verify_structure(layout: &Layout, block: &[u8]) -> Result<usize, Corruption> {
     verify_items(layout, |_| true, block, layout.size())

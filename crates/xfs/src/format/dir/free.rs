@@ -1,4 +1,4 @@
-//! Blocks of the index of free space: the longest unused range of each data block.
+//! Blocks of the free-space index: the longest unused range of each data block.
 
 use transaction::Corruption;
 
@@ -6,18 +6,18 @@ use super::{Layout, header};
 use crate::format::bytes::{be16, be32, put32};
 use crate::format::edit::Edit;
 
-/// What stands for a data block that is not there (`NULLDATAOFF`).
+/// Value for a missing data block (`NULLDATAOFF`).
 pub const NO_BLOCK: u16 = 0xffff;
 const NAME: &str = "directory free index";
 
-/// The numbers of a block's header.
+/// The fields of a block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The first data block it describes.
     pub first: u32,
-    /// Slots that count.
+    /// Number of valid slots.
     pub valid: u32,
-    /// Slots of data blocks that are there.
+    /// Number of slots of existing data blocks.
     pub used: u32,
 }
 
@@ -25,13 +25,13 @@ fn numbers_at(layout: &Layout) -> usize {
     if layout.crc { header::DIR_END } else { 4 }
 }
 
-/// The numbers of the header.
+/// Returns the fields of the header.
 pub fn header(layout: &Layout, block: &[u8]) -> Header {
     let at = numbers_at(layout);
     Header { first: be32(block, at), valid: be32(block, at + 4), used: be32(block, at + 8) }
 }
 
-/// Writes the numbers of the header.
+/// Writes the fields of the header.
 pub fn set_header(layout: &Layout, block: &mut impl Edit, header: Header) {
     let at = numbers_at(layout);
     let bytes = block.edit(at..at + 12);
@@ -40,28 +40,28 @@ pub fn set_header(layout: &Layout, block: &mut impl Edit, header: Header) {
     put32(bytes, 8, header.used);
 }
 
-/// First byte of a slot.
+/// Returns the byte offset of a slot.
 pub const fn slot_at(layout: &Layout, slot: usize) -> usize {
     layout.header() + slot * 2
 }
 
-/// The longest unused range that a slot says its data block has.
+/// Returns the longest unused range of a data block according to its slot.
 pub fn slot(layout: &Layout, block: &[u8], slot: usize) -> u16 {
     be16(block, slot_at(layout, slot))
 }
 
-/// All slots that count, as they lie. The block was verified.
+/// Returns all valid slots as stored. The block must have been verified.
 pub fn slots<'b>(layout: &Layout, block: &'b [u8]) -> &'b [[u8; 2]] {
     let valid = (header(layout, block).valid as usize).min(layout.free_capacity());
     block[layout.header()..slot_at(layout, valid)].as_chunks().0
 }
 
-/// Writes a slot of a data block that is there before and after.
+/// Sets the slot of an existing data block.
 pub fn set_slot(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
     block.set16(slot_at(layout, slot), best);
 }
 
-/// Enters a data block that was not there.
+/// Adds a new data block.
 pub fn enter(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
     let mut header = header(layout, block.bytes());
     let valid = header.valid as usize;
@@ -74,7 +74,7 @@ pub fn enter(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
     set_slot(layout, block, slot, best);
 }
 
-/// Takes out a data block that is there no more. True if the block describes nothing now.
+/// Removes a freed data block. Returns true if no data block is left in this index block.
 pub fn remove(layout: &Layout, block: &mut impl Edit, slot: usize) -> bool {
     set_slot(layout, block, slot, NO_BLOCK);
     let mut header = header(layout, block.bytes());
@@ -85,7 +85,7 @@ pub fn remove(layout: &Layout, block: &mut impl Edit, slot: usize) -> bool {
     header.used == 0
 }
 
-/// Checks everything behind the common header. `at` is the logical block (low 32 bits).
+/// Checks everything after the common header. `at` is the low 32 bits of the logical block.
 pub(super) fn verify(layout: &Layout, at: u32, block: &[u8]) -> Result<(), Corruption> {
     let header = header(layout, block);
     let fault = |problem: &str| Corruption::new(NAME, problem);

@@ -12,8 +12,7 @@ use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::checksum;
 use crate::format::geometry::Geometry;
 
-/// `xfs_dir3_blk_hdr`: the header of data and free-space blocks. In version 4 there is only the magic
-/// number.
+/// `xfs_dir3_blk_hdr`: the header of data and free-space blocks. In version 4 there is only the magic number.
 #[repr(C)]
 struct DirHeader {
     magic: U32,
@@ -24,7 +23,7 @@ struct DirHeader {
     owner: U64,
 }
 
-/// `xfs_da3_blkinfo`: the header of leaves and nodes. Version 4 ends behind the magic number's pad.
+/// `xfs_da3_blkinfo`: the header of leaves and nodes. In version 4 it ends after the padding of the magic number.
 #[repr(C)]
 struct DaHeader {
     forw: U32,
@@ -45,14 +44,14 @@ pub(super) const DA_CRC: usize = offset_of!(DaHeader, crc);
 pub(super) const DA_FORW: usize = offset_of!(DaHeader, forw);
 pub(super) const DA_BACK: usize = offset_of!(DaHeader, back);
 pub(super) const DA_MAGIC: usize = offset_of!(DaHeader, magic);
-/// First byte behind the common header of data and free-space blocks of version 5.
+/// Size of the common header of data and free-space blocks of version 5.
 pub(super) const DIR_END: usize = size_of::<DirHeader>();
-/// First byte behind the common header of leaves and nodes of version 5.
+/// Size of the common header of leaves and nodes of version 5.
 pub(super) const DA_END: usize = size_of::<DaHeader>();
-/// The same of version 4.
+/// Size of the common header of leaves and nodes of version 4.
 pub(super) const DA_END_V4: usize = offset_of!(DaHeader, crc);
 
-/// Whose a block is, where it lies, and what is checked of it.
+/// Expected owner and location of a block, and the depth of the check.
 pub(super) struct Place<'g> {
     pub(super) geometry: &'g Geometry,
     pub(super) ino: Ino,
@@ -60,17 +59,17 @@ pub(super) struct Place<'g> {
     pub(super) depth: Depth,
 }
 
-/// What is checked of a block.
+/// The depth of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// The checksum, too: it was just read.
+    /// Including the checksum, for a block that was just read.
     Sealed,
-    /// All but the checksum: it is about to be sealed.
+    /// Without the checksum, for a block that is about to be sealed.
     Structure,
 }
 
-/// Checks what version 5 blocks say of themselves. Both headers have these fields in one order, from
-/// the checksum on.
+/// Checks the self-describing fields of version 5 blocks. Both headers have them in the same order, starting with the
+/// checksum.
 fn verify_self(
     place: &Place<'_>,
     structure: &'static str,
@@ -139,7 +138,7 @@ pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption
     verify_self(place, "directory leaf", data, DA_CRC)
 }
 
-/// Whether a data block has a hash index at its end.
+/// Returns whether a data block has a hash index at its end.
 pub fn is_block_form(layout: &Layout, data: &[u8]) -> bool {
     be32(data, 0) == magic::BLOCK[layout.version()]
 }

@@ -1,10 +1,9 @@
-//! The hash index: entries in the order of hashes, in leaves, in the nodes above them, and at the end
-//! of a block in block form.
+//! The hash index: entries sorted by hash, in leaves, in the nodes above them, and at the end of a block in block form.
 //!
-//! An entry of a leaf says where the name with that hash is; address 0 makes it *stale*: it keeps its
-//! place in the order, and is used again or removed when room is needed. An entry of a node leads to
-//! the child whose highest hash it has. Both take 8 bytes, the hash first, and the counts lie in the
-//! same places, so that most of what is here serves both.
+//! An entry of a leaf contains the address of the name with that hash. Address 0 makes it *stale*: it keeps its
+//! position in the order, and is reused or removed when room is needed. An entry of a node contains the highest hash of
+//! a child, and the child. Both have 8 bytes, the hash first, and the counts are at the same offsets, so most functions
+//! serve both.
 
 use smallvec::SmallVec;
 use transaction::Corruption;
@@ -13,22 +12,22 @@ use super::{Layout, header, magic};
 use crate::format::bytes::{be16, be32, put16, put32};
 use crate::format::edit::Edit;
 
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 pub const ENTRY_SIZE: usize = 8;
-/// Bytes of the tail of block form: count and stale count (`xfs_dir2_block_tail`).
+/// Size of the tail of block form in bytes: count and stale count (`xfs_dir2_block_tail`).
 pub const TAIL_SIZE: usize = 8;
-/// Entries that are merged into a leaf without memory being allocated for it.
+/// Number of entries that can be merged into a leaf without allocating memory.
 const MERGED_USUALLY: usize = 36;
-/// Most levels of nodes above the leaves (`XFS_DA_NODE_MAXDEPTH` counts the leaves too).
+/// Maximum number of node levels above the leaves (`XFS_DA_NODE_MAXDEPTH` includes the leaves).
 pub const LEVELS_MAX: u16 = 4;
 const NAME: &str = "directory leaf";
 
-/// What a block of the hash index is.
+/// The type of a block of the hash index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafKind {
-    /// The only leaf, with the free space of all data blocks at its end.
+    /// The only leaf, with the bests array of all data blocks at its end.
     Single,
-    /// One of several leaves, or the only one while the free space has its own index.
+    /// A leaf of a directory with a separate free-space index.
     Many,
     /// A node.
     Node,
@@ -43,41 +42,40 @@ pub struct LeafEntry {
     pub address: u32,
 }
 
-/// Where a row of entries is.
+/// The location of a table of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its first byte.
+    /// Its byte offset.
     pub start: usize,
-    /// Entries, stale ones too.
+    /// Number of entries, including stale ones.
     pub count: usize,
-    /// The hashes it lies between, as far as the node above it says. Only the speed of searches
-    /// depends on them.
+    /// Range of its hashes according to the node above, if known. Used only to speed up searches.
     pub between: Option<(u32, u32)>,
 }
 
 impl Table {
-    /// First byte of an entry.
+    /// Returns the byte offset of an entry.
     pub const fn at(&self, index: usize) -> usize {
         self.start + index * ENTRY_SIZE
     }
 
-    /// One past the last byte.
+    /// Returns the end of the table.
     pub const fn end(&self) -> usize {
         self.at(self.count)
     }
 
-    /// An entry.
+    /// Returns an entry.
     pub fn entry(&self, block: &[u8], index: usize) -> LeafEntry {
         let at = self.at(index);
         LeafEntry { hash: be32(block, at), address: be32(block, at + 4) }
     }
 
-    /// The last hash; 0 if there is none.
+    /// Returns the last hash; 0 if there is none.
     pub fn last_hash(&self, block: &[u8]) -> u32 {
         if self.count == 0 { 0 } else { self.entry(block, self.count - 1).hash }
     }
 
-    /// The first entry whose hash is not below the one given; the count if there is none.
+    /// Returns the first entry whose hash is at least `hash`; the count if there is none.
     pub fn lower_bound(&self, block: &[u8], hash: u32) -> usize {
         let rows = &block[self.start..self.end()];
         let (rows, _) = rows.as_chunks::<ENTRY_SIZE>();
@@ -85,7 +83,7 @@ impl Table {
         low + rows[low..high].partition_point(|row| hash_of(row) < hash)
     }
 
-    /// The entries with a hash, stale ones left out, each with its index.
+    /// Returns the entries with a hash, except stale ones, each with its index.
     pub fn equal<'b>(
         self,
         block: &'b [u8],
@@ -103,15 +101,14 @@ fn hash_of(row: &[u8; ENTRY_SIZE]) -> u32 {
     u32::from_be_bytes([row[0], row[1], row[2], row[3]])
 }
 
-/// Rows of fewer entries are searched by halves at once.
+/// Smaller tables are searched by bisection from the start.
 const BRACKET_ROWS_MIN: usize = 32;
-/// Entries of a cache line.
+/// Number of entries per cache line.
 const BRACKET_STEP: usize = 8;
 
-/// Bounds of where a hash belongs. Hashes of names are spread evenly, so its place can be guessed from
-/// the lowest and the highest one; the bounds are found from there outwards, in steps that double. In
-/// memory that no processor has at hand, a step costs more than all the rest, and this takes two or
-/// three where halving takes six.
+/// Returns bounds of the position of a hash. Hashes are evenly distributed, so the position is estimated from the
+/// lowest and the highest hash, and bounds are searched outwards in steps that double. In uncached memory each step is
+/// a cache miss, and this takes two or three where bisection takes six.
 fn bracket(rows: &[[u8; ENTRY_SIZE]], hash: u32, between: Option<(u32, u32)>) -> (usize, usize) {
     let ([first, .., last], true) = (rows, rows.len() >= BRACKET_ROWS_MIN) else {
         return (0, rows.len());
@@ -143,13 +140,13 @@ fn bracket(rows: &[[u8; ENTRY_SIZE]], hash: u32, between: Option<(u32, u32)>) ->
     (0, high)
 }
 
-/// The entries that are not stale.
+/// Returns the entries that are not stale.
 pub fn live<'b>(block: &'b [u8], table: &Table) -> impl Iterator<Item = LeafEntry> + Clone + 'b {
     let table = *table;
     (0..table.count).map(move |i| table.entry(block, i)).filter(|entry| entry.address != 0)
 }
 
-/// The hash index of block form. Its block was verified.
+/// Returns the hash index of block form. The block must have been verified.
 pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
     let end = layout.size() - TAIL_SIZE;
     let most = (end - layout.header()) / ENTRY_SIZE;
@@ -157,7 +154,7 @@ pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
     Table { start: end - count * ENTRY_SIZE, count, between: None }
 }
 
-/// How many entries of the hash index of block form are stale.
+/// Returns the number of stale entries in the hash index of block form.
 pub fn block_stale(layout: &Layout, block: &[u8]) -> usize {
     tail(layout, block).1 as usize
 }
@@ -174,7 +171,7 @@ fn count_at(layout: &Layout) -> usize {
     if layout.crc { header::DA_END } else { header::DA_END_V4 }
 }
 
-/// What a block of the hash index is; `None` for another magic number.
+/// Returns the type of a block of the hash index; `None` for another magic number.
 pub fn kind(layout: &Layout, block: &[u8]) -> Option<LeafKind> {
     let found = be16(block, header::DA_MAGIC);
     let version = layout.version();
@@ -188,7 +185,7 @@ pub fn kind(layout: &Layout, block: &[u8]) -> Option<LeafKind> {
     .map(|(_, kind)| kind)
 }
 
-/// Makes a leaf of another kind.
+/// Changes the type of a leaf.
 pub fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
     let pair = match kind {
         LeafKind::Single => magic::LEAF1,
@@ -198,23 +195,23 @@ pub fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
     block.set16(header::DA_MAGIC, pair[layout.version()]);
 }
 
-/// The entries of a leaf or node. Its block was verified.
+/// Returns the entries of a leaf or node. The block must have been verified.
 pub fn table(layout: &Layout, block: &[u8]) -> Table {
     let count = usize::from(be16(block, count_at(layout))).min(layout.leaf_capacity());
     Table { start: layout.header(), count, between: None }
 }
 
-/// How many entries of a leaf are stale.
+/// Returns the number of stale entries of a leaf.
 pub fn stale(layout: &Layout, block: &[u8]) -> usize {
     be16(block, count_at(layout) + 2).into()
 }
 
-/// How far above the leaves a node is.
+/// Returns the level of a node above the leaves.
 pub fn level(layout: &Layout, block: &[u8]) -> u16 {
     be16(block, count_at(layout) + 2)
 }
 
-/// Writes the number of entries, and of stale ones (in a node: the level).
+/// Sets the number of entries, and of stale ones (in a node: the level).
 pub fn set_counts(layout: &Layout, block: &mut impl Edit, count: usize, stale_or_level: usize) {
     let at = count_at(layout);
     let bytes = block.edit(at..at + 4);
@@ -222,17 +219,17 @@ pub fn set_counts(layout: &Layout, block: &mut impl Edit, count: usize, stale_or
     put16(bytes, 2, stale_or_level as u16);
 }
 
-/// The logical blocks of the neighbours at the same level, before and behind; 0 for none.
+/// Returns the logical blocks of the previous and next neighbour on the same level; 0 for none.
 pub fn siblings(block: &[u8]) -> (u32, u32) {
     (be32(block, header::DA_BACK), be32(block, header::DA_FORW))
 }
 
-/// Names the neighbour before.
+/// Sets the previous neighbour.
 pub fn set_back(block: &mut impl Edit, at: u32) {
     block.set32(header::DA_BACK, at);
 }
 
-/// Names the neighbour behind.
+/// Sets the next neighbour.
 pub fn set_forw(block: &mut impl Edit, at: u32) {
     block.set32(header::DA_FORW, at);
 }
@@ -242,27 +239,26 @@ fn put(bytes: &mut [u8], entry: LeafEntry) {
     put32(bytes, 4, entry.address);
 }
 
-/// Changes an entry in its place.
+/// Replaces an entry.
 pub fn set_entry(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
     let at = table.at(index);
     put(block.edit(at..at + ENTRY_SIZE), entry);
 }
 
-/// Puts an entry at `index` where a row may grow at its end. The counts are the caller's to change.
+/// Inserts an entry at `index` into a table that grows at its end. The caller updates the counts.
 pub fn insert_at(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
     block.shift(table.at(index)..table.end(), table.at(index + 1));
     set_entry(block, table, index, entry);
 }
 
-/// Puts an entry before what is at `index` of a row that grows at its start (block form).
+/// Inserts an entry before `index` into a table that grows at its start (block form).
 pub fn insert_downward(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
     block.shift(table.start..table.at(index), table.start - ENTRY_SIZE);
     let at = table.at(index);
     put(block.edit(at - ENTRY_SIZE..at), entry);
 }
 
-/// Puts an entry before what is at `index` by using up the nearest stale entry. False if none is
-/// stale.
+/// Inserts an entry before `index` in place of the nearest stale entry. Returns false if none is stale.
 pub fn insert_over_stale(
     block: &mut impl Edit,
     table: &Table,
@@ -288,9 +284,9 @@ pub fn insert_over_stale(
     true
 }
 
-/// Puts entries into a leaf of many in one pass, which sorts them. The last hash stays what it was, unless
-/// a higher one comes in, so that the node above need not change. False if there is no room for all of
-/// them and one more, even without the stale entries; the leaf is then what it was.
+/// Merges entries, which are sorted first, into a leaf in one pass. The last hash stays unless a higher one is added,
+/// so the node above need not change. Returns false without a change if there is no room for all of them and one more,
+/// even without the stale entries.
 pub fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> bool {
     new.sort_unstable_by_key(|entry| (entry.hash, entry.address));
     let (count, stale) = (table(layout, block.bytes()).count, stale(layout, block.bytes()));
@@ -308,7 +304,7 @@ pub fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> b
     let Some(&first) = places.first() else { return true };
     let start = table.at(first);
     let rows = block.edit(start..table.at(table.count + new.len()));
-    // From the end on, so that nothing is moved twice.
+    // From the end, so that nothing is moved twice.
     let mut end = table.count;
     for (i, (entry, &place)) in new.iter().zip(&places).enumerate().rev() {
         let (from, to) = (table.at(place) - start, table.at(place + i) - start);
@@ -320,19 +316,19 @@ pub fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> b
     true
 }
 
-/// Takes an entry out of a row that shrinks at its end. The counts are the caller's to change.
+/// Removes an entry from a table that shrinks at its end. The caller updates the counts.
 pub fn remove_at(block: &mut impl Edit, table: &Table, index: usize) {
     if index + 1 < table.count {
         block.shift(table.at(index + 1)..table.end(), table.at(index));
     }
 }
 
-/// Makes an entry stale. The stale count is the caller's to change.
+/// Makes an entry stale. The caller updates the stale count.
 pub fn set_stale(block: &mut impl Edit, table: &Table, index: usize) {
     block.set32(table.at(index) + 4, 0);
 }
 
-/// Squeezes the stale entries out of a row; how many are left.
+/// Removes the stale entries of a table. Returns the number of remaining entries.
 pub fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
     let bytes = block.edit(table.start..table.end());
     let mut to = 0;
@@ -345,7 +341,7 @@ pub fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
     to / ENTRY_SIZE
 }
 
-/// Squeezes the stale entries out of a leaf.
+/// Removes the stale entries of a leaf.
 pub fn compact(layout: &Layout, block: &mut impl Edit) {
     if stale(layout, block.bytes()) > 0 {
         let count = squeeze(block, &table(layout, block.bytes()));
@@ -353,7 +349,7 @@ pub fn compact(layout: &Layout, block: &mut impl Edit) {
     }
 }
 
-/// Squeezes the stale entries out of a leaf, but for the last entry, whose hash the node above names.
+/// Removes the stale entries of a leaf except the last entry, whose hash is in the node above.
 fn compact_before_last(layout: &Layout, block: &mut impl Edit) {
     let table = table(layout, block.bytes());
     let Some(index) = table.count.checked_sub(1) else { return };
@@ -363,30 +359,30 @@ fn compact_before_last(layout: &Layout, block: &mut impl Edit) {
     set_counts(layout, block, count + 1, usize::from(last.address == 0));
 }
 
-/// Data blocks that the end of a single leaf describes.
+/// Returns the number of data blocks in the bests array of a single leaf.
 pub fn bests_count(layout: &Layout, block: &[u8]) -> usize {
     let most = (layout.size() - layout.header() - 4) / 2;
     (be32(block, layout.size() - 4) as usize).min(most)
 }
 
-/// Writes how many data blocks the end of a single leaf describes. The row starts earlier the more
-/// they are.
+/// Sets the number of data blocks in the bests array of a single leaf. The array ends at a fixed offset, so its start
+/// moves.
 pub fn set_bests_count(layout: &Layout, block: &mut impl Edit, count: usize) {
     block.set32(layout.size() - 4, count as u32);
 }
 
-/// First byte of the longest unused ranges at the end of a single leaf that describes `count` blocks.
+/// Returns the byte offset of the bests array of a single leaf for `count` blocks.
 pub const fn bests_start(layout: &Layout, count: usize) -> usize {
     layout.size() - 4 - count * 2
 }
 
-/// Bytes that a single leaf needs.
+/// Returns the number of bytes that a single leaf needs.
 pub const fn single_size(layout: &Layout, entries: usize, data_blocks: usize) -> usize {
     layout.header() + entries * ENTRY_SIZE + data_blocks * 2 + 4
 }
 
-/// Checks that hashes ascend; how many entries are stale. All rows are gone over at once, because each leaf that
-/// changed is checked before it is written.
+/// Checks that hashes ascend. Returns the number of stale entries. Checks the order in one branch-free pass, because
+/// each changed leaf is checked before it is written.
 fn verify_order(structure: &'static str, block: &[u8], table: &Table) -> Result<usize, Corruption> {
     let (rows, _) = block[table.start..table.end()].as_chunks::<ENTRY_SIZE>();
     let (mut last, mut stale, mut ascend) = (0, 0, true);
@@ -407,7 +403,7 @@ fn verify_order(structure: &'static str, block: &[u8], table: &Table) -> Result<
     Err(damage.mismatch(format_args!("{least:#010x} or more"), format_args!("{found:#010x}")))
 }
 
-/// Checks the hash index of block form and finds it.
+/// Checks the hash index of block form, and returns its table.
 pub(super) fn verify_block_table(layout: &Layout, block: &[u8]) -> Result<Table, Corruption> {
     const NAME: &str = "directory block";
     let (count, stale) = tail(layout, block);
@@ -424,7 +420,7 @@ pub(super) fn verify_block_table(layout: &Layout, block: &[u8]) -> Result<Table,
     Ok(table)
 }
 
-/// Checks everything behind the header of a leaf or node.
+/// Checks everything after the header of a leaf or node.
 pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
     let fault = |problem: &str| Corruption::new(NAME, problem);
     let raw = usize::from(be16(block, count_at(layout)));
@@ -457,7 +453,7 @@ pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
     Ok(())
 }
 
-/// The number of entries that the tail of a block says its hash index has, and how many are stale.
+/// Returns the counts in the tail of block form: entries of its hash index, and stale ones.
 pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
     let at = layout.size() - TAIL_SIZE;
     (be32(block, at), be32(block, at + 4))
@@ -467,20 +463,20 @@ pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    /// The place that a guess leads to is the one that halving finds, whatever the hashes are like.
+    /// The estimated search finds the same position as bisection, for any distribution of hashes.
     #[test]
     fn guesses_end_where_halving_does() {
         let mut random = fastrand::Rng::with_seed(5);
         for round in 0..3000 {
             let count = random.usize(0..300);
-            // Even, crowded at one end, and with many that are equal.
+            // Evenly distributed, skewed, and with many duplicates.
             let shape = [0, 24, 29][round % 3];
             let mut hashes: Vec<u32> =
                 (0..count).map(|_| random.u32(..) >> random.u32(..=shape)).collect();
             hashes.sort_unstable();
             let block: Vec<u8> =
                 hashes.iter().flat_map(|hash| [hash.to_be_bytes(), [0; 4]].concat()).collect();
-            // What the node above says may be anything.
+            // The range from the node above may be wrong.
             let between = random.bool().then(|| (random.u32(..), random.u32(..)));
             let table = Table { start: 0, count, between };
             let near = |hash: u32| [hash.saturating_sub(1), hash, hash.saturating_add(1)];

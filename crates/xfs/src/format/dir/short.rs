@@ -1,5 +1,5 @@
-//! Directories in their inode: the parent, and the entries in the order of the places they would have
-//! in a block, which they keep when the directory becomes one.
+//! Shortform directories: the parent, and the entries in the order of the offsets that they would have in a block. They
+//! keep these offsets when the directory becomes a block.
 
 use smallvec::SmallVec;
 use transaction::Corruption;
@@ -10,15 +10,15 @@ use crate::format::bytes::{be16, be32, be64};
 use crate::format::geometry::Geometry;
 
 const NAME: &str = "shortform directory";
-/// Inode numbers up to this take 4 bytes (`XFS_DIR2_MAX_SHORT_INUM`); a larger one makes all take 8.
+/// Maximum inode number of 4 bytes (`XFS_DIR2_MAX_SHORT_INUM`); with a larger one, all take 8.
 const SHORT_INO_MAX: u64 = u32::MAX as u64;
-/// Most entries, because the count is a byte.
+/// Maximum number of entries, because the count is a byte.
 pub const COUNT_MAX: usize = 255;
 
-/// The bytes of a directory that is made anew.
+/// The bytes of a rebuilt directory.
 pub type Bytes = SmallVec<[u8; 512]>;
 
-/// A directory as it lies in its inode, verified.
+/// A verified shortform directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Short<'a> {
     bytes: &'a [u8],
@@ -29,25 +29,25 @@ pub struct Short<'a> {
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortEntry<'a> {
-    /// Its place if the directory were a block.
+    /// Its offset if the directory were a block.
     pub offset: usize,
     /// Its name.
     pub name: &'a [u8],
-    /// Where it leads.
+    /// The inode it names.
     pub ino: Ino,
-    /// The code of its type; 0 where the directory says none.
+    /// The code of its type; 0 if the directory does not store types.
     pub code: u8,
 }
 
 impl ShortEntry<'_> {
-    /// Its type, where the directory says so.
+    /// Returns its type, if the directory stores it.
     pub fn file_type(&self) -> Option<FileType> {
         file_type_of(self.code)
     }
 }
 
 impl<'a> Short<'a> {
-    /// Checks a directory's bytes, as many as its size says.
+    /// Parses and checks a directory's bytes, as many as its size.
     pub fn parse(
         layout: &Layout,
         geometry: &Geometry,
@@ -76,7 +76,7 @@ impl<'a> Short<'a> {
         if count != short.count() || end != bytes.len() {
             return Err(fault("entries within its size").mismatch(short.count(), count));
         }
-        // As a block, it must have room for the hashes of all entries, `.` and `..`.
+        // In block form there must be room for the hashes of all entries, `.` and `..`.
         let whole = offset + (count + 2) * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
         if whole > layout.size() {
             let most = format_args!("at most {} bytes as a block", layout.size());
@@ -93,12 +93,12 @@ impl<'a> Short<'a> {
         2 + self.ino_size
     }
 
-    /// Entries, without `.` and `..`.
+    /// Returns the number of entries, without `.` and `..`.
     pub fn count(&self) -> usize {
         self.bytes[0].into()
     }
 
-    /// Where `..` leads.
+    /// Returns the inode of `..`.
     pub fn parent(&self) -> Ino {
         self.ino_at(2)
     }
@@ -111,7 +111,7 @@ impl<'a> Short<'a> {
         }
     }
 
-    /// The entry at byte `at`, and where the next one is.
+    /// Returns the entry at byte `at`, and the offset of the next one.
     fn entry_from(&self, at: usize) -> Option<(ShortEntry<'a>, usize)> {
         let name_len = usize::from(*self.bytes.get(at)?);
         let name_end = at + 3 + name_len;
@@ -129,7 +129,7 @@ impl<'a> Short<'a> {
         Some((entry, end))
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> impl Iterator<Item = ShortEntry<'a>> + Clone + use<'a> {
         let (short, mut at) = (*self, self.header());
         std::iter::from_fn(move || {
@@ -162,7 +162,7 @@ fn check_entry(
     Ok(())
 }
 
-/// Bytes that a directory takes in its inode.
+/// Returns the size of a directory in its inode, in bytes.
 pub fn size<'a>(
     layout: &Layout,
     parent: Ino,
@@ -177,7 +177,7 @@ pub fn size<'a>(
     2 + size + (count + 1) * if wide { 8 } else { 4 }
 }
 
-/// A directory's bytes. There are at most [`COUNT_MAX`] entries.
+/// Returns a directory's bytes. There must be at most [`COUNT_MAX`] entries.
 pub fn build<'a>(
     layout: &Layout,
     parent: Ino,

@@ -1,4 +1,4 @@
-//! Data blocks, leaves and the index of free space in memory, against plain models; and damage.
+//! Data blocks, leaves and the free-space index in memory, compared with models; and damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ fn block(layout: &Layout, magic: [u32; 2]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Entries come and go; the block stays right, and says what it has.
+    /// Adds and removes entries; the block stays valid and contains them.
     #[test]
     fn data_blocks_hold_what_is_in_them(
         which in 0..3_usize,
@@ -61,7 +61,7 @@ proptest! {
         }
     }
 
-    /// Hashes come and go in a leaf; their order stays.
+    /// Adds and removes hashes in a leaf; they stay sorted.
     #[test]
     fn leaves_stay_in_order(
         steps in prop::collection::vec((any::<bool>(), 0..40_u32, any::<u16>()), 1..250),
@@ -99,7 +99,7 @@ proptest! {
         }
     }
 
-    /// No bytes make a verifier or what follows it panic.
+    /// No bytes make a verifier, or code that follows it, panic.
     #[test]
     fn damage_is_found_or_harmless(
         which in 0..3_usize,

@@ -1,10 +1,10 @@
-//! Copies of slots. They are made and handed on several times in each operation, so they lie beside what has them,
-//! in memory that the thread keeps from one to the next.
+//! Copies of inode slots. Each operation makes and moves several, so their bytes are kept on the heap, in memory that
+//! the thread reuses.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Memory of copies that a thread keeps.
+/// Maximum number of buffers kept per thread.
 const KEPT_MAX: usize = 16;
 
 thread_local! {
@@ -17,7 +17,7 @@ pub(super) struct Slot(Box<[u8]>);
 
 impl Slot {
     pub(super) fn copy_of(slot: &[u8]) -> Self {
-        // No thread-local value is there any more while a thread ends.
+        // Thread-local values are not available while a thread ends.
         let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
         match kept {
             Some(mut bytes) if bytes.len() == slot.len() => {
@@ -72,7 +72,7 @@ mod tests {
         second.fill(2);
         assert_eq!((&first[..], &second[..]), (&[1; 512][..], &[2; 512][..]));
         drop(second);
-        // Of another size, and of the same one.
+        // With another size, and with the same one.
         let large = Slot::copy_of(&[3; 2048]);
         assert_eq!(&large[..], [3; 2048]);
         drop(first);

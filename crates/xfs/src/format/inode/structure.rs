@@ -1,5 +1,5 @@
-//! What holds of every slot of an inode chunk: checked when an inode is loaded, and with what its forks list
-//! before it is written.
+//! Structural checks of inode slots: some when an inode is loaded, and all, including extents in the forks, before it
+//! is written.
 
 use transaction::Corruption;
 use vfs::{FileType, Ino};
@@ -13,7 +13,7 @@ use crate::format::geometry::Geometry;
 
 const STRUCTURE: &str = "inode";
 
-/// Checks magic number and version, which say where everything else is.
+/// Checks magic number and version, which determine the layout.
 pub(super) fn verify_start(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
     let magic = be16(slot, 0);
     if magic != MAGIC {
@@ -28,7 +28,7 @@ pub(super) fn verify_start(geometry: &Geometry, slot: &[u8]) -> Result<(), Corru
     Ok(())
 }
 
-/// Checks whose slot it is, which version 3 says.
+/// Checks number and UUID, which version 3 has.
 pub(super) fn verify_identity(
     geometry: &Geometry,
     ino: Ino,
@@ -47,10 +47,11 @@ pub(super) fn verify_identity(
     Ok(())
 }
 
-/// Checks a slot that is about to be written, but for its checksum. Of a free one, only what all have.
+/// Checks a slot that is about to be written, except for its checksum. Only the common fields of a free slot are
+/// checked.
 ///
 /// # Errors
-/// What is wrong first.
+/// The first problem found.
 pub fn verify_structure(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     verify_start(geometry, slot)
         .and_then(|()| verify_identity(geometry, ino, slot))
@@ -65,7 +66,7 @@ fn verify_used(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
     verify_fork(geometry, attr, Format::from_raw(slot[83]), attr_extents(slot))
 }
 
-/// Checks that the forks of a slot in use lie within it, and have formats that fit its type.
+/// Checks that the forks of a slot in use are within it, and have formats that fit its type.
 pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
     let fault = |problem, expected: &str, found: u64| {
         Corruption::new(STRUCTURE, problem).mismatch(expected, found)
@@ -92,7 +93,7 @@ pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
         return Err(fault("format", "one that fits its type", slot[5].into()));
     }
     let attr = Format::from_raw(slot[83]);
-    // An inode without an attribute fork says "extents"; old kernels left 0 there.
+    // An inode without an attribute fork has the format "extents"; old kernels left 0 there.
     let attr_fits = matches!(attr, Some(Format::Local | Format::Extents | Format::Btree));
     if !attr_fits && forkoff != 0 {
         return Err(fault("aformat", "1 to 3", slot[83].into()));
@@ -111,7 +112,7 @@ fn core_size(slot: &[u8]) -> usize {
     if slot[4] == 3 { CORE_SIZE_V3 } else { CORE_SIZE_V2 }
 }
 
-/// The bytes of data and attribute fork; none of the latter where there is none. The boundary lies within.
+/// Returns the bytes of the data and attribute fork; the latter may be empty. The boundary must be valid.
 fn forks(slot: &[u8]) -> (&[u8], &[u8]) {
     let both = &slot[core_size(slot)..];
     let boundary = if slot[82] == 0 { both.len() } else { usize::from(slot[82]) * 8 };
@@ -130,7 +131,7 @@ fn attr_extents(slot: &[u8]) -> u64 {
     if has_large_counts(slot) { be32(slot, 76).into() } else { be16(slot, 80).into() }
 }
 
-/// Checks the list of extents, or the root of their tree. What is local is checked where it is used.
+/// Checks the extent list, or the root of the extent tree. Local contents are checked by their users.
 fn verify_fork(
     geometry: &Geometry,
     fork: &[u8],

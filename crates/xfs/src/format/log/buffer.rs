@@ -1,7 +1,7 @@
-//! Buffer items: blocks of metadata as a transaction left them, in chunks of 128 bytes.
+//! Buffer items: metadata blocks as left by a transaction, in chunks of 128 bytes.
 //!
-//! The first region (`xfs_buf_log_format`) says which blocks they are and, in a bitmap, which chunks
-//! follow; every further region is a run of chunks.
+//! The first region (`xfs_buf_log_format`) contains the location of the buffer, and a bitmap of the logged chunks. Each
+//! further region is a run of chunks.
 
 use smallvec::SmallVec;
 
@@ -10,25 +10,25 @@ use super::raw_item::ItemType;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 
-/// Bytes of a chunk, one bit of the bitmap (`XFS_BLF_CHUNK`).
+/// Size of a chunk in bytes, one bit of the bitmap (`XFS_BLF_CHUNK`).
 pub const CHUNK: usize = 128;
-/// Bytes of the format before its bitmap.
+/// Size of the format without its bitmap, in bytes.
 pub const FORMAT_SIZE: usize = 20;
-/// Words of most bitmaps: of a cluster of inodes of 512 bytes.
+/// Typical number of words of a bitmap: that of a cluster of inodes of 512 bytes.
 const WORDS: usize = 4;
-/// Chunks of the largest buffer, one block of 64 KiB.
+/// Number of chunks of the largest buffer, a block of 64 KiB.
 pub const CHUNKS_MAX: usize = (64 << 10) / CHUNK;
-/// `blf_flags`: what was logged of these blocks before shall not be replayed.
+/// `blf_flags`: earlier items of this buffer must not be replayed.
 pub const CANCEL: u16 = 1 << 1;
-/// Where in `blf_flags` the type is.
+/// Position of the type in `blf_flags`.
 pub const TYPE_SHIFT: u32 = 11;
 
-/// What a buffer holds (`XFS_BLFT_*`): by this, kernels choose how to check it and seal it again.
+/// The type of a buffer (`XFS_BLFT_*`), by which kernels choose how to verify and seal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 #[allow(missing_docs, reason = "the names are the format document's")]
 pub enum BufferType {
-    /// Plain bytes, not to be checked.
+    /// Plain bytes, not verified.
     Unknown = 0,
     UserDquot = 1,
     ProjectDquot = 2,
@@ -51,7 +51,7 @@ pub enum BufferType {
 }
 
 impl BufferType {
-    /// What a number means; unknown where it means nothing here.
+    /// Converts a number; to `Unknown` if the number is unknown.
     pub fn from_raw(raw: u16) -> Self {
         use BufferType::*;
         const ALL: [BufferType; 19] = [
@@ -79,13 +79,13 @@ impl BufferType {
     }
 }
 
-/// The first region of a buffer item that a transaction writes.
+/// The first region of a buffer item to be written.
 #[derive(Clone, Debug)]
 pub struct BufferFormat {
     bytes: SmallVec<[u8; FORMAT_SIZE + 4 * WORDS]>,
 }
 
-/// The place of a buffer: daddr and length, both in units of 512 bytes.
+/// The location of a buffer: daddr and length, both in units of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferPlace {
     /// `blf_blkno`.
@@ -95,7 +95,7 @@ pub struct BufferPlace {
 }
 
 impl BufferPlace {
-    /// The place of so many blocks.
+    /// Returns the location of `blocks` blocks.
     pub fn of_blocks(geometry: &Geometry, first: Block, blocks: u32) -> Self {
         let len = (blocks as usize * geometry.block_size() / BLOCK_SIZE) as u16;
         Self { daddr: geometry.daddr(first), len }
@@ -103,10 +103,10 @@ impl BufferPlace {
 }
 
 impl BufferFormat {
-    /// An item with the runs of chunks that `runs` lists, in ascending order.
+    /// Returns an item with the runs of chunks in `runs`, which must ascend.
     ///
     /// # Panics
-    /// If a run reaches past the buffer.
+    /// If a run extends past the buffer.
     pub fn new(place: BufferPlace, kind: BufferType, runs: &[std::ops::Range<usize>]) -> Self {
         let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
         let mut map: SmallVec<[u32; WORDS]> = SmallVec::from_elem(0, words);
@@ -116,7 +116,7 @@ impl BufferFormat {
         Self::encode(place, (kind as u16) << TYPE_SHIFT, 1 + runs.len() as u16, &map)
     }
 
-    /// An item that says that a buffer was given up.
+    /// Returns an item that cancels a buffer.
     pub fn cancel(place: BufferPlace) -> Self {
         let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
         let map: SmallVec<[u32; WORDS]> = SmallVec::from_elem(0, words);
@@ -134,14 +134,13 @@ impl BufferFormat {
         Self { bytes }
     }
 
-    /// As it goes to the log.
+    /// Returns its form in the log.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Runs of chunks that cover the 64ths of a block of `block_size` bytes that `pieces` names (bit 0 is the
-/// first).
+/// Returns the runs of chunks that cover the 64ths of a block in the mask `pieces` (bit 0 is the first).
 pub fn runs_of(pieces: u64, block_size: usize) -> SmallVec<[std::ops::Range<usize>; 16]> {
     let piece = block_size / 64;
     let mut runs: SmallVec<[std::ops::Range<usize>; 16]> = SmallVec::new();

@@ -1,4 +1,4 @@
-//! Reading buffer items: chunks of a buffer, or the word that a buffer was given up.
+//! Reading buffer items: chunks of a buffer, or its cancel.
 
 use transaction::Corruption;
 
@@ -8,17 +8,17 @@ use super::raw_item::{Parsed, RawItem, le16, le32, le64};
 
 const STRUCTURE: &str = "log buffer item";
 
-/// `blf_flags`: inodes, of which only `di_next_unlinked` counts.
+/// `blf_flags`: inodes, of which only `di_next_unlinked` is valid.
 const INODE_BUF: u16 = 1;
 
-/// A buffer item. Sizes and places are in blocks of 512 bytes.
+/// A buffer item. Sizes and locations are in units of 512 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferItem<'t> {
-    /// What is to be done with it, and the type of its contents.
+    /// Flags, and the type of its contents.
     pub flags: u16,
     /// Its first block on the device.
     pub daddr: u64,
-    /// Its blocks.
+    /// Its number of blocks.
     pub blocks: u32,
     map: &'t [u8],
     raw: RawItem<'t>,
@@ -39,27 +39,27 @@ impl<'t> BufferItem<'t> {
         Ok(Self { flags, daddr, blocks, map, raw: *raw })
     }
 
-    /// Whether it says that the buffer was given up.
+    /// Returns whether it cancels the buffer.
     pub const fn is_cancel(&self) -> bool {
         self.flags & CANCEL != 0
     }
 
-    /// Whether only the lists of unlinked inodes count.
+    /// Returns whether only the links of unlinked lists are valid.
     pub const fn is_inode_buffer(&self) -> bool {
         self.flags & INODE_BUF != 0
     }
 
-    /// What it holds.
+    /// Returns the type of its contents.
     pub fn contents(&self) -> BufferType {
         BufferType::from_raw(self.flags >> TYPE_SHIFT)
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub const fn len(&self) -> usize {
         self.blocks as usize * BLOCK_SIZE
     }
 
-    /// Whether it has no bytes at all.
+    /// Returns whether it has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.blocks == 0
     }
@@ -68,11 +68,11 @@ impl<'t> BufferItem<'t> {
         self.map.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0)
     }
 
-    /// The bytes that were logged: where they lie in the buffer, and what they are. Each region is a run of
-    /// chunks; two may continue each other.
+    /// Returns the logged bytes with their offsets in the buffer. Each region is a run of chunks; two may be
+    /// contiguous.
     ///
     /// # Errors
-    /// If map and regions do not fit each other, or the buffer.
+    /// If bitmap and regions do not match each other, or the buffer.
     pub fn chunks(&self) -> Parsed<Vec<(usize, &'t [u8])>> {
         let fault = |problem| Corruption::new(STRUCTURE, problem);
         let bits = self.map.len() * 8;

@@ -1,4 +1,4 @@
-//! Building records: operations gathered, blocks stamped with their cycle, the checksum.
+//! Building records: collects operations, stamps blocks with their cycle, and computes the checksum.
 
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -8,33 +8,33 @@ use super::{
     RawOpHeader, RawRecordHeader, seal_record,
 };
 
-/// `h_size` of the records that are written: the maximum of kernels (`XLOG_MAX_RECORD_BSIZE`).
+/// `h_size` of new records: the maximum of kernels (`XLOG_MAX_RECORD_BSIZE`).
 ///
-/// A record with its headers is never longer. Kernels search the header of the last record in the same number of
-/// bytes before the head (`XLOG_REC_SHIFT`), and refuse the log if there is none.
+/// A record including its headers is never longer. Kernels search the header of the last record in the same number of
+/// bytes before the head (`XLOG_REC_SHIFT`), and refuse the log if they find none.
 pub const RECORD_SIZE_MAX: usize = 256 << 10;
-/// Blocks of a record of [`RECORD_SIZE_MAX`], headers included.
+/// Number of blocks of a record of [`RECORD_SIZE_MAX`], including headers.
 pub const RECORD_BLOCKS_MAX: u32 = (RECORD_SIZE_MAX / BLOCK_SIZE) as u32;
 
-/// What a record's header says beside what follows from its contents.
+/// Header fields of a record that do not follow from its contents.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordPlace {
-    /// Where it goes.
+    /// Its position.
     pub lsn: Lsn,
-    /// The oldest place that is still needed.
+    /// The oldest position still needed.
     pub tail: Lsn,
-    /// The block of the record before.
+    /// The block of the previous record.
     pub previous: Option<u32>,
-    /// The uuid of the superblock.
+    /// The UUID of the superblock.
     pub uuid: [u8; 16],
-    /// Blocks of the ring.
+    /// Number of blocks of the ring.
     pub log_blocks: u32,
 }
 
-/// A record that is being gathered. Its memory is kept from one to the next.
+/// A record being built. Its memory is reused for the next one.
 #[derive(Debug)]
 pub struct RecordBuilder {
-    /// Header blocks, then what follows.
+    /// Header blocks, followed by the contents.
     bytes: Vec<u8>,
     operations: u32,
     headers: usize,
@@ -44,10 +44,10 @@ pub struct RecordBuilder {
 }
 
 impl RecordBuilder {
-    /// Records of a log whose buffers have `size` bytes (`h_size`), a multiple of 32 KiB up to
-    /// [`RECORD_SIZE_MAX`], and whose records are multiples of `unit` bytes (`sb_logsunit`; up to 512 means
-    /// 512). A record takes at most `size` and `limit` bytes, headers included. `limit` is raised where an
-    /// operation of `least` bytes would have no room.
+    /// Returns a builder. The buffers of the log have `size` bytes (`h_size`), a multiple of 32 KiB up to
+    /// [`RECORD_SIZE_MAX`]. Records are multiples of `unit` bytes (`sb_logsunit`; values up to 512 mean 512), and at
+    /// most `size` and `limit` bytes long, including headers. `limit` is raised if an operation of `least` bytes would
+    /// not fit.
     pub fn new(size: usize, unit: u32, limit: usize, least: usize) -> Self {
         let unit = (unit as usize).next_multiple_of(BLOCK_SIZE).max(BLOCK_SIZE);
         let headers = size.div_ceil(BUFFER_SIZE) * BLOCK_SIZE;
@@ -58,26 +58,26 @@ impl RecordBuilder {
         Self { bytes: vec![0; headers], operations: 0, headers, size, unit, capacity }
     }
 
-    /// Most blocks of a record.
+    /// Returns the maximum number of blocks of a record.
     pub fn blocks_max(&self) -> u32 {
         ((self.headers + self.capacity).next_multiple_of(self.unit) / BLOCK_SIZE) as u32
     }
 
-    /// Most bytes of operations in a record, their headers included.
+    /// Returns the maximum number of bytes of operations in a record, including their headers.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The most blocks that records take which together have operations of so many bytes, headers included,
-    /// none of them with more than `region_max` but those that are parted. A record ends where the next
-    /// operation does not fit, and takes no more blocks than its contents need.
+    /// Returns the maximum number of blocks of the records for operations of `bytes` bytes in total, including headers.
+    /// Operations have at most `region_max` bytes unless they are split. A record ends when the next operation does not
+    /// fit, and takes only as many blocks as its contents need.
     pub fn blocks_for(&self, bytes: usize, region_max: usize) -> u64 {
         let op = size_of::<RawOpHeader>();
         let records = match self.capacity.checked_sub(op + region_max).filter(|full| *full > 0) {
-            // Each but the last has no room for the longest.
+            // Each record except the last is too full for the longest operation.
             Some(full) => bytes / full + 1,
-            // Two in a row have more than fits into one; where a region is parted, words alone fit, and each
-            // part has a header.
+            // Any two consecutive records contain more than fits into one. Where a region is split, only whole words
+            // fit, and each part has a header.
             None => 2 * (bytes / self.capacity.saturating_sub(4 * op).max(1) + 1),
         };
         let parted = records * op;
@@ -86,17 +86,17 @@ impl RecordBuilder {
         full.min(padded.div_ceil(BLOCK_SIZE) as u64)
     }
 
-    /// Whether a record can have an operation with `len` bytes.
+    /// Returns whether an operation with `len` bytes fits into an empty record.
     pub fn has_room_for(&self, len: usize) -> bool {
         size_of::<RawOpHeader>() + len <= self.capacity
     }
 
-    /// Whether an operation with `len` bytes still fits.
+    /// Returns whether an operation with `len` bytes still fits.
     pub fn fits(&self, len: usize) -> bool {
         self.bytes.len() - self.headers + size_of::<RawOpHeader>() + len <= self.capacity
     }
 
-    /// Bytes that an operation may still have, in words, where regions may be parted.
+    /// Returns the number of bytes that an operation may still have, in whole words, at which regions may be split.
     pub fn room(&self) -> usize {
         let used = self.bytes.len() - self.headers + size_of::<RawOpHeader>();
         self.capacity.saturating_sub(used) / 4 * 4
@@ -121,13 +121,13 @@ impl RecordBuilder {
         self.operations += 1;
     }
 
-    /// Blocks that the record takes as it is now.
+    /// Returns the current number of blocks of the record.
     pub fn blocks(&self) -> u32 {
         (self.bytes.len().next_multiple_of(self.unit) / BLOCK_SIZE) as u32
     }
 
-    /// Finishes the record for its place: what goes into the ring from there on, around its end where need
-    /// be.
+    /// Finishes the record for its position, and returns the bytes to write there. They may wrap around the end of the
+    /// ring.
     pub fn finish(&mut self, place: &RecordPlace) -> &[u8] {
         let end = self.bytes.len().next_multiple_of(self.unit);
         self.bytes.resize(end, 0);
@@ -149,7 +149,7 @@ impl RecordBuilder {
         &self.bytes
     }
 
-    /// Puts the cycle into the first word of each block, and the word into a header.
+    /// Stores the cycle in the first word of each block, and the replaced word in a header.
     fn stamp(&mut self, place: &RecordPlace) {
         let cycle_at = |index: usize| {
             let wraps = place.lsn.block as usize + index >= place.log_blocks as usize;
@@ -177,14 +177,14 @@ impl RecordBuilder {
     }
 }
 
-/// Where in a header block the word of a block is kept: behind the fields in the first, behind the cycle
-/// in the others.
+/// Returns the offset of a block's replaced word in a header block: after the fields in the first header, after the
+/// cycle in the others.
 const fn cycle_word_at(header: usize, word: usize) -> usize {
     let start = if header == 0 { std::mem::offset_of!(RawRecordHeader, cycle_data) } else { 4 };
     start + 4 * word
 }
 
-/// The cycle after `cycle`. It never looks like the magic number of a header.
+/// Returns the cycle after `cycle`. It never equals the magic number of a header.
 pub const fn next_cycle(cycle: u32) -> u32 {
     match cycle.wrapping_add(1) {
         RECORD_MAGIC => RECORD_MAGIC + 1,

@@ -1,28 +1,28 @@
-//! The checksum of a record: over the header with the checksum's own bytes as zeros, what is used of the
-//! further headers, and all blocks behind them as they lie in the log.
+//! The checksum of a record: over the header with the checksum field as zeros, the used part of the further headers,
+//! and all following blocks as they are in the log.
 
 use super::{BLOCK_SIZE, BUFFER_SIZE};
 
-/// Bytes of the first header that count: to its end on machines that align 64-bit numbers, and on others.
+/// Size of the first header for the checksum: on machines that align 64-bit numbers, and on others.
 const HEADER_SIZES: [usize; 2] = [328, 324];
-/// Bytes of each further header that count.
+/// Size of each further header for the checksum.
 const EXTENSION_SIZE: usize = 260;
-/// Byte of the checksum.
+/// Byte offset of the checksum.
 const CRC_OFFSET: usize = 32;
 
-/// A checksum that does not fit its record.
+/// A wrong checksum of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What the record's bytes give.
+    /// The checksum of the record's bytes.
     pub computed: u32,
-    /// What it bears.
+    /// The stored checksum.
     pub stored: u32,
 }
 
-/// Checks the checksum of a record: `headers` are all of its header blocks.
+/// Checks the checksum of a record. `headers` contains all of its header blocks.
 ///
 /// # Errors
-/// If it does not fit. A `stored` of 0 may mean that the record has none.
+/// If it differs. A `stored` of 0 may mean that the record has no checksum.
 pub fn check_record(headers: &[u8], body: &[u8]) -> Result<(), Mismatch> {
     let stored = &headers[CRC_OFFSET..CRC_OFFSET + 4];
     let stored = u32::from_le_bytes([stored[0], stored[1], stored[2], stored[3]]);
@@ -33,7 +33,7 @@ pub fn check_record(headers: &[u8], body: &[u8]) -> Result<(), Mismatch> {
     Err(Mismatch { computed: computed[0], stored })
 }
 
-/// Brings the checksum of a record up to date, whose first blocks are its headers.
+/// Updates the checksum of a record that starts with its headers.
 pub fn seal_record(record: &mut [u8], header_blocks: usize) {
     let (headers, body) = record.split_at(header_blocks * BLOCK_SIZE);
     let crc = compute(headers, HEADER_SIZES[0], body);
@@ -44,7 +44,7 @@ fn compute(headers: &[u8], header_size: usize, body: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&headers[..CRC_OFFSET]);
     let crc = crc32c::crc32c_append(crc, &[0; 4]);
     let crc = crc32c::crc32c_append(crc, &headers[CRC_OFFSET + 4..header_size]);
-    // Headers for bytes that the record does not have do not count.
+    // Headers for bytes beyond the record's length are not included.
     let used = body.len().div_ceil(BUFFER_SIZE).max(1);
     let further = headers.chunks_exact(BLOCK_SIZE).take(used).skip(1);
     let crc =

@@ -4,32 +4,32 @@ use transaction::Corruption;
 
 use super::raw_item::{Parsed, RawItem, le32, le64};
 
-/// Bytes of a quota as it is logged (`xfs_disk_dquot`).
+/// Size of a quota as logged, in bytes (`xfs_disk_dquot`).
 pub const DQUOT_SIZE: usize = 104;
-/// Bytes of a quota in its block (`xfs_dqblk`).
+/// Size of a quota in its block, in bytes (`xfs_dqblk`).
 pub const DQUOT_BLOCK_SIZE: usize = 136;
-/// Byte of the checksum in it.
+/// Byte offset of the checksum in a quota.
 pub const CRC_OFFSET: usize = 108;
-/// Byte of the place in the log at which it was last changed.
+/// Byte offset of the LSN of the last change.
 pub const LSN_OFFSET: usize = 112;
 /// `d_magic`: "DQ".
 pub const MAGIC: u16 = 0x4451;
-/// Byte of `d_type` in a quota.
+/// Byte offset of `d_type` in a quota.
 const TYPE_OFFSET: usize = 3;
 const STRUCTURE: &str = "log quota item";
 
-/// A quota that was changed.
+/// A changed quota.
 #[derive(Clone, Copy, Debug)]
 pub struct DquotItem<'t> {
-    /// User, group or project.
+    /// User, group or project ID.
     pub id: u32,
-    /// First block of its buffer, of 512 bytes.
+    /// First block of its buffer, in units of 512 bytes.
     pub daddr: u64,
-    /// Length of the buffer, in blocks of the file system (`qlf_len`).
+    /// Length of the buffer, in file-system blocks (`qlf_len`).
     pub blocks: u32,
-    /// Byte of the quota in the buffer (`qlf_boffset`).
+    /// Byte offset of the quota in the buffer (`qlf_boffset`).
     pub offset: u32,
-    /// The quota, in disk order.
+    /// The quota, in on-disk byte order.
     pub dquot: &'t [u8],
 }
 
@@ -48,13 +48,13 @@ impl<'t> DquotItem<'t> {
         Ok(Self { id: field(4), daddr, blocks: field(16), offset: field(20), dquot })
     }
 
-    /// The kind of quota: 1 users, 2 projects, 4 groups.
+    /// Returns the kind of quota: 1 users, 2 projects, 4 groups.
     pub const fn kind(&self) -> u8 {
         self.dquot[TYPE_OFFSET] & 7
     }
 }
 
-/// The end of quotas of some kinds. What is logged of them around it does not count.
+/// Turns off quotas of some kinds. Quota items of these kinds in the log must be ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaOff {
     /// Bits of the superblock's `qflags`.
@@ -67,7 +67,7 @@ impl QuotaOff {
         Ok(Self { flags: le32(format, 4).unwrap_or(0) })
     }
 
-    /// Whether it ends quotas of the kind of an item.
+    /// Returns whether it turns off quotas of the kind of an item.
     pub const fn ends(&self, item: &DquotItem<'_>) -> bool {
         let bit = match item.kind() {
             1 => 1,

@@ -1,32 +1,32 @@
-//! Items that stand for new inodes: what is in all of them is known, so that it is not logged.
+//! Items of new inodes (ICREATE), whose known contents are not logged.
 
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::bytes::{be32, put32};
 
 use super::raw_item::{ItemType, Parsed, RawItem};
 
-/// A run of blocks of new, free inodes. Unlike other items, it is in disk order.
+/// A run of blocks of new, free inodes. Unlike other items, it is in on-disk byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icreate {
     /// Its group.
     pub ag: AgNumber,
     /// Its first block.
     pub block: AgBlock,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u32,
     /// Size of an inode in bytes.
     pub inode_size: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Generation of all of them.
+    /// Generation of all inodes.
     pub generation: u32,
 }
 
-/// Bytes of an item.
+/// Size of an item in bytes.
 pub const SIZE: usize = 28;
 
 impl Icreate {
-    /// As it goes to the log: an item of one region.
+    /// Returns its form in the log: an item of one region.
     pub fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..2].copy_from_slice(&(ItemType::Icreate as u16).to_le_bytes());

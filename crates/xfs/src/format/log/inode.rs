@@ -1,4 +1,4 @@
-//! Inode items: an inode's core, in the writer's byte order, and those of its forks that changed.
+//! Inode items: an inode's core, in the writer's byte order, and its changed forks.
 
 use transaction::Corruption;
 use vfs::Ino;
@@ -11,47 +11,47 @@ use crate::format::inode::{CORE_SIZE_V3, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 
 /// Bits of `ilf_fields`.
 pub mod fields {
-    /// The data fork, as it lies in the inode.
+    /// The data fork, as in the inode.
     pub const DATA: u32 = 2 | 4;
-    /// The root of the data fork's map.
+    /// The root of the data fork's extent tree.
     pub const DATA_ROOT: u32 = 8;
     /// The device number.
     pub const DEVICE: u32 = 0x10;
-    /// The attribute fork, as it lies in the inode.
+    /// The attribute fork, as in the inode.
     pub const ATTR: u32 = 0x40 | 0x80;
-    /// The root of the attribute fork's map.
+    /// The root of the attribute fork's extent tree.
     pub const ATTR_ROOT: u32 = 0x100;
-    /// All blocks of the data fork's map get this inode for their owner.
+    /// All blocks of the data fork's extent tree get this inode as owner.
     pub const DATA_OWNER: u32 = 0x200;
-    /// All blocks of the attribute fork's map do.
+    /// All blocks of the attribute fork's extent tree get this inode as owner.
     pub const ATTR_OWNER: u32 = 0x400;
 }
 
-/// Byte of `di_lsn`.
+/// Byte offset of `di_lsn`.
 const LSN_OFFSET: usize = 112;
 const STRUCTURE: &str = "log inode item";
 
-/// A fork as it was logged.
+/// A logged fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoggedFork<'t> {
-    /// Its first bytes, as they lie in the inode.
+    /// Its first bytes, as in the inode.
     Plain(&'t [u8]),
-    /// The root of its map, as a block of the tree.
+    /// The root of its extent tree, in the form of a tree block.
     Root(&'t [u8]),
 }
 
-/// An inode that was changed.
+/// A changed inode.
 #[derive(Clone, Copy, Debug)]
 pub struct InodeItem<'t> {
     /// The inode.
     pub ino: Ino,
-    /// What of it was logged.
+    /// Mask of its logged parts.
     pub fields: u32,
-    /// First block of its buffer, of 512 bytes.
+    /// First block of its buffer, in units of 512 bytes.
     pub daddr: u64,
-    /// Blocks of the buffer.
+    /// Number of blocks of the buffer.
     pub blocks: u32,
-    /// Its first byte in the buffer.
+    /// Its byte offset in the buffer.
     pub offset: usize,
     /// Its device number.
     pub device: u32,
@@ -66,7 +66,7 @@ pub struct InodeItem<'t> {
 impl<'t> InodeItem<'t> {
     pub(super) fn parse(raw: &RawItem<'t>) -> Parsed<Self> {
         let format = raw.format(STRUCTURE, 52)?;
-        // Machines that align 64-bit numbers have four bytes more before the inode's number.
+        // On machines that align 64-bit numbers there are four more bytes before the inode's number.
         let pad = if format.len() >= 56 { 4 } else { 0 };
         let field = |at: usize| le32(format, at + pad).unwrap_or(0);
         let number = |at: usize| le64(format, at + pad).unwrap_or(0);
@@ -117,10 +117,10 @@ impl<'t> InodeItem<'t> {
         Ok(())
     }
 
-    /// Writes the core into the inode's slot, in disk order, but for `di_next_unlinked`, which other items
-    /// have. The checksum is left as it is.
+    /// Writes the core into the inode's slot, in on-disk byte order, except for `di_next_unlinked`, which is in other
+    /// items. The checksum is not updated.
     pub fn write_core(&self, slot: &mut [u8], lsn: Lsn) {
-        // Places of numbers by size; between them lie single bytes.
+        // Offsets of numbers by size; between them are single bytes.
         const U16: [usize; 8] = [0, 2, 6, 20, 22, 80, 88, 90];
         const U32: [usize; 8] = [8, 12, 16, 72, 76, 84, 92, 128];
         const U64: [usize; 6] = [24, 56, 64, 104, 120, 152];
@@ -136,7 +136,7 @@ impl<'t> InodeItem<'t> {
             if is_large {
                 put64(slot, at, le64(core, at).unwrap_or(0));
             } else {
-                // Seconds and nanoseconds, each in the machine's order.
+                // Seconds and nanoseconds, each in the machine's byte order.
                 put32(slot, at, le32(core, at).unwrap_or(0));
                 put32(slot, at + 4, le32(core, at + 4).unwrap_or(0));
             }
@@ -146,12 +146,12 @@ impl<'t> InodeItem<'t> {
     }
 }
 
-/// Where an inode's slot says it was last changed, in the log.
+/// Returns the LSN of the last change of an inode's slot.
 pub fn slot_lsn(slot: &[u8]) -> u64 {
     crate::format::bytes::be64(slot, LSN_OFFSET)
 }
 
-/// Writes a fork that was logged into the inode's. The rest of the fork is left as it is.
+/// Writes a logged fork into the inode's fork. The rest of the fork is not changed.
 ///
 /// # Errors
 /// If it does not fit.

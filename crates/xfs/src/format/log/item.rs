@@ -1,4 +1,4 @@
-//! What the items of a transaction say.
+//! The items of a transaction.
 
 use transaction::Corruption;
 use vfs::{Error, Result};
@@ -11,33 +11,33 @@ use super::raw_item::le64;
 
 pub use super::raw_item::{ItemType, RawItem};
 
-/// Types of the items of realtime devices: intents for their extents, reverse maps and counts.
+/// Types of the items of realtime devices: intents for their extents, reverse maps and reference counts.
 const REALTIME_TYPES: std::ops::RangeInclusive<u16> = 0x124a..=0x124f;
 
-/// What an item says.
+/// A parsed item.
 #[derive(Clone, Debug)]
 pub enum Item<'t> {
-    /// Contents of a buffer, or that they do not count.
+    /// Contents of a buffer, or its cancel.
     Buffer(BufferItem<'t>),
     /// An inode.
     Inode(InodeItem<'t>),
     /// A quota.
     Dquot(DquotItem<'t>),
-    /// Quotas of some kinds end.
+    /// Quotas of some kinds are turned off.
     QuotaOff(QuotaOff),
     /// A run of new inodes.
     Icreate(Icreate),
-    /// A change to come.
+    /// The intent of a change.
     Intent(ItemType, u64),
-    /// A change that was announced was made.
+    /// The done item of an intent.
     Done(ItemType, u64),
 }
 
 impl<'t> Item<'t> {
-    /// Reads an item.
+    /// Parses an item.
     ///
     /// # Errors
-    /// `Corrupt` for one that cannot be, `Unsupported` for items of realtime devices.
+    /// `Corrupt` for an invalid item, `Unsupported` for items of realtime devices.
     pub fn parse(raw: &RawItem<'t>) -> Result<Self> {
         let number = raw.raw_type();
         if REALTIME_TYPES.contains(&number) {

@@ -1,4 +1,4 @@
-//! Operations: what records consist of. Each has a header that names its transaction, and some bytes.
+//! Operations: the units of records. Each has a header with its transaction, and some bytes.
 
 use transaction::Corruption;
 use zerocopy::FromBytes;
@@ -9,15 +9,15 @@ use super::{CLIENT_LOG, RawOpHeader};
 pub const CLIENT_TRANSACTION: u8 = 0x69;
 /// `oh_flags`: a transaction starts.
 pub const OP_START: u8 = 1;
-/// `oh_flags`: it is complete.
+/// `oh_flags`: a transaction is complete.
 pub const OP_COMMIT: u8 = 2;
-/// `oh_flags`: the region goes on in the next record.
+/// `oh_flags`: the region continues in the next record.
 pub const OP_CONTINUE: u8 = 4;
-/// `oh_flags`: the region was begun in an earlier record.
+/// `oh_flags`: the region continues from an earlier record.
 pub const OP_WAS_CONTINUED: u8 = 8;
-/// `oh_flags`: the region that was begun earlier ends here.
+/// `oh_flags`: a region from an earlier record ends here.
 pub const OP_END: u8 = 0x10;
-/// Bytes of an operation's header.
+/// Size of an operation's header in bytes.
 pub const OP_HEADER_SIZE: usize = size_of::<RawOpHeader>();
 
 /// An operation of a record.
@@ -25,9 +25,9 @@ pub const OP_HEADER_SIZE: usize = size_of::<RawOpHeader>();
 pub struct Operation<'b> {
     /// The transaction it belongs to.
     pub tid: u32,
-    /// What it does.
+    /// Its flags.
     pub flags: u8,
-    /// The bytes behind its header.
+    /// The bytes after its header.
     pub data: &'b [u8],
 }
 
@@ -38,8 +38,7 @@ pub struct Operations<'b> {
 }
 
 impl<'b> Operations<'b> {
-    /// Those of a record with these bytes behind its headers, cycle words put back, which says that it
-    /// has `count` operations.
+    /// Returns the `count` operations of a record, given the bytes after its headers with the cycle words restored.
     pub const fn new(body: &'b [u8], count: u32) -> Self {
         Self { rest: body, left: count }
     }

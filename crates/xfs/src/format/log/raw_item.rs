@@ -1,6 +1,5 @@
-//! Items as they lie in the log: each is a list of regions, of which the first says what it is
-//! (`*_log_format`). Items are in the byte order of the machine that wrote them; only little-endian ones are
-//! read and written.
+//! Items as stored in the log: each is a list of regions. The first region describes the item (`*_log_format`). Items
+//! are in the byte order of the machine that wrote them; only little-endian ones are supported.
 
 use transaction::Corruption;
 
@@ -30,7 +29,7 @@ pub enum ItemType {
 }
 
 impl ItemType {
-    /// The type of that number; `None` for those of realtime devices and unknown ones.
+    /// Returns the type with this number; `None` for those of realtime devices and unknown ones.
     pub fn from_raw(raw: u16) -> Option<Self> {
         use ItemType::*;
         const ALL: [ItemType; 18] = [
@@ -40,7 +39,7 @@ impl ItemType {
         ALL.into_iter().find(|item| *item as u16 == raw)
     }
 
-    /// The type of intents that items of this type say are done; `None` if they say no such thing.
+    /// Returns the type of intent that a done item completes; `None` for other types.
     pub const fn done(self) -> Option<Self> {
         Some(match self {
             Self::Efd => Self::Efi,
@@ -53,13 +52,13 @@ impl ItemType {
         })
     }
 
-    /// Whether items of this type are intents.
+    /// Returns whether items of this type are intents.
     pub const fn is_intent(self) -> bool {
         matches!(self, Self::Efi | Self::Rui | Self::Cui | Self::Bui | Self::Attri | Self::Xmi)
     }
 }
 
-/// An item as it was logged: one region or more.
+/// A logged item: one or more regions.
 #[derive(Clone, Copy, Debug)]
 pub struct RawItem<'t> {
     data: &'t [u8],
@@ -68,40 +67,40 @@ pub struct RawItem<'t> {
 }
 
 impl<'t> RawItem<'t> {
-    /// The regions that end at `ends` in `data`, the first of which starts at `start`.
+    /// Returns the item whose regions end at `ends` in `data`. The first region starts at `start`.
     pub(super) const fn new(data: &'t [u8], start: usize, ends: &'t [usize]) -> Self {
         Self { data, start, ends }
     }
 
-    /// Number of regions.
+    /// Returns the number of regions.
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Never so.
+    /// Always false.
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// A region.
+    /// Returns a region.
     pub fn region(&self, at: usize) -> Option<&'t [u8]> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).map_or(self.start, |before| self.ends[before]);
         self.data.get(start..end)
     }
 
-    /// All regions.
+    /// Returns all regions.
     pub fn regions(&self) -> impl Iterator<Item = &'t [u8]> + use<'t> {
         let this = *self;
         (0..this.ends.len()).filter_map(move |at| this.region(at))
     }
 
-    /// The number of its type.
+    /// Returns the number of its type.
     pub fn raw_type(&self) -> u16 {
         self.region(0).and_then(|format| le16(format, 0)).unwrap_or(0)
     }
 
-    /// The first region, of at least `len` bytes.
+    /// Returns the first region, which must have at least `len` bytes.
     pub(super) fn format(&self, structure: &'static str, len: usize) -> Parsed<&'t [u8]> {
         let format = self.region(0).unwrap_or_default();
         if format.len() < len {
@@ -112,20 +111,20 @@ impl<'t> RawItem<'t> {
     }
 }
 
-/// Result of reading an item.
+/// Result of parsing an item.
 pub(super) type Parsed<T> = std::result::Result<T, Corruption>;
 
-/// The little-endian number at `at`.
+/// Reads the little-endian number at `at`.
 pub(super) fn le16(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(data.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// The little-endian number at `at`.
+/// Reads the little-endian number at `at`.
 pub(super) fn le32(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(data.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The little-endian number at `at`.
+/// Reads the little-endian number at `at`.
 pub(super) fn le64(data: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?))
 }

@@ -1,67 +1,66 @@
-//! The log's records: headers, and the record that says the log was left clean.
+//! The log's records: headers, and the unmount record, which marks the log clean.
 //!
-//! The log is a ring of 512-byte blocks. Each time it starts over, its cycle number grows by one, and
-//! the first word of every block of a record is replaced by the cycle it was written in, so that the
-//! place where new ends and old begins can be found. Words so replaced are kept in the record's
-//! header.
+//! The log is a ring of 512-byte blocks. Each time it wraps around, its cycle number is incremented. The first word of
+//! every block of a record is replaced by the cycle in which it was written. So the boundary between new and old blocks
+//! can be found. The replaced words are stored in the record's headers.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::format::bytes::be32;
 
-/// Bytes of a block of the log, whatever the sector size.
+/// Size of a block of the log in bytes, independent of the sector size.
 pub const BLOCK_SIZE: usize = 512;
 /// `h_magicno`.
 pub const RECORD_MAGIC: u32 = 0xfeed_babe;
-/// `h_version` of the logs in use today.
+/// `h_version` of current logs.
 pub const RECORD_VERSION: u32 = 2;
 /// `h_fmt`: items are little-endian.
 pub const FORMAT_LITTLE_ENDIAN: u32 = 1;
-/// `h_size` that mkfs.xfs writes at least: size of the buffers that records are gathered in, in bytes.
+/// Minimum `h_size` written by mkfs.xfs: size of the buffers in which records are collected, in bytes.
 pub const BUFFER_SIZE: usize = 32 << 10;
-/// Words that a header block keeps, one for each block of the record behind the headers. There is one
-/// header block for every [`BUFFER_SIZE`] of the buffer; the first word of the others is the cycle.
+/// Number of replaced words in a header block, one for each block of the record after the headers. There is one header
+/// block for every [`BUFFER_SIZE`] of the buffer; the first word of all except the first header is the cycle.
 pub const CYCLE_WORDS: usize = 64;
-/// `oh_clientid` of operations that belong to the log itself.
+/// `oh_clientid` of operations of the log itself.
 pub const CLIENT_LOG: u8 = 0xaa;
-/// `oh_flags`: the log was left clean.
+/// `oh_flags`: the log is clean.
 pub const OP_UNMOUNT: u8 = 0x20;
-/// What the operation that marks a clean log contains, in the machine's order.
+/// Contents of the operation of an unmount record, in the machine's byte order.
 pub const UNMOUNT_MAGIC: u16 = 0x556e;
 /// `oh_tid` of that operation.
 const UNMOUNT_TID: u32 = 0xb0c0_d0d0;
 
-/// A place in the log (`xfs_lsn_t`): cycle and block.
+/// A position in the log (`xfs_lsn_t`): cycle and block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn {
-    /// How often the log has started over, from 1 on.
+    /// Number of the cycle, starting at 1.
     pub cycle: u32,
     /// The block in the log.
     pub block: u32,
 }
 
-/// The first cycle that no log reaches: at a round of 1 GiB a second, it would take 34 years.
+/// The first implausible cycle: at one cycle of 1 GiB per second, it would take 34 years.
 const CYCLE_ABSURD: u32 = 1 << 30;
 
 impl Lsn {
-    /// Returns true if a log can have reached this place.
+    /// Returns whether a log can have reached this position.
     pub const fn is_plausible(self) -> bool {
         self.cycle < CYCLE_ABSURD
     }
 
-    /// As it is on disk.
+    /// Converts to the form on disk.
     pub const fn to_raw(self) -> u64 {
         (self.cycle as u64) << 32 | self.block as u64
     }
 
-    /// From what is on disk.
+    /// Converts from the form on disk.
     pub const fn from_raw(raw: u64) -> Self {
         Self { cycle: (raw >> 32) as u32, block: raw as u32 }
     }
 }
 
-/// The header of a record as it is on disk. Fields as in the format document, without `h_`.
+/// The header of a record on disk. Fields as in the format document, without `h_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
@@ -69,7 +68,7 @@ pub struct RawRecordHeader {
     pub magicno: U32,
     pub cycle: U32,
     pub version: U32,
-    /// Bytes of the record behind its headers.
+    /// Length of the record after its headers, in bytes.
     pub len: U32,
     pub lsn: U64,
     pub tail_lsn: U64,
@@ -102,27 +101,26 @@ const _: () = assert!(std::mem::offset_of!(RawRecordHeader, fmt) == 300);
 const _: () = assert!(std::mem::offset_of!(RawRecordHeader, pad) == 324);
 const _: () = assert!(size_of::<RawOpHeader>() == 12);
 
-/// What a record that marks a clean log says.
+/// Parameters of an unmount record.
 #[derive(Clone, Copy, Debug)]
 pub struct Unmount {
-    /// Where it is.
+    /// Its position.
     pub lsn: Lsn,
-    /// The block of the record before; `None` for the first.
+    /// The block of the previous record; `None` for the first.
     pub previous: Option<u32>,
-    /// The uuid that the superblock has.
+    /// The UUID of the superblock.
     pub uuid: [u8; 16],
-    /// Records are multiples of this long, in bytes; up to 512 means 512 (`sb_logsunit`).
+    /// The length of records is a multiple of this, in bytes; values up to 512 mean 512 (`sb_logsunit`).
     pub unit: u32,
 }
 
-/// The record that marks a clean log, ready to be written: header and one operation, without a
-/// checksum, as mkfs.xfs writes it.
+/// Returns an unmount record: header and one operation, without a checksum, as mkfs.xfs writes it.
 pub fn unmount_record(unmount: &Unmount) -> Vec<u8> {
     let bytes = (unmount.unit as usize).next_multiple_of(BLOCK_SIZE).max(2 * BLOCK_SIZE);
     let buffer = bytes.max(BUFFER_SIZE);
     let cycle = unmount.lsn.cycle.to_be_bytes();
     let mut record = vec![0; bytes];
-    // All kept words but the operation's are zero, so that the other headers have nothing but the cycle.
+    // All replaced words except the operation's are zero, so the other headers contain only the cycle.
     for block in record.chunks_exact_mut(BLOCK_SIZE) {
         block[..4].copy_from_slice(&cycle);
     }
@@ -154,30 +152,30 @@ pub fn unmount_record(unmount: &Unmount) -> Vec<u8> {
     record
 }
 
-/// A record as its header describes it.
+/// A record as described by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it is.
+    /// Its position.
     pub lsn: Lsn,
-    /// Where the log's oldest part that is still needed starts.
+    /// The tail of the log: the oldest position still needed.
     pub tail: Lsn,
-    /// Blocks of its headers.
+    /// Number of header blocks.
     pub header_blocks: u32,
-    /// Blocks behind them.
+    /// Number of blocks after the headers.
     pub body_blocks: u32,
-    /// Operations in it.
+    /// Number of operations in it.
     pub operations: u32,
 }
 
 impl Record {
-    /// What a block says if it is the first of a record of a log with `log_blocks` blocks.
+    /// Parses a block as the first one of a record of a log with `log_blocks` blocks.
     pub fn parse(block: &[u8], log_blocks: u32) -> Option<Self> {
         let raw = RawRecordHeader::ref_from_prefix(block).ok()?.0;
         let version = raw.version.get();
         if raw.magicno.get() != RECORD_MAGIC || !(1..=RECORD_VERSION).contains(&version) {
             return None;
         }
-        // Version 1 has one header block, and does not say how large its buffers are.
+        // Version 1 has one header block, and does not store the size of its buffers.
         let size = if version == 1 { 0 } else { raw.size.get() as usize };
         let header_blocks = size.div_ceil(BUFFER_SIZE).max(1) as u32;
         let body_blocks = raw.len.get().div_ceil(BLOCK_SIZE as u32);
@@ -191,20 +189,20 @@ impl Record {
         })
     }
 
-    /// All of its blocks.
+    /// Returns the number of its blocks.
     pub const fn blocks(&self) -> u32 {
         self.header_blocks + self.body_blocks
     }
 
-    /// Whether the first block behind the headers starts with the operation that marks a clean log.
+    /// Returns whether the first block after the headers starts with the operation of an unmount record.
     pub fn is_unmount(&self, first_body_block: &[u8]) -> bool {
         let op = RawOpHeader::ref_from_prefix(first_body_block).ok();
         self.operations == 1 && op.is_some_and(|(op, _)| op.flags & OP_UNMOUNT != 0)
     }
 }
 
-/// The cycle that a block of the log was written in: its first word, or the second where the first is
-/// a header's magic number.
+/// Returns the cycle in which a block of the log was written: its first word, or the second if the first is the magic
+/// number of a header.
 pub fn cycle_of(block: &[u8]) -> u32 {
     match be32(block, 0) {
         RECORD_MAGIC => be32(block, 4),

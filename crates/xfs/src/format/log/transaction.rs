@@ -1,5 +1,5 @@
-//! Transactions, gathered from operations. Those of several transactions may take turns, and a region
-//! may be spread over several records.
+//! Assembling transactions from operations. Operations of several transactions may be interleaved, and a region may
+//! span several records.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use super::operation::{
 use super::raw_item::RawItem;
 use super::{Lsn, OP_UNMOUNT};
 
-/// Bytes of the header that is a transaction's first region (`xfs_trans_header`).
+/// Size of the header in a transaction's first region, in bytes (`xfs_trans_header`).
 pub const HEADER_SIZE: usize = 16;
 /// `th_magic`: "TRAN".
 pub const HEADER_MAGIC: u32 = 0x5452_414e;
 /// `th_type` of transactions (`XFS_TRANS_CHECKPOINT`).
 const CHECKPOINT_TYPE: u32 = 40;
-/// Most regions of an item (`XLOG_MAX_REGIONS_IN_ITEM`): every other chunk of the largest buffer, and
-/// the format.
+/// Maximum number of regions of an item (`XLOG_MAX_REGIONS_IN_ITEM`): every other chunk of the largest buffer, and the
+/// format.
 const REGIONS_MAX: u16 = 257;
 
-/// Returns the first region of a transaction (`xfs_trans_header`). No reader relies on the number of its items.
+/// Returns the first region of a transaction (`xfs_trans_header`). Readers ignore its number of items.
 pub fn checkpoint_header(tid: u32) -> [u8; HEADER_SIZE] {
     let mut bytes = [0; HEADER_SIZE];
     for (at, word) in [HEADER_MAGIC, CHECKPOINT_TYPE, tid, 0].into_iter().enumerate() {
@@ -30,18 +30,18 @@ pub fn checkpoint_header(tid: u32) -> [u8; HEADER_SIZE] {
     bytes
 }
 
-/// A transaction: items, of which each is a list of regions.
+/// A transaction: a list of items, each of which is a list of regions.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// Its number, which others may have had before.
+    /// Its number, which may be reused.
     pub tid: u32,
-    /// The record that it starts in.
+    /// The record in which it starts.
     pub start: Lsn,
-    /// The header, as far as it was seen.
+    /// The header, or the part of it received so far.
     header: Vec<u8>,
-    /// The bytes of all regions, one after another.
+    /// The bytes of all regions, concatenated.
     data: Vec<u8>,
-    /// Where each region ends in them.
+    /// The end of each region in `data`.
     ends: Vec<usize>,
     items: Vec<Span>,
 }
@@ -63,7 +63,7 @@ impl Transaction {
         Self { tid, start, header, data, ends, items }
     }
 
-    /// Its items, in the order in which they were logged.
+    /// Returns its items, in the order in which they were logged.
     pub fn items(&self) -> impl Iterator<Item = RawItem<'_>> {
         self.items.iter().map(|item| {
             let ends = &self.ends[item.first..item.first + item.count];
@@ -72,7 +72,7 @@ impl Transaction {
         })
     }
 
-    /// Adds a region, or as much of one as its record holds.
+    /// Adds a region, or the part of one that is in its record.
     fn add(&mut self, data: &[u8]) -> Result<(), Corruption> {
         if data.is_empty() {
             return Ok(());
@@ -93,7 +93,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds to the last region.
+    /// Appends to the last region.
     fn extend(&mut self, data: &[u8]) -> Result<(), Corruption> {
         if self.header.len() < HEADER_SIZE {
             return self.add_header(data);
@@ -118,7 +118,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Checks that nothing is missing.
+    /// Checks that the last item has all its regions.
     fn check_complete(&self) -> Result<(), Corruption> {
         match self.items.last() {
             Some(item) if self.ends.len() - item.first != item.count => {
@@ -130,7 +130,7 @@ impl Transaction {
     }
 }
 
-/// How many regions an item has whose first one starts with `data`.
+/// Returns the number of regions of an item from the start of its first one.
 fn regions(data: &[u8]) -> Result<u16, Corruption> {
     let count = match data {
         [_, _, low, high, ..] => u16::from_le_bytes([*low, *high]),
@@ -143,18 +143,18 @@ fn regions(data: &[u8]) -> Result<u16, Corruption> {
     Ok(count)
 }
 
-/// Gathers the transactions of records that are given one after another.
+/// Assembles the transactions of records, which must be passed in order.
 #[derive(Debug, Default)]
 pub struct Assembler {
     running: HashMap<u32, Transaction>,
 }
 
 impl Assembler {
-    /// Takes the operations of the record at `lsn`, and hands out the transactions that are complete with
-    /// it, in order.
+    /// Processes the operations of the record at `lsn`, and calls `complete` with the transactions that it completes,
+    /// in order.
     ///
     /// # Errors
-    /// `Corrupt` for operations that cannot be, and what `complete` returns.
+    /// `Corrupt` for invalid operations, and errors of `complete`.
     pub fn take<E: From<Corruption>>(
         &mut self,
         lsn: Lsn,
@@ -176,7 +176,7 @@ impl Assembler {
     ) -> Result<Option<Transaction>, Corruption> {
         let Operation { tid, flags, data } = *operation;
         let Some(transaction) = self.running.get_mut(&tid) else {
-            // What has begun before the tail is in its place, all of it.
+            // Transactions that started before the tail have been written back completely.
             if flags & OP_START != 0 {
                 if !data.is_empty() {
                     return Err(fault("its start has contents").mismatch(0, data.len()));

@@ -13,7 +13,8 @@ use crate::format::log::intent::{AttributeChange, AttributeWork, Intent, ParentL
 use crate::inode::Handle;
 use crate::xattr::parent::Link;
 
-/// A file with attributes of all sizes, and files whose links are in the inode, in a leaf and in a tree.
+/// Makes a file with attributes of all sizes, and files whose parent pointers are in the inode, in a leaf and in a
+/// tree.
 fn fill(root: &Path) {
     for name in ["attributes", "few", "some", "many"] {
         File::create(root.join(name)).unwrap();
@@ -91,15 +92,15 @@ fn parent_pointers_are_replaced() {
     }
 }
 
-/// Where attributes are in blocks, the kernel says first that the old one does not count any more, then removes it,
-/// and then adds the new one. It may have been stopped in between.
+/// For attributes in blocks, the kernel first marks the old one incomplete, then removes it, and then adds the new one.
+/// A crash may come in between.
 #[test]
 fn parent_pointers_that_do_not_count_any_more_are_replaced() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for (name, there) in [("some", "name7"), ("many", "link99")] {
         let crash = Crash::new("-n parent=1", fill);
         let file = crash.handle(name);
-        // What the directory has is what has to be in the end.
+        // The entry in the directory gives the expected final state.
         let (old, new) = (parent(&crash, "a name that is not there"), parent(&crash, there));
         crash.judge(|op| {
             let mut file = file.clone();
@@ -220,7 +221,7 @@ fn an_attribute_that_does_not_count_yet_is_set_anew() {
     crash.fs.finish_intents(vec![intent(&file, work)]).unwrap();
     assert_eq!(crash.fs.get_xattr(file.ino(), b"user.large").unwrap(), value);
     let before = file.inode.nblocks();
-    // A large value went, and one of half its size came.
+    // A large value was removed, and one of half its size added.
     assert_eq!(crash.handle("attributes").inode.nblocks(), before - 2);
     crash.fs.close().unwrap();
     oracle::xfs_repair(&crash.path);

@@ -25,7 +25,7 @@ fn exchange(files: [ExchangeFile; 2], blocks: u64) -> Exchange {
     Exchange { files, blocks, fork: Fork::Data, set_sizes: false, written_only: false }
 }
 
-/// An exchange of which a number of steps was done before the crash.
+/// Checks an exchange interrupted after a number of steps.
 fn judge(crash: Crash, whole: Exchange, steps: usize) {
     let files = whole.files.map(|file| crash.fs.load(file.ino).unwrap());
     crash.judge(|op| {
@@ -67,7 +67,7 @@ fn an_exchange_of_many_extents_takes_several_operations() {
         fill(root);
     });
     let (one, tree) = (crash.handle("one"), crash.handle("tree"));
-    // Every block meets a hole.
+    // Every block is exchanged with a hole.
     let files = [file(&one, 2, 0), file(&tree, 1, 0)];
     judge(crash, exchange(files, 398), 5);
 }
@@ -103,7 +103,7 @@ fn files_that_share_blocks_exchange_them() {
             Ok(())
         })
         .unwrap();
-    // Sizes stay: kernels that recover an exchange which makes a file larger give back what they have just
+    // Sizes do not change: kernels that recover an exchange which enlarges a file free the blocks that they have just
     // mapped past its old end.
     let mut files = [file(&c, 0, 0), file(&tree, 0, 0)];
     files[0].clear_reflink = true;

@@ -57,7 +57,7 @@ const fn owner_of(ino: Ino, extent: &Extent) -> Owner {
     Owner::Fork { ino, fork: Fork::Data, offset, unwritten }
 }
 
-/// Enters an extent into the reverse map, or takes it out.
+/// Adds an extent to the reverse map, or removes it.
 fn rmap(op: &mut Op<'_>, is_added: bool, extent: &Extent, owner: Owner) -> Outcome<()> {
     let (ag, start) = op.fs.volume.geometry.split(extent.start);
     let mut ag = op.ag(ag)?;
@@ -68,7 +68,7 @@ fn rmap(op: &mut Op<'_>, is_added: bool, extent: &Extent, owner: Owner) -> Outco
     }
 }
 
-/// Takes an extent out of a file's map.
+/// Unmaps an extent of a file.
 fn take(op: &mut Op<'_>, file: &Handle, extent: Extent) -> Outcome<Handle> {
     let mut file = file.clone();
     op.take_extent(&mut file, Fork::Data, extent)?;
@@ -91,7 +91,7 @@ fn blocks_that_a_file_let_go_of_are_freed() {
                 take(op, &rest, last)?;
                 take(op, &tree, hole)?;
                 if is_mapped {
-                    // Who freed them leaves the reverse map to the EFI, as for metadata.
+                    // Freeing left the reverse map to the EFI, as for metadata.
                     rmap(op, true, &last, owner_of(file.ino(), &last))?;
                 }
                 let runs = [run_of(&some), run_of(&last), run_of(&hole)];
@@ -130,7 +130,7 @@ fn what_a_map_has_gets_into_the_reverse_map() {
     let part = Extent { offset: last.offset.plus(10), start: last.start.plus(10), len: 5, ..last };
     crash.judge(|op| {
         rmap(op, false, &some, owner_of(ino, &some))?;
-        // In the map these blocks are unwritten still.
+        // In the extent map these blocks are still unwritten.
         let wrong = Extent { unwritten: false, ..part };
         rmap(op, false, &part, owner_of(ino, &part))?;
         rmap(op, true, &part, owner_of(ino, &wrong))?;
@@ -169,7 +169,7 @@ fn references_are_counted_up_and_down() {
             len: extent.len - by,
             ..extent
         };
-        // Of these, three files have the first and the last part, two the middle.
+        // Three files have the first and the last of these parts, two files the middle.
         let all = crash.extent("a", 0, 300);
         let (first, rest) = (crash.extent("own", 0, 30), crash.extent("a", 80, 100));
         crash.judge(|op| {
@@ -183,7 +183,7 @@ fn references_are_counted_up_and_down() {
                 |extent: Extent| Extent { offset: FileBlock(extent.offset.0 + 500), ..extent };
             let mut own = own.clone();
             own.inode.set_flags2(own.inode.flags2() | flags2::REFLINK);
-            // Shared blocks may have several owners only when one of them is known to be shared.
+            // Blocks may have several owners only if one of them is marked as sharing.
             op.enter_extent(&mut empty, Fork::Data, shift(rest))?;
             op.enter_extent(&mut empty, Fork::Data, first)?;
             empty.inode.set_size(700 * BLOCK);
@@ -198,8 +198,8 @@ fn references_are_counted_up_and_down() {
     }
 }
 
-/// As kernels leave it in the middle of an exchange: the log has the next change of a map before what the
-/// reverse map lacks of the last one.
+/// The state that kernels leave in the middle of an exchange: the log has the next map change before the reverse-map
+/// change of the last one.
 #[test]
 fn the_reverse_map_follows_before_blocks_change_hands() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
@@ -220,7 +220,7 @@ fn the_reverse_map_follows_before_blocks_change_hands() {
     });
 }
 
-/// Takes blocks for nobody.
+/// Allocates blocks without mapping them.
 fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: Owner) -> Outcome<ExtentRun> {
     let request = ExtentRequest { near, min_len: len, max_len: len, owner, for_data: false };
     let (start, len) = op.allocate_extent(&request)?;
@@ -254,7 +254,7 @@ fn a_map_gets_blocks_and_loses_them() {
                 rmap(op, false, &extent, Owner::RefcountTree)?;
                 intents.push(bmap_of(BmapKind::Map, handle.ino(), &extent));
             }
-            // Something else that happened before the crash.
+            // An unrelated change before the crash.
             let mut touched = empty.clone();
             touched.inode.set_size(100 * BLOCK);
             op.stage(touched);
@@ -292,11 +292,11 @@ fn blocks_kept_for_copying_on_write_are_freed() {
                 let (ag, start) = op.fs.volume.geometry.split(run.start);
                 op.ag(ag)?.stage_blocks(start, run.len)
             };
-            // Kept as they should be, in two runs that continue each other.
+            // Properly staged blocks, in two adjacent runs.
             let kept = take_blocks(op, near, 64, Owner::Staged)?;
             stage(op, ExtentRun { len: 30, ..kept })?;
             stage(op, ExtentRun { start: kept.start.plus(30), len: 34 })?;
-            // To be kept, and to be let go.
+            // One run to be staged, and one to be released.
             let come = take_blocks(op, near, 16, Owner::Staged)?;
             let gone = take_blocks(op, near, 8, Owner::Staged)?;
             stage(op, gone)?;

@@ -1,5 +1,5 @@
-//! Changes that a crash left half done, announced in the log: finished here and by the kernel, which must
-//! come out the same.
+//! Changes that a crash interrupted, with intents in the log. Recovery here and by the kernel must give the same
+//! result.
 
 mod attributes;
 mod exchange;
@@ -32,13 +32,13 @@ use crate::op::Op;
 
 const BLOCK: u64 = 4096;
 
-/// An id that no other intent has, as an address in a kernel would be.
+/// Returns a unique intent id, like an address in a kernel.
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0xffff_8880_0000_1000);
     NEXT.fetch_add(192, Ordering::Relaxed)
 }
 
-/// An image that the kernel filled, open to be changed.
+/// An image filled by the kernel, opened writable.
 struct Crash {
     fs: Xfs,
     path: PathBuf,
@@ -50,7 +50,7 @@ fn open(path: &Path) -> Result<Xfs> {
     Xfs::open_writable(Arc::new(FileDevice::new(file).unwrap()), &OpenOptions::default())
 }
 
-/// What the kernel makes of an image, which must be sound then.
+/// Returns the tree of an image after the kernel recovered it, which must be sound.
 fn by_kernel(path: &Path) -> Tree {
     let mount = KernelMount::new(path, &MountOptions::read_write("xfs"));
     mount.unmount();
@@ -74,7 +74,7 @@ impl Crash {
         Self::open(path, home)
     }
 
-    /// One whose superblock says that the log may have changes of attributes.
+    /// Like [`Crash::new`], with the superblock flag for logged attribute changes.
     fn with_logged_attributes(options: &str, fill: impl FnOnce(&Path)) -> Self {
         let home = oracle::scratch();
         let path = home.path().join("image");
@@ -96,7 +96,7 @@ impl Crash {
         self.fs.load(self.ino(name)).unwrap()
     }
 
-    /// The extent of a file from a logical block on.
+    /// Returns the extent of a file from a logical block on.
     fn extent(&self, name: &str, at: u64, len: u64) -> Extent {
         let handle = self.handle(name);
         let run = map::run_at(&mut &self.fs, &handle, Fork::Data, FileBlock(at)).unwrap();
@@ -115,8 +115,7 @@ impl Crash {
         path
     }
 
-    /// Does half of a change and announces the rest, as `half` says. What the image then holds is what a
-    /// crash leaves.
+    /// Does half of a change and logs intents for the rest, both by `half`. The image then has the state after a crash.
     fn crash(&self, half: impl Fn(&mut Op<'_>) -> Outcome<Vec<Intent>>) -> Vec<Intent> {
         let announce = |intents: &Vec<Intent>| {
             let log = self.fs.log.as_ref().unwrap();
@@ -128,8 +127,8 @@ impl Crash {
         intents
     }
 
-    /// As [`Crash::crash`], and again when the first intent is finished, and when all are. The kernel and
-    /// we recover, and come out the same.
+    /// Like [`Crash::crash`], and crashes again when the first intent is finished, and when all are. Compares recovery
+    /// by the kernel and by this implementation.
     fn judge(self, half: impl Fn(&mut Op<'_>) -> Outcome<Vec<Intent>>) {
         let mut intents = super::in_order(self.crash(half));
         let count = intents.len() as u64;
@@ -151,7 +150,7 @@ impl Crash {
             assert_same(&by_kernel(&copy), &ours, &Ignore::default());
             let fs = open(&path).unwrap();
             assert_eq!(fs.recovered().intents, left);
-            // One more crash, when the log has what it had and that all of it is done.
+            // One more crash, when the log has its previous contents and the done items of all of them.
             fs.engine.checkpoint().unwrap();
             let copy = path.with_extension("recovered");
             copy_image(&path, &copy);
@@ -163,7 +162,7 @@ impl Crash {
     }
 }
 
-/// Files whose blocks one, two and three of them have, and one whose map is a tree.
+/// Makes files that share blocks, with one, two or three owners, and one whose map is a tree.
 fn fill(root: &Path) {
     let a = File::create(root.join("a")).unwrap();
     a.write_all_at(&vec![7; 300 * BLOCK as usize], 0).unwrap();

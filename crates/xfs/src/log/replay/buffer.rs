@@ -16,17 +16,17 @@ use crate::format::log::{BLOCK_SIZE, BufferItem, Lsn};
 pub(super) struct Touched {
     pub(super) len: usize,
     pub(super) contents: BufferType,
-    /// Where it was last changed.
+    /// Position of its last change.
     pub(super) lsn: Lsn,
 }
 
-/// Whether inodes lie in a buffer.
+/// Returns whether a buffer contains inodes.
 fn has_inodes(item: &BufferItem<'_>) -> bool {
     item.is_inode_buffer() || item.contents() == BufferType::Dinode
 }
 
 impl Replay<'_> {
-    /// Brings the contents of a buffer to their place, unless they are there already.
+    /// Writes the logged contents of a buffer, unless the buffer is already newer.
     pub(super) fn buffer(&mut self, lsn: Lsn, item: &BufferItem<'_>) -> Result<()> {
         let chunks = item.chunks()?;
         let offset = self.check_place(item.daddr, item.len() as u64)?;
@@ -61,8 +61,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// In buffers with inodes that kernels log, only the links of lists of unlinked inodes count: the rest is
-    /// in the items of inodes.
+    /// Applies an inode buffer logged by a kernel. Only the links of unlinked lists count: all else is in inode items.
     fn unlinked(&self, offset: u64, chunks: &[(usize, &[u8])], data: &mut [u8]) -> Result<()> {
         let size = self.geometry.inode_size();
         for (number, slot) in data.chunks_exact_mut(size).enumerate() {
@@ -82,7 +81,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Notes the inodes that some chunks are of, to be checked at the end.
+    /// Records the inodes that some chunks belong to, to be checked at the end.
     fn note_slots(&mut self, offset: u64, chunks: &[(usize, &[u8])]) {
         let size = self.geometry.inode_size() as u64;
         for (at, bytes) in chunks {
@@ -92,7 +91,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Checks that a range lies in the file system, and not in its log; its first byte.
+    /// Checks that a range is within the file system, and outside of its log. Returns its first byte.
     pub(super) fn check_place(&self, daddr: u64, len: u64) -> Result<u64> {
         let fault = |problem: &str| Corruption::new("log item", problem);
         let end = self.geometry.blocks << (self.geometry.block_log - DADDR_BYTES_LOG);
@@ -113,7 +112,7 @@ impl Replay<'_> {
         Ok(offset)
     }
 
-    /// Stamps, seals and checks all that was replayed.
+    /// Stamps, seals and checks all replayed buffers.
     pub(super) fn finish_buffers(&mut self) -> Result<()> {
         let touched = std::mem::take(&mut self.touched);
         for (offset, touched) in &touched {
@@ -128,7 +127,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Whether a buffer is shorter than directory blocks are.
+    /// Returns whether a buffer is smaller than directory blocks.
     fn is_piece(&self, touched: &Touched) -> bool {
         touched.len < self.geometry.dir_block_size()
     }
@@ -141,7 +140,7 @@ impl Replay<'_> {
                 return Ok(());
             }
             B::AttrRemote => {
-                // They bear no place in the log, and a checksum for each block.
+                // They have no log sequence number, and a checksum for each block.
                 let block_size = self.geometry.block_size();
                 data.chunks_exact_mut(block_size).for_each(|part| {
                     attr::remote::seal(&self.geometry, part);

@@ -1,26 +1,26 @@
-//! Buffers that were given up: what was logged of them before does not count, because their blocks may hold
-//! something else since.
+//! Cancelled buffers. Items of a buffer logged before its cancel must not be replayed, because its blocks may have
+//! other contents since.
 
 use std::collections::HashMap;
 
-/// How often buffers are still to be given up, by place and length.
+/// Number of remaining cancels, by location and length of the buffer.
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
     counts: HashMap<(u64, u32), u32>,
 }
 
 impl Cancels {
-    /// Notes that a buffer is given up somewhere in the log.
+    /// Counts a cancel found anywhere in the log.
     pub(super) fn add(&mut self, daddr: u64, blocks: u32) {
         *self.counts.entry((daddr, blocks)).or_default() += 1;
     }
 
-    /// Whether a buffer is given up later.
+    /// Returns whether a buffer is cancelled later in the log.
     pub(super) fn has(&self, daddr: u64, blocks: u32) -> bool {
         self.counts.contains_key(&(daddr, blocks))
     }
 
-    /// Passes one of the places in the log where a buffer is given up.
+    /// Called when the replay passes a cancel.
     pub(super) fn pass(&mut self, daddr: u64, blocks: u32) {
         if let Some(count) = self.counts.get_mut(&(daddr, blocks)) {
             *count -= 1;

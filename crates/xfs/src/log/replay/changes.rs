@@ -1,4 +1,4 @@
-//! What replay changes, kept in memory until all of it has succeeded.
+//! Changes made by the replay, kept in memory until all of it has succeeded.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use vfs::{Error, Result};
 
 /// Unit in which changes are kept, in bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Unit in which they are written: the smallest that anything on disk has.
+/// Unit in which they are written, in bytes: the smallest unit of any on-disk structure.
 const SECTOR_BYTES: u64 = 512;
 
 struct Page {
     bytes: Box<[u8; PAGE_BYTES as usize]>,
-    /// A bit for each sector that was written to.
+    /// One bit for each sector that was written.
     changed: u8,
 }
 
-/// A device as it will be.
+/// A device with changes that are not written yet.
 pub(super) struct Changes<'d> {
     device: &'d dyn BlockDevice,
     pages: BTreeMap<u64, Page>,
 }
 
-/// The pages of a range: number, bytes within the page, bytes of the range.
+/// Splits a range into pages: page number, bytes within the page, bytes of the range.
 fn parts(
     offset: u64,
     len: usize,
@@ -41,7 +41,7 @@ impl<'d> Changes<'d> {
         Self { device, pages: BTreeMap::new() }
     }
 
-    /// Reads what will be there. The range must lie on the device, as for all that follow.
+    /// Reads a range including changes. The range must be on the device, as for all functions that follow.
     pub(super) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.device.read_at(offset, &mut bytes).map_err(Error::Device)?;
@@ -53,7 +53,7 @@ impl<'d> Changes<'d> {
         Ok(bytes)
     }
 
-    /// Whether a range will be as it is.
+    /// Returns whether a range equals its contents on the device.
     pub(super) fn leave(&self, offset: u64, len: usize) -> Result<bool> {
         let mut bytes = vec![0; len];
         self.device.read_at(offset, &mut bytes).map_err(Error::Device)?;
@@ -84,7 +84,7 @@ impl<'d> Changes<'d> {
         Ok(bytes)
     }
 
-    /// Writes everything to its place.
+    /// Writes all changes to the device.
     pub(super) fn write_back(&self) -> Result<()> {
         for (number, page) in &self.pages {
             let mut sector = 0;
@@ -120,7 +120,7 @@ mod tests {
         changes.write(9728, &[2; 512]).unwrap();
         assert_eq!(changes.read(4096, 200).unwrap()[103..105], [1, 7]);
         let before = device.fork();
-        // What was not changed in memory keeps what others write meanwhile.
+        // Unchanged sectors keep what others write in the meantime.
         device.write_at(5000, &[9; 100]).unwrap();
         changes.write_back().unwrap();
         let read = |device: &MemoryDevice| {

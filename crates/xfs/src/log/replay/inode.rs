@@ -1,4 +1,4 @@
-//! Replaying the items of inodes.
+//! Replaying inode items.
 
 use vfs::{Corruption, Error, Ino, Result};
 
@@ -15,7 +15,7 @@ fn fault(problem: &str) -> Corruption {
 }
 
 impl Replay<'_> {
-    /// Brings an inode to its slot, unless what is there is newer.
+    /// Writes a logged inode into its slot, unless the slot is newer.
     pub(super) fn inode(&mut self, lsn: Lsn, item: &InodeItem<'_>) -> Result<()> {
         let damage = |error| match error {
             Error::Corrupt(c) => Error::Corrupt(c.of_inode(item.ino.0)),
@@ -47,7 +47,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// The first byte of an inode's slot, which must be where its number says.
+    /// Returns the byte offset of an inode's slot, which must match its number.
     fn inode_place(&self, item: &InodeItem<'_>) -> Result<u64> {
         let start = self.check_place(item.daddr, u64::from(item.blocks) << DADDR_BYTES_LOG)?;
         let Some((ag, ino)) = self.geometry.split_ino(item.ino) else {
@@ -63,8 +63,8 @@ impl Replay<'_> {
         Ok(place)
     }
 
-    /// Checks the inodes that were replayed. One that was damaged before, and came into the log with the
-    /// others of its block, stays as it is: it must not keep them from being recovered.
+    /// Checks the replayed inodes. An inode that was already damaged before, and was logged with the others of its
+    /// block, is skipped: it must not prevent recovery of the others.
     pub(super) fn check_slots(&self) -> Result<()> {
         let size = self.geometry.inode_size();
         for &offset in &self.slots {
@@ -83,7 +83,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// The inode whose slot starts at a byte of the device.
+    /// Returns the inode whose slot starts at a byte of the device.
     pub(super) fn ino_at(&self, offset: u64) -> Ino {
         let geometry = &self.geometry;
         let (ag, block) = geometry.locate(Block(offset >> geometry.block_log));
@@ -93,7 +93,7 @@ impl Replay<'_> {
     }
 }
 
-/// Writes what was logged of an inode into its slot.
+/// Writes the logged parts of an inode into its slot.
 fn write_inode(item: &InodeItem<'_>, lsn: Lsn, slot: &mut [u8]) -> Result<(), Corruption> {
     item.write_core(slot, lsn);
     let mut inode = Inode::from_slot(slot);

@@ -1,8 +1,7 @@
-//! Replay: the changes that the log holds, made in memory, checked, then written back.
+//! Replay: applies the changes in the log in memory, checks the results, then writes them back.
 //!
-//! A block that was replayed bears the place in the log of what was done to it last, as it would if it had
-//! been written before the crash. So another crash while blocks are written back does no harm: the log is still there,
-//! and what it holds is older than those blocks, or the same.
+//! A replayed block gets the LSN of its last change, as if it had been written before the crash. So another crash
+//! during write-back is harmless: the log is still there, and its changes are not newer than those blocks.
 
 mod buffer;
 mod cancels;
@@ -33,27 +32,27 @@ use buffer::Touched;
 use cancels::Cancels;
 use changes::Changes;
 
-/// The log's changes, before they are written back.
+/// The changes of the log, before they are written back.
 pub(super) struct Replay<'d> {
     geometry: Geometry,
     device_len: u64,
-    /// The log's bytes, where nothing is written.
+    /// Byte range of the log, where nothing is written.
     log: Range<u64>,
     changes: Changes<'d>,
     cancels: Cancels,
     quota_off: Vec<QuotaOff>,
-    /// Buffers that were replayed, by their first byte.
+    /// Replayed buffers, by their byte offset.
     touched: BTreeMap<u64, Touched>,
-    /// Inodes that were, by the first byte of their slots.
+    /// Replayed inodes, by the byte offset of their slots.
     slots: BTreeSet<u64>,
-    /// Inodes that all blocks of their maps are to name for their owner, by the first byte of their slots:
-    /// the maps of which forks, and where that was asked for.
+    /// Inodes that must become the owner of all blocks of their maps, by the byte offset of their slots: mask of forks,
+    /// and LSN of the request.
     owner_changes: BTreeMap<u64, (u32, Lsn)>,
     intents: Intents,
     pub(super) report: Report,
 }
 
-/// Intents that were not yet said to be done.
+/// Intents without a done item so far.
 #[derive(Default)]
 struct Intents {
     /// In the order of the log.
@@ -71,7 +70,7 @@ impl Intents {
         Ok(())
     }
 
-    /// Strikes out an intent. What was announced before the tail is not known.
+    /// Removes an intent. It is unknown if it was logged before the tail.
     fn done(&mut self, item: ItemType, id: u64) {
         if let Some(number) = self.numbers.remove(&(item, id)) {
             self.open.remove(&number);
@@ -79,8 +78,8 @@ impl Intents {
     }
 }
 
-/// Items of a transaction are replayed in this order: buffers before what lies in them; and a buffer that
-/// is given up counts up to the end of its transaction.
+/// Order in which the items of a transaction are replayed: buffers before structures in them. A cancelled buffer is
+/// valid until the end of its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Buffers,
@@ -103,10 +102,10 @@ impl Phase {
 }
 
 impl<'d> Replay<'d> {
-    /// Makes the changes that the log within `bounds` holds, in memory.
+    /// Applies the changes in the log within `bounds`, in memory.
     ///
     /// # Errors
-    /// `Corrupt` for what cannot be, `Unsupported` for items that are not known here.
+    /// `Corrupt` for invalid contents, `Unsupported` for unknown items.
     pub(super) fn run(
         device: &'d dyn BlockDevice,
         sb: &Superblock,
@@ -126,6 +125,7 @@ impl<'d> Replay<'d> {
             intents: Intents::default(),
             report: Report::default(),
         };
+        // Two passes, because a cancel anywhere in the log decides whether earlier items are replayed.
         each_transaction(ring, bounds, |transaction| replay.look(&transaction))?;
         each_transaction(ring, bounds, |transaction| replay.apply(&transaction))?;
         replay.finish_buffers()?;
@@ -136,7 +136,7 @@ impl<'d> Replay<'d> {
         Ok(replay)
     }
 
-    /// The first pass: notes what makes items count or not.
+    /// First pass: collects what decides whether items are replayed.
     fn look(&mut self, transaction: &Transaction) -> Result<()> {
         for raw in transaction.items() {
             match Item::parse(&raw)? {
@@ -148,7 +148,7 @@ impl<'d> Replay<'d> {
         Ok(())
     }
 
-    /// The second pass: makes the changes.
+    /// Second pass: applies the changes.
     fn apply(&mut self, transaction: &Transaction) -> Result<()> {
         let parse = |raw| Ok((Item::parse(&raw)?, raw));
         let items = transaction.items().map(parse).collect::<Result<Vec<_>>>()?;
@@ -175,7 +175,7 @@ impl<'d> Replay<'d> {
         Ok(())
     }
 
-    /// The superblock may say that the file system is larger, for what follows.
+    /// The superblock may have grown the file system. Later items are checked against the new size.
     fn superblock_changed(&mut self, touched: Touched) -> Result<()> {
         self.finish_buffer(0, touched)?;
         let sector = self.changes.read(0, self.geometry.sector_size())?;
@@ -191,21 +191,21 @@ impl<'d> Replay<'d> {
         Ok(())
     }
 
-    /// Writes everything to its place, durably.
+    /// Writes all changes to the device, durably.
     ///
     /// # Errors
-    /// If the device fails. It can be tried again.
+    /// If the device fails. The call may be retried.
     pub(super) fn write_back(&self) -> Result<()> {
         self.changes.write_back()
     }
 
-    /// What is to be finished, in the order of the log.
+    /// Returns the intents to be finished, in the order of the log.
     pub(super) fn into_intents(self) -> Vec<Intent> {
         self.intents.open.into_values().collect()
     }
 }
 
-/// Calls `each` with the transactions that are complete, in the order of their ends.
+/// Calls `each` with the complete transactions, ordered by their ends.
 fn each_transaction(
     ring: &Ring<'_>,
     bounds: &Bounds,

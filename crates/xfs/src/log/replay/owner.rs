@@ -1,5 +1,5 @@
-//! Kernels that exchange the forks of two files on images without a reverse map do not log every block of
-//! the maps that change hands: the inode's item says that all of them get a new owner.
+//! Changing the owner of extent map blocks. Kernels that exchange the forks of two files in images without a reverse
+//! map do not log every block of the maps. Instead the inode item requests that all of them get a new owner.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::format::inode::{Fork, Format, Inode};
 use crate::format::log::Lsn;
 use crate::format::log::inode::fields;
 
-/// Byte of `bb_owner` in a block of a map.
+/// Byte offset of `bb_owner` in a block of an extent map.
 const OWNER_OFFSET: usize = 56;
 
 impl Replay<'_> {
-    /// Makes an inode the owner of all blocks of its maps, where that was asked for.
+    /// Makes inodes the owners of all blocks of their maps, where requested.
     pub(super) fn change_owners(&mut self) -> Result<()> {
         for (offset, (asked, lsn)) in std::mem::take(&mut self.owner_changes) {
             let slot = self.changes.read(offset, self.geometry.inode_size())?;
@@ -73,7 +73,7 @@ impl Replay<'_> {
     }
 }
 
-/// Where the entries of a root or node lead.
+/// Returns the children of a root or node.
 pub(super) fn children(area: &Area, data: &[u8]) -> Result<Vec<FsBlock>> {
     let count = area.count(data);
     if count > area.max {

@@ -1,5 +1,5 @@
-//! Directory blocks that are not in one piece on the device: each piece is logged as a buffer of its own, so
-//! that the block's checksum, which is in the first, can be made only when all of them are there.
+//! Directory blocks that are not contiguous on the device. Each piece is logged as a buffer of its own, so the checksum
+//! of the directory block, which is in the first, can be computed only after all pieces are replayed.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::inode::{Fork, Format, Inode};
 
 impl Replay<'_> {
-    /// Stamps, seals and checks the directory block that starts with a piece which was replayed. Pieces
-    /// without a magic number are not the first.
+    /// Stamps, seals and checks the directory block that starts with a replayed piece. Pieces without a magic number
+    /// are not the first.
     pub(super) fn finish_piece(&mut self, offset: u64, touched: &Touched) -> Result<()> {
         let data = self.changes.read(offset, touched.len)?;
         let structure = Structure::of(&data).filter(|found| found.fits(touched.contents));
@@ -40,7 +40,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// The blocks of the directory block of `ino` that starts at `first`.
+    /// Returns the blocks of the directory block of `ino` that starts at `first`.
     fn parts_of(&self, ino: Ino, first: Block) -> Result<Option<Vec<Block>>> {
         let geometry = &self.geometry;
         let Some((ag, ag_ino)) = geometry.split_ino(ino) else { return Ok(None) };
@@ -62,7 +62,7 @@ impl Replay<'_> {
         Ok((at..at + u64::from(geometry.dir_block_blocks())).map(part).collect())
     }
 
-    /// All extents of an inode's data.
+    /// Returns all extents of an inode's data.
     fn extents(&self, inode: &Inode) -> Result<Vec<Extent>> {
         let (root, shape) = (inode.fork(Fork::Data), Shape::BMBT);
         let mut extents = Vec::new();

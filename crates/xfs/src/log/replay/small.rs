@@ -1,4 +1,4 @@
-//! Replaying quotas and runs of new inodes.
+//! Replaying quota and inode creation items.
 
 use vfs::{Corruption, Result};
 
@@ -15,7 +15,7 @@ use crate::format::log::dquot::{
 use crate::format::log::icreate::Icreate;
 
 impl Replay<'_> {
-    /// Brings a quota to its block, unless what is there is newer.
+    /// Writes a logged quota into its block, unless the block is newer.
     pub(super) fn dquot(&mut self, lsn: Lsn, item: &DquotItem<'_>) -> Result<()> {
         let fault = |problem: &str| Corruption::new("log quota item", problem);
         let len = u64::from(item.blocks) << self.geometry.block_log;
@@ -51,7 +51,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Makes a run of blocks one of free inodes.
+    /// Fills a run of blocks with free inodes.
     pub(super) fn icreate(&mut self, item: &Icreate) -> Result<()> {
         let fault = |problem: &str| Corruption::new("log item of new inodes", problem);
         let geometry = self.geometry;
@@ -93,8 +93,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Whether `len` bytes of inodes from `daddr` on are given up later: in clusters, but all of them are. A
-    /// buffer of another size that begins there is what was there before.
+    /// Returns whether `len` bytes of inodes at `daddr` are cancelled later: in clusters, but then all of them. A
+    /// cancelled buffer of another size belongs to the previous contents.
     fn is_given_up(&self, daddr: u64, len: u64) -> bool {
         let cluster = u64::from(self.geometry.kernel_cluster_blocks()) << self.geometry.block_log;
         let blocks = (cluster.min(len) >> DADDR_BYTES_LOG) as u32;

@@ -1,5 +1,5 @@
-//! What a block of metadata is, by its magic number, and where version 5 keeps what every such block has:
-//! checksum, uuid, and the place in the log at which it was last changed.
+//! Identifying metadata blocks by their magic number, and the location of the fields common to such blocks in version
+//! 5: checksum, UUID, and the LSN of the last change.
 
 use std::mem::offset_of;
 
@@ -17,7 +17,7 @@ use crate::format::log::buffer::BufferType;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
 use crate::format::{attr, checksum, symlink};
 
-/// A kind of metadata block that bears its place in the log.
+/// A kind of metadata block with an LSN.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Structure {
     Superblock,
@@ -26,7 +26,7 @@ pub(super) enum Structure {
     Agfl,
     /// A block of a tree of a group.
     GroupTree(Shape),
-    /// A block of the map of a fork.
+    /// A block of the extent map of a fork.
     ForkTree,
     DirData,
     DirFree,
@@ -37,7 +37,7 @@ pub(super) enum Structure {
     Symlink,
 }
 
-/// Places of fields in a block.
+/// Byte offsets of fields in a block.
 struct Fields {
     crc: usize,
     lsn: usize,
@@ -46,19 +46,19 @@ struct Fields {
 
 const GROUP_TREES: [Shape; 6] =
     [Shape::BNO, Shape::CNT, Shape::INO, Shape::FINO, Shape::RMAP, Shape::REFCOUNT];
-/// Byte of the magic number of leaves and nodes.
+/// Byte offset of the magic number of leaves and nodes.
 const DA_MAGIC: usize = 8;
-/// Byte of the owner in a block of a map, in a leaf or node, and in directory data.
+/// Byte offset of the owner in a block of an extent map, in a leaf or node, and in directory data.
 const FORK_TREE_OWNER: usize = 56;
 const DA_OWNER: usize = 48;
 const DIR_OWNER: usize = 40;
-/// Byte of the first entry's address in a node.
+/// Byte offset of the first entry's address in a node.
 const NODE_FIRST_CHILD: usize = 68;
-/// Byte of `firstdb` in a block of the index of free space.
+/// Byte offset of `firstdb` in a block of the free-space index.
 const FREE_FIRST: usize = 48;
 
 impl Structure {
-    /// What a version 5 block of at least 512 bytes is.
+    /// Identifies a version 5 block of at least 512 bytes.
     pub(super) fn of(data: &[u8]) -> Option<Self> {
         let found = be32(data, 0);
         let tree = GROUP_TREES.into_iter().find(|shape| shape.magics[1] == found);
@@ -81,7 +81,7 @@ impl Structure {
         })
     }
 
-    /// Whether a buffer that is said to hold `contents` may be this.
+    /// Returns whether a buffer logged with type `contents` may be this structure.
     pub(super) const fn fits(self, contents: BufferType) -> bool {
         use BufferType as B;
         match self {
@@ -138,14 +138,14 @@ impl Structure {
         }
     }
 
-    /// Writes the place in the log at which a block was last changed, and seals it.
+    /// Writes the LSN of the last change into a block, and seals it.
     pub(super) fn stamp(self, geometry: &Geometry, lsn: Lsn, data: &mut [u8]) {
         let fields = self.fields(geometry);
         data[fields.lsn..fields.lsn + 8].copy_from_slice(&lsn.to_raw().to_be_bytes());
         checksum::seal(data, fields.crc);
     }
 
-    /// Checks a block that is as it will be: its first byte on the device is `offset`.
+    /// Checks a block in its final state. `offset` is its byte offset on the device.
     pub(super) fn verify(self, geometry: &Geometry, offset: u64, data: &[u8]) -> Result<()> {
         let block = Block(offset >> geometry.block_log);
         self.check_len(geometry, data)?;
@@ -156,7 +156,7 @@ impl Structure {
             Self::Superblock if offset == 0 => {
                 return Superblock::parse(data, u64::MAX).map(|_| ());
             }
-            // Copies that nothing reads.
+            // Copies of the superblock are not read.
             Self::Superblock => {}
             Self::Agf | Self::Agi | Self::Agfl => {
                 let within = (u64::from(at.0) << geometry.block_log)
@@ -182,7 +182,7 @@ impl Structure {
                 dir::verify(geometry, Part::Free, who, block, data)?;
             }
             Self::DirLeaf => dir::verify(geometry, Part::Leaf, (owner(DA_OWNER), 0), block, data)?,
-            // Addresses tell nodes of directories from those of attributes, which start at 0.
+            // Nodes of directories have larger block addresses than those of attributes, which start at 0.
             Self::Node if is_dir_node(geometry, data) => {
                 dir::verify(geometry, Part::Leaf, (owner(DA_OWNER), 0), block, data)?;
             }
@@ -197,7 +197,7 @@ impl Structure {
         Ok(())
     }
 
-    /// The directory that a block of one says it belongs to.
+    /// Returns the directory that a directory block belongs to, according to its owner field.
     pub(super) fn dir_owner(self, data: &[u8]) -> Option<Ino> {
         match self {
             Self::DirData | Self::DirFree => Some(Ino(be64(data, DIR_OWNER))),
@@ -231,7 +231,7 @@ impl Structure {
     }
 }
 
-/// Whether a block is a node of attributes, which are in blocks of the file system.
+/// Returns whether a block is an attribute node, which is always one file-system block.
 pub(super) fn is_attr_node(geometry: &Geometry, data: &[u8]) -> bool {
     matches!(Structure::of(data), Some(Structure::Node)) && !is_dir_node(geometry, data)
 }
@@ -240,14 +240,13 @@ fn is_dir_node(geometry: &Geometry, data: &[u8]) -> bool {
     u64::from(be32(data, NODE_FIRST_CHILD)) >= dir::Layout::new(geometry).leaf_first().0
 }
 
-/// The place in the log at which a block was last changed, as it says itself. `None` for blocks that say no
-/// such thing, belong to another file system, or are not whole.
+/// Returns the LSN in a block. `None` for blocks without one, of another file system, or with a wrong checksum.
 pub(super) fn lsn_of(geometry: &Geometry, data: &[u8]) -> Option<Lsn> {
     let fields = Structure::of(data)?.fields(geometry);
     let lsn = be64(data, fields.lsn);
     if lsn == 0 || lsn == u64::MAX || data[fields.uuid..fields.uuid + 16] != geometry.meta_uuid {
         return None;
     }
-    // A block that was torn while it was written is replayed again.
+    // A block torn in a write is replayed again.
     checksum::check("buffer", data, fields.crc).ok().map(|()| Lsn::from_raw(lsn))
 }

@@ -1,7 +1,7 @@
-//! ATTRI: an attribute or a parent pointer is set, removed or replaced.
+//! ATTRI: sets, removes or replaces an attribute or a parent pointer.
 //!
-//! The regions behind the format: the name; for a replaced parent pointer the new name; the value if it
-//! is not empty; for a replaced parent pointer the new value. Each is padded to four bytes.
+//! The regions after the format: the name; for a replaced parent pointer the new name; the value if it is not empty;
+//! for a replaced parent pointer the new value. Each is padded to four bytes.
 
 use transaction::Corruption;
 use vfs::Ino;
@@ -20,14 +20,14 @@ use crate::format::log::item::ItemType;
 #[repr(C)]
 struct RawAttri {
     item_type: U16,
-    /// Regions of the item, this one included.
+    /// Number of regions of the item, including this one.
     size: U16,
     /// Generation of the inode, for parent pointers.
     igen: U32,
     id: U64,
     ino: U64,
     op_flags: U32,
-    /// Bytes of the name; of the old one where a parent pointer is replaced, and the new one's in
+    /// Length of the name. For a replaced parent pointer, the length of the old name; that of the new one is in
     /// `new_name_len`.
     name_len: U16,
     /// The upper half of `name_len` otherwise.
@@ -39,7 +39,7 @@ struct RawAttri {
 const _: () = assert!(size_of::<RawAttri>() == 40);
 const _: () = assert!(std::mem::offset_of!(RawAttri, attr_filter) == 36);
 
-/// What of `op_flags` is known (`XFS_ATTRI_OP_FLAGS_*`).
+/// Known values of `op_flags` (`XFS_ATTRI_OP_FLAGS_*`).
 mod op {
     pub(super) const SET: u32 = 1;
     pub(super) const REMOVE: u32 = 2;
@@ -49,7 +49,7 @@ mod op {
     pub(super) const PARENT_REPLACE: u32 = 6;
 }
 
-/// Regions are padded to multiples of this.
+/// Alignment of regions.
 const ALIGNMENT: usize = 4;
 
 /// A change of an inode's attributes.
@@ -57,9 +57,9 @@ const ALIGNMENT: usize = 4;
 pub struct AttributeChange {
     /// The inode.
     pub ino: Ino,
-    /// Its generation. Checked where parent pointers change.
+    /// Its generation. Checked for changes of parent pointers.
     pub generation: u32,
-    /// What is done.
+    /// The change.
     pub work: AttributeWork,
 }
 
@@ -74,10 +74,10 @@ pub struct ParentLink {
     pub name: Vec<u8>,
 }
 
-/// What is done to attributes.
+/// A change of attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeWork {
-    /// An attribute gets a value, whether it was there or not.
+    /// Sets the value of an attribute, which may exist.
     Set {
         /// Bits of [`flags::NAMESPACE`].
         namespace: u8,
@@ -86,34 +86,34 @@ pub enum AttributeWork {
         /// The value, at most 64 KiB.
         value: Vec<u8>,
     },
-    /// An attribute goes.
+    /// Removes an attribute.
     Remove {
-        /// As in `Set`.
+        /// See `Set`.
         namespace: u8,
-        /// As in `Set`.
+        /// See `Set`.
         name: Vec<u8>,
     },
-    /// A parent pointer is added.
+    /// Adds a parent pointer.
     ParentSet(ParentLink),
-    /// A parent pointer goes.
+    /// Removes a parent pointer.
     ParentRemove(ParentLink),
-    /// A parent pointer takes the place of another.
+    /// Replaces a parent pointer by another.
     ParentReplace {
-        /// The one that goes.
+        /// The one to be removed.
         old: ParentLink,
-        /// The one that comes.
+        /// The one to be added.
         new: ParentLink,
     },
 }
 
-/// The regions behind the format, taken one after the other.
+/// The regions after the format, to be read in order.
 struct Rest<'i> {
     intent: &'i Intent,
     regions: std::slice::Iter<'i, Vec<u8>>,
 }
 
 impl<'i> Rest<'i> {
-    /// The next region, which has `len` bytes before its padding.
+    /// Returns the next region, which must have `len` bytes before its padding.
     fn take(&mut self, what: &'static str, len: usize) -> Result<&'i [u8], Corruption> {
         let region = self.regions.next();
         let fitting = region.filter(|region| region.len() == len.next_multiple_of(ALIGNMENT));
@@ -173,8 +173,8 @@ impl Intent {
         Ok(AttributeChange { ino, generation: raw.igen.get(), work })
     }
 
-    /// The namespace that the filter names. Intents of a change that was under way say that they are
-    /// about an entry that does not count yet, or any more.
+    /// Returns the namespace in the filter. For a change in progress, the filter includes the flag for incomplete
+    /// entries.
     fn namespace(&self, raw: &RawAttri) -> Result<u8, Corruption> {
         let filter = raw.attr_filter.get();
         let known = flags::NAMESPACE | flags::INCOMPLETE;
@@ -249,7 +249,7 @@ impl Intent {
         Ok(AttributeWork::ParentReplace { old, new })
     }
 
-    /// An intent to change attributes.
+    /// Returns an intent to change attributes.
     pub fn attribute(id: u64, change: &AttributeChange) -> Self {
         let value_of = |link: &ParentLink| parent_value(link.dir.0, link.generation).to_vec();
         let (op, namespace, parts) = match &change.work {

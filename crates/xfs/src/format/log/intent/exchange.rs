@@ -1,6 +1,6 @@
 //! XMI: two files exchange ranges of blocks.
 //!
-//! The item says what is left to do: it is written anew each time some of it is done.
+//! The item describes the rest of the exchange: it is logged again each time a part is done.
 
 use transaction::Corruption;
 use vfs::Ino;
@@ -56,24 +56,24 @@ pub struct ExchangeFile {
     pub generation: u32,
     /// The first logical block.
     pub offset: FileBlock,
-    /// The size it gets, in bytes, if sizes are set.
+    /// Its final size in bytes, if sizes are set.
     pub size: u64,
-    /// Whether it shares no blocks any more afterwards.
+    /// True if it shares no blocks afterwards, so that the reflink flag is cleared.
     pub clear_reflink: bool,
 }
 
-/// An exchange, as far as it is not done yet.
+/// The remaining part of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The two files.
     pub files: [ExchangeFile; 2],
-    /// Blocks of each. 0 if only what comes after the exchange is left.
+    /// Number of blocks of each. 0 if only the final changes are left.
     pub blocks: u64,
     /// Which fork.
     pub fork: Fork,
-    /// Whether the files get the sizes they are to have.
+    /// True to set the final sizes of the files.
     pub set_sizes: bool,
-    /// Whether only what is written of the first file is exchanged.
+    /// True to exchange only written blocks of the first file.
     pub written_only: bool,
 }
 
@@ -130,7 +130,7 @@ impl Intent {
         Ok(Exchange { files, blocks, fork, set_sizes, written_only })
     }
 
-    /// An intent to exchange ranges of two files.
+    /// Returns an intent to exchange ranges of two files.
     pub fn exchange(id: u64, exchange: &Exchange) -> Self {
         let [one, two] = &exchange.files;
         let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };

@@ -1,5 +1,4 @@
-//! Intents that list extents: EFI (freed), RUI (reverse map), CUI (counts of references), BUI (map of a
-//! fork).
+//! Intents that list extents: EFI (frees), RUI (reverse map), CUI (reference counts), BUI (extent map of a fork).
 
 use transaction::Corruption;
 use vfs::Ino;
@@ -45,24 +44,23 @@ const _: () = assert!(size_of::<RawExtent>() == 16);
 const _: () = assert!(size_of::<RawExtent32>() == 12);
 const _: () = assert!(size_of::<RawMap>() == 32);
 
-/// Bits of `flags`: the operation is in the lowest ones (`XFS_RMAP_EXTENT_*`, `XFS_BMAP_EXTENT_*`,
-/// `XFS_REFCOUNT_EXTENT_*`).
+/// Mask of the operation in the flags (`XFS_RMAP_EXTENT_*`, `XFS_BMAP_EXTENT_*`, `XFS_REFCOUNT_EXTENT_*`).
 const OPERATION: u32 = 0xff;
 const ATTR_FORK: u32 = 1 << 31;
 const RMAP_BMBT_BLOCK: u32 = 1 << 30;
 const RMAP_UNWRITTEN: u32 = 1 << 29;
 const BMAP_UNWRITTEN: u32 = 1 << 30;
 
-/// Blocks in a row.
+/// Contiguous blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentRun {
     /// The first one.
     pub start: FsBlock,
-    /// How many, at least 1.
+    /// Number of blocks, at least 1.
     pub len: u32,
 }
 
-/// What a RUI does (`XFS_RMAP_EXTENT_*`). Only owners that files share blocks with have the shared forms;
+/// The operation of a RUI (`XFS_RMAP_EXTENT_*`). Only owners that can share blocks have the shared variants;
 /// [`RmapKind::Allocate`] and [`RmapKind::Free`] are for owners without logical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -91,7 +89,7 @@ impl RmapKind {
         Self::Free,
     ];
 
-    /// Whether other records may cover the same blocks.
+    /// Returns whether other records may cover the same blocks.
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::MapShared | Self::UnmapShared | Self::ConvertShared)
     }
@@ -100,23 +98,23 @@ impl RmapKind {
 /// A change of the reverse map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmapChange {
-    /// What is done.
+    /// The operation.
     pub kind: RmapKind,
     /// The blocks.
     pub run: ExtentRun,
-    /// Whose they are: an inode, or `XFS_RMAP_OWN_*`.
+    /// Their owner: an inode, or `XFS_RMAP_OWN_*`.
     pub owner: u64,
-    /// The first one's logical block; meaningless for owners without.
+    /// Their first logical block; meaningless for owners without logical blocks.
     pub offset: FileBlock,
-    /// Which fork of the inode has them.
+    /// The fork of the inode.
     pub fork: Fork,
-    /// Whether they are blocks of the tree that maps the fork.
+    /// True if they are blocks of the fork's extent tree.
     pub is_bmbt: bool,
-    /// Whether they are unwritten; after a conversion.
+    /// True if they are unwritten; for a conversion, afterwards.
     pub unwritten: bool,
 }
 
-/// What a CUI does (`XFS_REFCOUNT_EXTENT_*`).
+/// The operation of a CUI (`XFS_REFCOUNT_EXTENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the format's")]
@@ -132,16 +130,16 @@ impl RefcountKind {
     pub const ALL: [Self; 4] = [Self::Increase, Self::Decrease, Self::AllocateCow, Self::FreeCow];
 }
 
-/// A change of counts of references.
+/// A change of reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefcountChange {
-    /// What is done.
+    /// The operation.
     pub kind: RefcountKind,
     /// The blocks.
     pub run: ExtentRun,
 }
 
-/// What a BUI does (`XFS_BMAP_EXTENT_*`).
+/// The operation of a BUI (`XFS_BMAP_EXTENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the format's")]
@@ -155,25 +153,25 @@ impl BmapKind {
     pub const ALL: [Self; 2] = [Self::Map, Self::Unmap];
 }
 
-/// A change of the map of a fork.
+/// A change of the extent map of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BmapChange {
-    /// What is done.
+    /// The operation.
     pub kind: BmapKind,
     /// The inode.
     pub ino: Ino,
-    /// Which fork of it.
+    /// The fork.
     pub fork: Fork,
     /// The first logical block.
     pub offset: FileBlock,
     /// The blocks.
     pub run: ExtentRun,
-    /// Whether they are unwritten.
+    /// True if they are unwritten.
     pub unwritten: bool,
 }
 
 impl Intent {
-    /// The extents of the one region of an intent, each of `T`'s size.
+    /// Returns the extents in the only region of an intent, each of type `T`.
     fn extents<T: FromBytes + Immutable + KnownLayout + Unaligned>(
         &self,
     ) -> Result<&[T], Corruption> {
@@ -199,7 +197,7 @@ impl Intent {
         Ok(run)
     }
 
-    /// Splits flags into the operation and the rest, which must be among `known`.
+    /// Splits flags into the operation and the rest, which must be in the mask `known`.
     fn operation<K: Copy>(
         &self,
         flags: u32,
@@ -219,7 +217,7 @@ impl Intent {
         })
     }
 
-    /// Checks that the file system has what the intent is about.
+    /// Checks that the file system has the feature that the intent needs.
     fn require(
         &self,
         features: &Features,
@@ -305,7 +303,7 @@ impl Intent {
         })
     }
 
-    /// An EFD repeats the extents of its EFI, in the machine's size.
+    /// Returns an EFD, which repeats the extents of its EFI in the same layout.
     pub(super) fn extents_done(&self) -> Vec<u8> {
         let extents = self.regions.first().and_then(|region| region.get(HEAD_SIZE..));
         let extents = extents.unwrap_or_default();
@@ -316,7 +314,7 @@ impl Intent {
         done
     }
 
-    /// An intent to make blocks free.
+    /// Returns an intent to free blocks.
     pub fn free(id: u64, runs: &[ExtentRun]) -> Self {
         let raw = |run: &ExtentRun| RawExtent {
             start: run.start.0.into(),
@@ -326,7 +324,7 @@ impl Intent {
         Self::of_extents(ItemType::Efi, id, runs.iter().map(raw))
     }
 
-    /// An intent to change the reverse map.
+    /// Returns an intent to change the reverse map.
     pub fn rmap(id: u64, changes: &[RmapChange]) -> Self {
         let raw = |change: &RmapChange| RawMap {
             owner: change.owner.into(),
@@ -342,7 +340,7 @@ impl Intent {
         Self::of_extents(ItemType::Rui, id, changes.iter().map(raw))
     }
 
-    /// An intent to change counts of references.
+    /// Returns an intent to change reference counts.
     pub fn refcount(id: u64, changes: &[RefcountChange]) -> Self {
         let raw = |change: &RefcountChange| RawExtent {
             start: change.run.start.0.into(),
@@ -352,7 +350,7 @@ impl Intent {
         Self::of_extents(ItemType::Cui, id, changes.iter().map(raw))
     }
 
-    /// An intent to change the map of a fork.
+    /// Returns an intent to change the extent map of a fork.
     pub fn bmap(id: u64, change: &BmapChange) -> Self {
         let raw = RawMap {
             owner: change.ino.0.into(),
@@ -387,7 +385,7 @@ const fn fork_of(flags: u32) -> Fork {
     if flags & ATTR_FORK != 0 { Fork::Attr } else { Fork::Data }
 }
 
-/// Whether an owner is none of the inodes (`XFS_RMAP_NON_INODE_OWNER`).
+/// Returns whether an owner is not an inode (`XFS_RMAP_NON_INODE_OWNER`).
 const fn is_special(owner: u64) -> bool {
     owner >> 63 != 0
 }

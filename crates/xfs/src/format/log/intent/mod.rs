@@ -1,10 +1,8 @@
-//! Intents: items that announce changes which later transactions make, and the items that say these
-//! are done.
+//! Intents: items that announce changes of later transactions, and their done items.
 //!
-//! An intent and its done item share an id, which means nothing else (in kernels it is an address). What
-//! an intent announces is read by [`Intent::work`], which checks all that can be checked without looking
-//! at the rest of the image. Numbers are in the byte order of the machine that wrote the log; values of
-//! attributes are as on disk.
+//! An intent and its done item share an id, which has no other meaning (in kernels it is an address). [`Intent::work`]
+//! reads an intent, and checks everything that can be checked without reading the rest of the image. Numbers are in the
+//! byte order of the machine that wrote the log; values of attributes are as on disk.
 
 mod attribute;
 mod exchange;
@@ -28,19 +26,19 @@ use crate::format::address::{FileBlock, FsBlock};
 use crate::format::ag;
 use crate::format::geometry::Geometry;
 
-/// What intents and done items start with. In the others `count` is padding.
+/// The common start of intents and done items. In some types `count` is padding.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHead {
     item_type: U16,
-    /// Regions of the item.
+    /// Number of regions of the item.
     size: U16,
-    /// Extents that follow.
+    /// Number of extents that follow.
     count: U32,
     id: U64,
 }
 
-/// Bytes of [`RawHead`]: all of a done item but an EFD.
+/// Size of [`RawHead`] in bytes: the size of all done items except an EFD.
 const HEAD_SIZE: usize = 16;
 
 const _: () = assert!(size_of::<RawHead>() == HEAD_SIZE);
@@ -56,39 +54,39 @@ impl RawHead {
     }
 }
 
-/// An intent that the log has no done item for.
+/// An intent without a done item in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// What the done item names.
+    /// The id that its done item repeats.
     pub id: u64,
     /// Its type.
     pub item: ItemType,
-    /// Its regions, the one with the format first.
+    /// Its regions, starting with the format.
     pub regions: Vec<Vec<u8>>,
 }
 
-/// What an intent announces.
+/// The change of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Blocks become free.
+    /// Frees blocks.
     Free(Vec<ExtentRun>),
-    /// The reverse map changes.
+    /// Changes the reverse map.
     Rmap(Vec<RmapChange>),
-    /// Counts of references change.
+    /// Changes reference counts.
     Refcount(Vec<RefcountChange>),
-    /// The map of a fork changes.
+    /// Changes the extent map of a fork.
     Bmap(BmapChange),
-    /// The attributes of an inode change.
+    /// Changes the attributes of an inode.
     Attribute(AttributeChange),
-    /// Two files exchange ranges.
+    /// Exchanges ranges of two files.
     Exchange(Exchange),
 }
 
 impl Intent {
-    /// Reads an intent: the type and the id are checked, the rest later.
+    /// Parses an intent. Checks its type and length; the rest is checked later.
     ///
     /// # Errors
-    /// If it is none, or too short.
+    /// If it is not an intent, or too short.
     pub fn parse(item: ItemType, regions: &[&[u8]]) -> Result<Self, Corruption> {
         let first = regions.first().and_then(|first| RawHead::ref_from_prefix(first).ok());
         let Some((head, _)) = first else {
@@ -103,19 +101,19 @@ impl Intent {
         Ok(Self { id: head.id.get(), item, regions })
     }
 
-    /// Checks all that can be known of an intent without reading the image: lengths, counts, operations
-    /// and flags, and that blocks and inodes are within groups.
+    /// Checks everything that can be checked without reading the image: lengths, counts, operations and flags, and that
+    /// blocks and inodes are within groups.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem found.
     pub fn check(&self, geometry: &Geometry) -> Result<(), Corruption> {
         self.work(geometry).map(drop)
     }
 
-    /// What it announces, checked as [`Intent::check`] does.
+    /// Returns its change, checked as in [`Intent::check`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem found.
     pub fn work(&self, geometry: &Geometry) -> Result<Work, Corruption> {
         match self.item {
             ItemType::Efi => self.free_work(geometry).map(Work::Free),
@@ -128,7 +126,7 @@ impl Intent {
         }
     }
 
-    /// The item that says that this intent is done: its one region.
+    /// Returns the only region of the done item of this intent.
     pub fn done(&self) -> Vec<u8> {
         let item = done_type(self.item).unwrap_or(self.item);
         if item == ItemType::Efd {
@@ -137,7 +135,7 @@ impl Intent {
         RawHead::new(item, 1, 0, self.id).as_bytes().to_vec()
     }
 
-    /// What an intent of this type is called.
+    /// Returns the name of intents of this type.
     const fn name(&self) -> &'static str {
         match self.item {
             ItemType::Efi => "EFI",
@@ -150,12 +148,12 @@ impl Intent {
         }
     }
 
-    /// Damage to this intent.
+    /// Returns an error about this intent.
     fn damage(&self, problem: impl Into<String>) -> Corruption {
         Corruption::new(self.name(), problem)
     }
 
-    /// The one region of an intent that has no more.
+    /// Returns the only region of an intent.
     fn only_region(&self) -> Result<&[u8], Corruption> {
         match &*self.regions {
             [region] => Ok(region),
@@ -163,7 +161,7 @@ impl Intent {
         }
     }
 
-    /// Checks that a run of blocks lies in a group, behind its headers.
+    /// Checks that a run of blocks is within a group, after its headers.
     fn check_run(&self, geometry: &Geometry, start: FsBlock, len: u32) -> Result<(), Corruption> {
         let (_, block) = geometry.split(start);
         let (headers_end, _) = ag::sector_place(geometry, ag::AGFL_SECTOR);
@@ -174,7 +172,7 @@ impl Intent {
         Err(self.damage("blocks").mismatch("blocks of one allocation group", found))
     }
 
-    /// Checks that logical blocks are such as a fork can have.
+    /// Checks that logical blocks are in the valid range of a fork.
     fn check_offsets(&self, offset: FileBlock, len: u64) -> Result<(), Corruption> {
         if len > 0 && offset < FileBlock::END && offset.plus(len) <= FileBlock::END {
             return Ok(());
@@ -183,7 +181,7 @@ impl Intent {
         Err(self.damage("logical blocks").mismatch("below 2^54", found))
     }
 
-    /// Checks that there can be an inode of this number.
+    /// Checks that an inode number is valid.
     fn check_ino(&self, geometry: &Geometry, ino: Ino) -> Result<(), Corruption> {
         if ino.0 != 0 && geometry.split_ino(ino).is_some() {
             return Ok(());
@@ -192,7 +190,7 @@ impl Intent {
     }
 }
 
-/// The type of the item that says that an intent is done; `None` if the type is none of an intent.
+/// Returns the type of the done item of an intent; `None` if the type is not an intent.
 pub const fn done_type(item: ItemType) -> Option<ItemType> {
     Some(match item {
         ItemType::Efi => ItemType::Efd,

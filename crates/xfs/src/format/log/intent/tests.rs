@@ -1,4 +1,4 @@
-//! Intents of all kinds there and back, and damaged ones.
+//! Round trips of all kinds of intents, and damaged ones.
 
 use proptest::prelude::*;
 use transaction::Corruption;
@@ -138,7 +138,7 @@ fn frees_of_32_bit_machines_are_read() {
     assert_eq!(intent.done().len(), 28);
 }
 
-/// An intent whose byte `at` of a region has another value.
+/// Returns an intent with byte `at` of a region changed.
 fn with(intent: &Intent, region: usize, at: usize, byte: u8) -> Intent {
     let mut changed = intent.clone();
     changed.regions[region][at] = byte;
@@ -204,7 +204,7 @@ fn lies_are_found() {
         let outcome = intent.check(&geometry());
         assert!(outcome.is_err(), "number {index}: {intent:?}");
     }
-    // That number is the file itself, with blocks of its own.
+    // With no features, the following intents are invalid.
     let mut none = geometry();
     none.features.ro_compat = RoCompat::empty();
     none.features.incompat = Incompat::empty();
