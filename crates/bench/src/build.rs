@@ -1,4 +1,4 @@
-//! The build benchmark: which cases, in which order, checked how.
+//! The build benchmark: its cases, their order and the checks of the results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::sources::{self, Census};
 use crate::versions::versions;
 use crate::{BuildFormat, BuildOptions};
 
-/// mke2fs looks at the whole directory for each name it adds, so it takes part up to here.
+/// mke2fs searches the whole directory for each name it adds, so it takes part only up to this number.
 const MKE2FS_FILES_MAX: u64 = 20_000;
 
 /// Inodes 1 to 10 of any ext4 file system, the root among them.
 const RESERVED_INODES: u64 = 10;
 
-/// Inodes of any XFS beside those of files: two of the realtime device. The root is the source's.
+/// Inodes of an empty XFS in addition to the root: two of the realtime device.
 const XFS_INODES: u64 = 2;
 
-/// A peer that has used this much time gets no further round.
+/// A contestant that has used this much time gets no further round.
 const PEER_TIME_MAX: Duration = Duration::from_secs(180);
 
 enum Source {
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// Everything that stays the same from case to case.
+/// Settings shared by all cases.
 struct Setting {
     scratch: PathBuf,
     rounds: u32,
@@ -51,7 +51,7 @@ struct Setting {
     skipped: Vec<String>,
 }
 
-/// Runs all cases that were asked for.
+/// Runs all selected cases.
 pub(crate) fn run(options: &BuildOptions) -> Result<Report, String> {
     if cfg!(debug_assertions) {
         eprintln!("bench: this is no release build, its figures mean little");
@@ -114,7 +114,7 @@ impl Setting {
         Ok(CaseReport::new(source.name(), census, rows.collect()))
     }
 
-    /// The contestants; the program under test comes first.
+    /// Returns the contestants, the program under test first.
     fn contestants(&mut self, source: &Source, census: Census) -> Vec<Contestant> {
         let mut contestants =
             vec![Contestant::Diskwright(self.program.clone(), self.format.name())];
@@ -136,7 +136,7 @@ impl Setting {
         contestants
     }
 
-    /// An untimed run of the program under test and of tar, which warms all caches.
+    /// Runs the program under test and tar once without timing, to warm all caches.
     fn warm_up(&self, contestants: &[Contestant], job: &Job<'_>) -> Result<u64, String> {
         timed(&mut Contestant::Tar.prepare(job)?)?;
         let ours = &contestants[0];
@@ -145,7 +145,7 @@ impl Setting {
         Ok(peak)
     }
 
-    /// All rounds, interleaved: what disturbs the machine for a while disturbs everyone.
+    /// Runs all rounds, interleaved, so that temporary disturbances affect all contestants.
     fn rounds(
         &mut self,
         contestants: &[Contestant],
@@ -180,8 +180,8 @@ impl Setting {
     }
 }
 
-/// The checker's verdict on the image that was just made, and whether it holds as many
-/// inodes as the source: a fast wrong image is no result.
+/// Checks the new image with the checker, and its number of inodes against the source: a fast but wrong image does not
+/// count.
 fn check(contestant: &Contestant, job: &Job<'_>) -> Result<(), String> {
     if !contestant.makes_image() {
         return Ok(());

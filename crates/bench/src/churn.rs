@@ -1,5 +1,5 @@
-//! One directory that is half empty and changes at random, with names of many lengths: what finding a
-//! place for a name costs where it cannot be guessed.
+//! Random changes of one half-empty directory with names of various lengths: the cost of finding space for a name when
+//! it is unpredictable.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,19 +16,19 @@ use xfs::{FreeIndexStrategy, Xfs};
 use crate::table::Table;
 use crate::{ChurnOptions, Removed};
 
-/// Changes that are made up at once, outside of what is timed.
+/// Number of changes generated at a time, outside of the timing.
 const BATCH: usize = 1000;
-/// Bytes of an image per file.
+/// Size of an image per file, in bytes.
 const BYTES_PER_FILE: u64 = 2400;
-/// Memory for cached metadata, in bytes: all of a large directory stays there, as it does in the kernel.
+/// Size of the metadata cache in bytes: a large directory stays in memory entirely, as in the kernel.
 const CACHE_BYTES: usize = 2 << 30;
-/// The time of everything that is made.
+/// Time of all new files.
 const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
-/// A new file or directory, whose directory gets the time too.
+/// A new file or directory, which also sets the time of its directory.
 const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: Some(TIME) };
 
-/// Changes a directory for every strategy; a table of times.
+/// Changes a directory with every strategy. Returns a table of times.
 pub(crate) fn run(options: &ChurnOptions) -> Result<Table, String> {
     let mut table =
         Table::new(&["way", "runs", "insert and remove, us", "spread", "blocks", "after"]);
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &ChurnOptions) -> Result<Table, String> {
     Ok(table)
 }
 
-/// The strategies whose name contains one of `wanted`, with it; all of them if that is empty.
+/// Returns the strategies whose name contains one of `wanted`, with their names; all if it is empty.
 fn strategies(wanted: &[String]) -> Vec<(FreeIndexStrategy, &'static str)> {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
@@ -62,7 +62,7 @@ fn strategies(wanted: &[String]) -> Vec<(FreeIndexStrategy, &'static str)> {
     all.into_iter().filter(|(_, name)| is_wanted(name)).collect()
 }
 
-/// A file system of so many bytes in memory, with parent pointers and the fastest strategy.
+/// Creates a file system of `bytes` bytes in memory, with parent pointers and the fastest strategy.
 fn make(bytes: u64) -> Result<(Xfs, Arc<MemoryDevice>), String> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let mut options = xfs::mkfs::Options::new(bytes);
@@ -74,7 +74,7 @@ fn make(bytes: u64) -> Result<(Xfs, Arc<MemoryDevice>), String> {
     Ok((fs, device))
 }
 
-/// Ends the work on an image and has xfs_repair judge it.
+/// Finishes an image and checks it with xfs_repair.
 fn judge(fs: Xfs, device: &MemoryDevice, path: &Path) -> Result<(), String> {
     fs.finish(None).map_err(text)?;
     drop(fs);
@@ -90,13 +90,13 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 struct Outcome {
-    /// Time of one name made and one removed.
+    /// Time of creating and removing one name each.
     per_pair: Duration,
     blocks_before: u64,
     blocks_after: u64,
 }
 
-/// A name that follows from its number alone: 8 to 200 bytes.
+/// Derives a name of 8 to 200 bytes from a number.
 fn name_of(number: u64, name: &mut Vec<u8>) {
     let mut random = fastrand::Rng::with_seed(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let len = random.usize(8..=200);
@@ -107,7 +107,7 @@ fn name_of(number: u64, name: &mut Vec<u8>) {
 fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<Outcome, String> {
     let bytes = u64::from(options.entries) * BYTES_PER_FILE + (1 << 30);
     let bytes = bytes.next_multiple_of(1 << 20);
-    // Filled and emptied with the fast one: what follows finds the same directory.
+    // Filled and half emptied with the fast strategy, so that all strategies start with the same directory.
     let (mut fs, device) = make(bytes)?;
     let dir = fs.mkdir(fs.root(), b"d", &NEW).map_err(text)?;
     let mut live = half_empty(&fs, dir, options)?;
@@ -124,9 +124,9 @@ fn blocks(fs: &Xfs, dir: Ino) -> Result<u64, String> {
     Ok(fs.attributes(dir).map_err(text)?.blocks_512 / 8)
 }
 
-/// Fills a directory and removes half of the names; the numbers of those that stay.
+/// Fills a directory and removes half of the names. Returns the numbers of the remaining ones.
 fn half_empty(fs: &Xfs, dir: Ino, options: &ChurnOptions) -> Result<Vec<u64>, String> {
-    // As many stay in each case.
+    // The number of remaining names is the same in each case.
     let entries = match options.removed {
         Removed::None => options.entries / 2,
         Removed::Random | Removed::Oldest => options.entries,
@@ -149,8 +149,8 @@ fn half_empty(fs: &Xfs, dir: Ino, options: &ChurnOptions) -> Result<Vec<u64>, St
     Ok(live)
 }
 
-/// Makes and removes names in turn until enough were changed or time is up; the time it took and how
-/// many pairs it were.
+/// Creates and removes names alternately until the required number or the time limit. Returns the time and the number
+/// of pairs.
 fn change(
     fs: &Xfs,
     dir: Ino,

@@ -1,4 +1,4 @@
-//! The programs that are compared, and how each is called.
+//! The compared programs and their command lines.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use crate::sources::Census;
 /// Block size of all images, in bytes.
 const BLOCK_SIZE: u64 = 4096;
 
-/// Bytes per inode in Debian's `mke2fs.conf`: fewer inodes than entries must be asked for.
+/// Bytes per inode in Debian's `mke2fs.conf`. More inodes than that must be requested explicitly.
 const MKE2FS_INODE_RATIO: u64 = 16384;
 
-/// One way to turn a directory into an image (or, for tar, just to read it all).
+/// A program that turns a directory into an image (or, for tar, only reads it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contestant {
-    /// The program, and the format it is asked for, as `--fs` has it.
+    /// The program under test, and its format for `--fs`.
     Diskwright(PathBuf, &'static str),
     Mke2fs,
     MkfsXfs(PathBuf),
@@ -32,9 +32,9 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Size of the image in bytes: the same for all contestants, and ample for each.
+    /// Returns the size of the image in bytes: the same for all contestants, and sufficient for each.
     fn image_bytes(&self) -> u64 {
-        // ext4 can have one inode for each 4 KiB block at most.
+        // ext4 can have at most one inode per 4 KiB block.
         let need = self.census.bytes + self.census.bytes / 4 + self.census.entries * 4500;
         (need + (1 << 30)).next_multiple_of(1 << 20)
     }
@@ -51,17 +51,17 @@ impl Contestant {
         }
     }
 
-    /// Whether it makes an image.
+    /// Returns whether it creates an image.
     pub(crate) fn makes_image(&self) -> bool {
         !matches!(self, Contestant::Tar)
     }
 
-    /// Whether it is the program under test.
+    /// Returns whether it is the program under test.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Contestant::Diskwright(..))
     }
 
-    /// Prepares the image file, which is not part of the work, and the command to be timed.
+    /// Prepares the image file, which is not timed, and the command to be timed.
     pub(crate) fn prepare(&self, job: &Job<'_>) -> Result<Command, String> {
         if job.image.exists() {
             std::fs::remove_file(job.image).map_err(|error| error.to_string())?;
@@ -80,7 +80,7 @@ impl Contestant {
                 command
             }
             Contestant::Tar => {
-                // GNU tar reads no file content when it writes to /dev/null itself.
+                // GNU tar does not read file contents if it writes to /dev/null itself.
                 let mut command = Command::new("bash");
                 let script = "set -o pipefail; tar -c -C \"$0\" . | cat >/dev/null";
                 command.args(["-c", script]).arg(job.source);
@@ -108,7 +108,7 @@ fn mke2fs(job: &Job<'_>) -> Command {
     command
 }
 
-/// The program under test: as given, or beside this one.
+/// Returns the program under test: as given, or next to this one.
 pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String> {
     let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("diskwright"));
     let program = given.map(Path::to_path_buf).or_else(beside).unwrap_or_default();
@@ -121,7 +121,7 @@ pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String
     ))
 }
 
-/// The mkfs.xfs that copies a directory, or why there is none.
+/// Returns the mkfs.xfs that can copy a directory, or the reason why it is missing.
 pub(crate) fn mkfs_xfs(given: Option<&Path>) -> Result<PathBuf, String> {
     match (given, oracle::missing(Need::Tool("mkfs.xfs"))) {
         (Some(path), _) if path.is_file() => Ok(path.to_path_buf()),

@@ -1,4 +1,4 @@
-//! What a file of the library costs above the call of the file system beneath it.
+//! Overhead of a file of the library over the underlying call of the file system.
 
 use std::hint::black_box;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,13 +14,13 @@ use crate::table::Table;
 
 /// Size of the image in bytes.
 const IMAGE_BYTES: u64 = 512 << 20;
-/// Bytes of the file, all of which are this.
+/// Size of the file in bytes, and the value of all its bytes.
 const FILE_BYTES: u64 = 64 << 20;
 const FILLED: u8 = 0xA5;
-/// Bytes of a request.
+/// Request sizes in bytes.
 const REQUESTS: [usize; 3] = [512, 4 << 10, 64 << 10];
 
-/// Reads one file through both, by turns, from memory.
+/// Reads one file from memory through both interfaces alternately.
 pub(crate) fn run(options: &LibraryOptions) -> Result<Table, String> {
     let columns = ["format", "request", "FileSystem::read ns", "File::read_at", "Read for File"];
     let mut table = Table::new(&columns);
@@ -69,7 +69,7 @@ fn open_raw(name: &str, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fil
     })
 }
 
-/// The time of the call beneath, and what the two others take of it.
+/// Time of the underlying call, and the relative times of the two others.
 struct Compared {
     raw_ns: f64,
     read_at: f64,
@@ -87,18 +87,18 @@ fn compare(
     let places = FILE_BYTES / request as u64;
     let calls = places.min(options.calls);
     let (mut times, mut read_at, mut read) = (Vec::new(), Vec::new(), Vec::new());
-    // The first turn is not counted.
+    // The first round is a warm-up.
     for turn in 0..=options.rounds {
         let mut random = fastrand::Rng::with_seed(turn.into());
         let first = random.u64(..places);
         let place = |number: u64| (first + number * 7919) % places * request as u64;
-        // Whoever is first brings the contents into the processor's cache: that is neither of the two.
+        // The first read brings the contents into the processor's cache and is not counted for either.
         time(calls, |number| Ok(raw.read(ino, place(number), &mut buffer)?))?;
         let beneath = time(calls, |number| Ok(raw.read(ino, place(number), &mut buffer)?))?;
         check(&buffer);
         let at = time(calls, |number| Ok(file.read_at(&mut buffer, place(number))?))?;
         check(&buffer);
-        // One after the other, both: a cursor has no places to jump to.
+        // Both sequentially: a cursor has no random access.
         let start = first.min(places - calls) * request as u64;
         time(calls, |number| Ok(raw.read(ino, start + number * request as u64, &mut buffer)?))?;
         let in_order = time(calls, |number| {

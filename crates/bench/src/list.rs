@@ -1,4 +1,4 @@
-//! Listing large directories: the cost of an entry as a directory grows, here and in the kernel.
+//! Listings of large directories: the cost per entry as a directory grows, compared with the kernel.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -16,10 +16,10 @@ use workload::report::Summary;
 use crate::ListOptions;
 use crate::table::Table;
 
-/// How a directory is listed.
+/// Ways of listing a directory.
 const WAYS: [&str; 3] = ["diskwright, hash order", "diskwright, any order", "kernel ext4"];
 
-/// Lists directories of all sizes asked for; a table of nanoseconds per entry.
+/// Lists directories of all requested sizes. Returns a table of nanoseconds per entry.
 pub(crate) fn run(options: &ListOptions) -> Result<Table, String> {
     let mut table = Table::new(&["entries", "way", "runs", "ns/entry", "spread"]);
     for &entries in &options.entries {
@@ -57,7 +57,7 @@ fn measure(path: &Path, entries: u32, rounds: u32) -> Result<[Vec<Duration>; 3],
     }
     fs.close().map_err(text)?;
     let mount = KernelMount::new(path, &MountOptions::read_only("ext4"));
-    // The first one brings the directory into memory, where it is for us already.
+    // The first round brings the directory into memory, where ours is already.
     for round in 0..=rounds {
         let start = Instant::now();
         let count = std::fs::read_dir(mount.path().join("d")).map_err(text)?.count();
@@ -72,14 +72,14 @@ fn measure(path: &Path, entries: u32, rounds: u32) -> Result<[Vec<Duration>; 3],
     Ok(times)
 }
 
-/// An image with a directory `d` of so many empty files.
+/// Creates an image with a directory `d` of `entries` empty files.
 fn make(path: &Path, entries: u32) -> Result<Ext4, String> {
     let bytes = u64::from(entries) * 1024 + (1 << 30);
     let options = Mke2fs::new("ext4").inode_count(entries + 1000);
     options.extended("lazy_itable_init=0,lazy_journal_init=0,nodiscard").create(path, bytes);
     let file = File::options().read(true).write(true).open(path).map_err(text)?;
     let device = Arc::new(FileDevice::new(file).map_err(text)?);
-    // The whole directory stays in memory, as it does in the kernel.
+    // The whole directory stays in memory, as in the kernel.
     let options = OpenOptions { cache_bytes: 2 << 30, ..OpenOptions::default() };
     let fs = Ext4::open_writable(device, &options).map_err(text)?;
     let new = NewInode { permissions: 0o644, ..NewInode::default() };
@@ -107,6 +107,6 @@ fn list(fs: &Ext4, dir: Ino, entries: u32, in_order: bool) -> Result<Duration, S
         fs.for_each_entry(dir, &mut each).map_err(text)?;
     }
     let elapsed = start.elapsed();
-    // The two besides are `.` and `..`.
+    // The two additional entries are `.` and `..`.
     if count == entries + 2 { Ok(elapsed) } else { Err(format!("{count} of {entries} entries")) }
 }

@@ -1,7 +1,7 @@
-//! Measures Diskwright against its peers: same machine, same source, same run, interleaved.
+//! Compares Diskwright with other programs: same machine, same source, same run, interleaved.
 //!
-//! The command under test is the release binary, run as a user would run it. Sources and
-//! images are in memory, so that what is compared is work and not a disk.
+//! The program under test is the release binary, run as a user would. Sources and images are in memory, so that
+//! processing time is compared and not a disk.
 
 #![forbid(unsafe_code)]
 
@@ -164,7 +164,7 @@ enum BuildFormat {
 }
 
 impl BuildFormat {
-    /// As `diskwright build --fs` has it.
+    /// Returns the name for `diskwright build --fs`.
     fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -235,7 +235,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Several tables, each below its title.
+/// Formats several tables, each with its title.
 fn titled(tables: &[scalability::Titled], json: bool) -> String {
     if json {
         let all: Vec<_> = tables.iter().map(|(title, table)| (*title, table)).collect();

@@ -1,15 +1,15 @@
-//! Running one contestant once.
+//! A single run of a contestant.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a running process is asked for its peak memory. The kernel keeps the peak
-/// itself, so only growth in the last interval before the exit is missed.
+/// Sampling interval of a process's peak memory. The kernel maintains the peak, so only growth in the last interval
+/// before the exit is missed.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Runs a command that must succeed; the time it took.
+/// Runs a command that must succeed, and returns its time.
 pub(crate) fn timed(command: &mut Command) -> Result<Duration, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let start = Instant::now();
@@ -22,16 +22,16 @@ pub(crate) fn timed(command: &mut Command) -> Result<Duration, String> {
     Err(format!("{command:?} failed ({}): {}", output.status, errors.trim()))
 }
 
-/// Runs a command that must succeed, watching its memory; its peak in bytes.
+/// Runs a command that must succeed, and returns its peak memory in bytes.
 ///
-/// The watching costs time, so this run is not timed.
+/// Sampling costs time, so this run is not timed.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
     let status_file = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     let status = loop {
-        // Empty of memory figures once the process has exited, until it is waited for.
+        // Between the exit of the process and the wait for it, the file has no memory figures.
         peak = fs::read_to_string(&status_file)
             .ok()
             .and_then(|text| high_water(&text))
@@ -45,7 +45,7 @@ pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, String> {
     if status.success() { Ok(peak) } else { Err(format!("{command:?} failed ({status})")) }
 }
 
-/// The peak resident set of a process in bytes, from its `/proc/PID/status`.
+/// Returns the peak resident set size in bytes from `/proc/PID/status`.
 fn high_water(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)

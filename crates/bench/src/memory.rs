@@ -1,4 +1,4 @@
-//! What a file system in memory takes for each inode and each entry of a directory that it has cached.
+//! Memory of an open file system per cached inode and per cached directory entry.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -11,9 +11,9 @@ use vfs::{Cookie, FileSystem, FileType, Ino};
 use crate::MemoryOptions;
 use crate::table::Table;
 
-/// So much that everything stays.
+/// Large enough for everything to stay cached.
 const CACHE_BYTES: usize = 16 << 30;
-/// Bytes of a page, in which the kernel counts.
+/// Page size in bytes, the kernel's unit.
 const PAGE: u64 = 4096;
 
 /// Walks an image twice: all entries, then all inodes.
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &MemoryOptions) -> Result<Table, String> {
     };
     let totals = fs.statfs().map_err(text)?;
     let used = totals.inodes.saturating_sub(totals.inodes_free) as usize;
-    // Touched before the first look, so that it is in no figure.
+    // Allocated and touched before the first measurement, so that it affects none.
     let mut inodes = vec![1; used + 16];
     inodes.clear();
     let start = resident()?;
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &MemoryOptions) -> Result<Table, String> {
     Ok(table)
 }
 
-/// Lists every directory; how many entries there are, and the number of each inode.
+/// Lists every directory. Returns the number of entries, and all inode numbers.
 fn list(fs: &dyn FileSystem, mut inodes: Vec<u64>) -> Result<(u64, Vec<u64>), String> {
     let (mut pending, mut entries) = (vec![fs.root()], 0);
     while let Some(dir) = pending.pop() {
@@ -74,7 +74,7 @@ fn list(fs: &dyn FileSystem, mut inodes: Vec<u64>) -> Result<(u64, Vec<u64>), St
     Ok((entries, inodes))
 }
 
-/// Memory of this process, in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> Result<u64, String> {
     let statistics = std::fs::read_to_string("/proc/self/statm").map_err(text)?;
     let pages = statistics.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! The result as a table for people, in Markdown, and as JSON.
+//! The result as a table, in Markdown and as JSON.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ pub(crate) struct Report {
     pub(crate) skipped: Vec<String>,
 }
 
-/// All contestants on one source; the program under test is the first row.
+/// All contestants on one source; the first row is the program under test.
 #[derive(Serialize)]
 pub(crate) struct CaseReport {
     name: String,
@@ -38,7 +38,7 @@ impl CaseReport {
         CaseReport { name, entries: census.entries, bytes: census.bytes, rows }
     }
 
-    /// Entries per second of the program under test.
+    /// Returns the entries per second of the program under test.
     fn rate(&self) -> Option<f64> {
         self.rows.first().map(|row| self.entries as f64 / row.times.median_s)
     }

@@ -1,4 +1,4 @@
-//! Small requests at random places of one file, and what a sync takes: what a database asks of a file system.
+//! Small random requests to one file, and the time of a sync: the access pattern of a database.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,17 +11,17 @@ use rustix::fs::OFlags;
 use crate::RequestsOptions;
 use crate::table::Table;
 
-/// Bytes of a request, to which buffers and places are aligned.
+/// Size of a request, and alignment of buffers and offsets, in bytes.
 const REQUEST: usize = 4096;
-/// Bytes written at once while the file is made.
+/// Write size during the creation of the file.
 const PIECE: usize = 1 << 20;
-/// What the bytes of the file are: what is read must be this.
+/// Value of all bytes of the file, which reads verify.
 const FILLED: u8 = 0xA5;
-/// Cases: what it is, whether it writes, and how many requests are under way.
+/// Cases: name, whether it writes, and number of concurrent requests.
 const CASES: [(&str, bool, u64); 4] =
     [("read", false, 1), ("read", false, 16), ("write", true, 1), ("write", true, 16)];
 
-/// Sends requests to a file in the directory, which is removed in the end.
+/// Sends requests to a file in the directory, which is removed at the end.
 pub(crate) fn run(options: &RequestsOptions) -> Result<Table, String> {
     let path = options.directory.join(format!("diskwright-bench-{}", std::process::id()));
     let outcome = measure(&path, options);
@@ -59,7 +59,7 @@ fn measure(path: &Path, options: &RequestsOptions) -> io::Result<Table> {
     Ok(table)
 }
 
-/// Makes the file, all of which has memory or a place on the disk afterwards.
+/// Creates the file with all of its space allocated.
 fn fill(path: &Path, mebibytes: u64) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     let piece = vec![FILLED; PIECE];
@@ -69,7 +69,7 @@ fn fill(path: &Path, mebibytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Requests of so many threads, each with one under way, past all caches (`O_DIRECT`).
+/// Runs `O_DIRECT` requests on several threads, each with one request at a time.
 fn at_once(
     path: &Path,
     requests: u64,
@@ -80,13 +80,13 @@ fn at_once(
     let one = |number: u64| {
         let flags = OFlags::DIRECT.bits() as i32;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-        // A buffer of twice the size has a part that is aligned.
+        // A buffer of twice the size contains an aligned part.
         let mut memory = vec![FILLED; 2 * REQUEST];
         let from = memory.as_ptr().align_offset(REQUEST);
         let buffer = &mut memory[from..from + REQUEST];
         let mut random = fastrand::Rng::with_seed(number);
         let mut times = Vec::new();
-        // A thread that begins late makes one request all the same.
+        // A thread that starts late makes at least one request.
         while times.is_empty() || start.elapsed() < time {
             let place = random.u64(..requests) * REQUEST as u64;
             let began = Instant::now();
@@ -115,7 +115,7 @@ fn at_once(
     Ok((took, times.into_iter().flatten().collect()))
 }
 
-/// One request after the other through the cache, each made durable before the next.
+/// Runs sequential requests through the cache, with a sync after each.
 fn synced(path: &Path, requests: u64, time: Duration) -> io::Result<(Duration, Vec<Duration>)> {
     let file = OpenOptions::new().write(true).open(path)?;
     let mut random = fastrand::Rng::with_seed(99);

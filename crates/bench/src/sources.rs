@@ -1,4 +1,4 @@
-//! The directories that images are built from.
+//! Source directories of images.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -6,18 +6,18 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a source directory holds.
+/// Contents of a source directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Census {
-    /// Entries of all types below the directory.
+    /// Number of entries of all types below the directory.
     pub(crate) entries: u64,
-    /// Inodes of those entries: fewer where there are hard links.
+    /// Number of inodes of those entries; less than the entries if there are hard links.
     pub(crate) inodes: u64,
-    /// Bytes its entries occupy.
+    /// Allocated bytes of the entries.
     pub(crate) bytes: u64,
 }
 
-/// Makes a directory of empty files.
+/// Creates a directory of empty files.
 pub(crate) fn empty_files(directory: &Path, count: u64) -> io::Result<Census> {
     fs::create_dir(directory)?;
     for number in 0..count {
@@ -26,7 +26,7 @@ pub(crate) fn empty_files(directory: &Path, count: u64) -> io::Result<Census> {
     Ok(Census { entries: count, inodes: count, bytes: 0 })
 }
 
-/// Counts what is in a directory; this also warms the kernel's caches of its inodes.
+/// Counts the contents of a directory. This also warms the kernel's inode cache.
 pub(crate) fn census(root: &Path) -> io::Result<Census> {
     let mut census = Census::default();
     let mut linked = HashSet::new();

@@ -1,8 +1,8 @@
-//! Figures in rows, for people and for programs.
+//! Tables for people and for programs.
 
 use serde::Serialize;
 
-/// A table; figures are written as they are to be read.
+/// A table of formatted figures.
 #[derive(Serialize)]
 pub(crate) struct Table {
     columns: Vec<&'static str>,
@@ -19,7 +19,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// As a document has it.
+    /// Formats as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
@@ -32,7 +32,7 @@ impl Table {
         text
     }
 
-    /// As `bench-all` reads it.
+    /// Formats as JSON for `bench-all`.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data serializes") + "\n"
     }

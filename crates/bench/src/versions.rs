@@ -1,9 +1,9 @@
-//! Which programs are compared.
+//! Versions of the compared programs.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What the programs of a comparison of builds say of their versions.
+/// Returns the versions of the programs of a build comparison.
 pub(crate) fn versions(program: &Path, mkfs_xfs: Option<&Path>) -> Vec<String> {
     let mut versions = vec![
         version(program, "--version"),
@@ -14,7 +14,7 @@ pub(crate) fn versions(program: &Path, mkfs_xfs: Option<&Path>) -> Vec<String> {
     versions
 }
 
-/// The first line a program prints about its version.
+/// Returns the first line of a program's version output.
 fn version(program: &Path, flag: &str) -> String {
     let Ok(output) = Command::new(program).arg(flag).output() else {
         return format!("{}: not installed", program.display());

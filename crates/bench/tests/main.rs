@@ -1,4 +1,4 @@
-//! Tests of what is run from outside.
+//! Tests of scripts.
 
 #[macro_use]
 extern crate oracle;

@@ -1,4 +1,4 @@
-//! `scripts/bench-all`: how results become the tables of a page.
+//! `scripts/bench-all`: conversion of results to the tables of a page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs the script; what it said is in the output.
+/// Runs the script and returns its output.
 fn bench_all(words: &[&str]) -> Output {
     let script = root().join("scripts/bench-all");
     oracle::command("python3").arg(script).args(words).output().unwrap()
@@ -24,7 +24,7 @@ const PAGE: &str = "# Page\nBefore.\n<!-- table: list -->\nold\n<!-- end -->\nBe
                     <!-- table: churn -->\nkept\n<!-- end -->\n<!-- table: goals -->\n<!-- end -->\n\
                     <!-- table: machine -->\n<!-- end -->\nAfter.\n";
 
-/// What the script keeps of a section.
+/// Returns the part of a section that the script keeps.
 fn kept(quick: bool) -> serde_json::Value {
     let rows = json!([
         { "entries": "10000", "way": "diskwright, hash order", "runs": "3", "ns/entry": "89", "spread": "9 %" },

@@ -1,29 +1,29 @@
-//! Bytes of a file at a place, read and written alike on every host.
+//! Positional file I/O, with the same interface on every host.
 
 use std::fs::File;
 use std::io;
 
-/// Reading and writing a file at an offset from its start, whatever its cursor says.
+/// Reads and writes of a file at an offset, independent of its cursor.
 ///
-/// On Windows the cursor moves with each call: who uses this must not rely on it. Where there are no files
+/// On Windows the cursor moves with each call, so callers must not rely on it. On hosts without files
 /// (wasm32-unknown-unknown) each call fails with `Unsupported`.
 pub trait FileAt {
-    /// Reads at most as many bytes as `buf` has, and returns how many; 0 at the end.
+    /// Reads at most `buf.len()` bytes and returns their number; 0 at the end.
     ///
     /// # Errors
-    /// What the host says.
+    /// Those of the host.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at most all of `data`, and returns how many bytes.
+    /// Writes at most all of `data` and returns the number of bytes written.
     ///
     /// # Errors
-    /// What the host says.
+    /// Those of the host.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Fills `buf`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before; what the host says.
+    /// `UnexpectedEof` if the file ends before; those of the host.
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buf.is_empty() {
             match self.read_at(buf, offset) {
@@ -42,7 +42,7 @@ pub trait FileAt {
     /// Writes all of `data`.
     ///
     /// # Errors
-    /// `WriteZero` if the file takes no more; what the host says.
+    /// `WriteZero` if the file accepts no more bytes; those of the host.
     fn write_all_at(&self, mut data: &[u8], mut offset: u64) -> io::Result<()> {
         while !data.is_empty() {
             match self.write_at(data, offset) {
@@ -90,7 +90,7 @@ mod host {
     use std::io;
     use std::os::windows::fs::FileExt;
 
-    /// `ERROR_HANDLE_EOF`, which some handles give where others say that nothing was read.
+    /// `ERROR_HANDLE_EOF`, which some handles return instead of 0 bytes.
     const HANDLE_EOF: i32 = 38;
 
     pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! A device that fails on purpose, for tests of what an error leaves behind.
+//! A device with injected errors, for tests of error handling.
 
 use std::io;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use parking_lot::Mutex;
 
 use crate::BlockDevice;
 
-/// What is asked of a device.
+/// A kind of access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading.
+    /// Reads.
     Read,
-    /// Writing, and making zero.
+    /// Writes, including zeroing.
     Write,
-    /// Making durable.
+    /// Flushes.
     Flush,
 }
 
-/// Which accesses of a kind fail, counted from 1 when the fault is set.
+/// The accesses of a kind that fail, counted from 1 when the fault is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// None.
     #[default]
     Never,
-    /// This one alone.
+    /// This access only.
     Nth(u64),
-    /// This one and all after it.
+    /// This access and all later ones.
     From(u64),
 }
 
@@ -37,30 +37,29 @@ struct Counter {
     failures: u64,
 }
 
-/// Passes everything through to another device, but for the accesses that are to fail. One that fails
-/// changes nothing.
+/// Forwards all accesses to another device, except those that are set to fail. A failing access changes nothing.
 pub struct FaultyDevice {
     inner: Arc<dyn BlockDevice>,
     counters: [Mutex<Counter>; 3],
 }
 
 impl FaultyDevice {
-    /// A device that does not fail yet.
+    /// Creates a device without faults.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
         Self { inner, counters: Default::default() }
     }
 
-    /// Sets which accesses of a kind fail, and starts to count them anew.
+    /// Sets which accesses of a kind fail, and restarts their counter.
     pub fn set(&self, access: Access, fault: Fault) {
         *self.counter(access).lock() = Counter { fault, ..Counter::default() };
     }
 
-    /// Accesses of a kind since its fault was set, the failed ones included.
+    /// Returns the number of accesses of a kind since its fault was set, including failed ones.
     pub fn count(&self, access: Access) -> u64 {
         self.counter(access).lock().count
     }
 
-    /// Accesses of a kind that failed since its fault was set.
+    /// Returns the number of failed accesses of a kind since its fault was set.
     pub fn failures(&self, access: Access) -> u64 {
         self.counter(access).lock().failures
     }

@@ -1,28 +1,28 @@
-//! A device in a file or on a real block device.
+//! A device backed by a file or a real block device.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 use crate::{BlockDevice, FileAt, check_range};
 
-/// Longest run of zeros written at a time where holes are not to be had, in bytes.
+/// Maximum length of a write of zeros, if holes are not supported, in bytes.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
 
-/// An image in a file (or a block device), whose length is taken when it is opened.
+/// An image in a file or block device. Its length is determined when it is opened.
 pub struct FileDevice {
     file: File,
     len: u64,
 }
 
 impl FileDevice {
-    /// Takes an open file. Errors if its length cannot be found.
+    /// Creates a device from an open file. Fails if its length cannot be determined.
     pub fn new(mut file: File) -> io::Result<Self> {
-        // Seeking finds the length of block devices too, where metadata says 0.
+        // Seeking also determines the length of block devices, for which metadata returns 0.
         let len = file.seek(SeekFrom::End(0))?;
         Ok(Self { file, len })
     }
 
-    /// The file itself.
+    /// Returns the file.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -111,7 +111,7 @@ mod tests {
         assert!(device.in_file(8000, 193).is_none());
         assert!(window.in_file(3999, 2).is_none());
         assert!(window.in_file(u64::MAX, 1).is_none());
-        // What is written to one of these is not in the file.
+        // Writes to an overlay do not reach the file.
         assert!(OverlayDevice::new(device).in_file(0, 1).is_none());
     }
 

@@ -1,4 +1,4 @@
-//! Block devices: where an image's bytes live. A device knows nothing of what they mean.
+//! Block devices: storage of an image's bytes, without interpretation.
 #![forbid(unsafe_code)]
 
 mod at;
@@ -22,43 +22,43 @@ pub use overlay_file::OverlayFile;
 pub use recording::{Event, RecordingDevice};
 pub use window::WindowDevice;
 
-/// A fixed-length run of bytes that any thread may read and write at any place.
+/// Storage of a fixed length, which any thread may read and write at any offset.
 ///
-/// Calls that overlap in place and time may interleave at any byte; callers order them.
+/// Concurrent calls on overlapping ranges may interleave at any byte; callers serialise them.
 pub trait BlockDevice: Send + Sync {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> u64;
 
-    /// Whether the device has no bytes at all.
+    /// Returns whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `buf` from `offset`. An error if any of it lies past the end.
+    /// Fills `buf` from `offset`. Fails if the range exceeds the device.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// The file that holds the bytes `offset..offset + len`, and where it has them, if they lie together in
-    /// one: its bytes are the device's at any time. `None` if not, or if reading must not go past the device.
+    /// Returns the file that contains the bytes `offset..offset + len`, and their offset in it, if they are contiguous
+    /// in one file whose bytes always equal those of the device. `None` otherwise, or if reads must not bypass the
+    /// device.
     fn in_file(&self, _offset: u64, _len: u64) -> Option<(&File, u64)> {
         None
     }
 
-    /// Whether reading takes so long that who knows what is wanted next should say so: [`Self::read_ahead`].
+    /// Returns whether reads are so slow that callers should use [`Self::read_ahead`].
     fn has_read_ahead(&self) -> bool {
         false
     }
 
-    /// Says that these bytes are wanted soon, as far as there are any. Returns at once, and may do nothing.
+    /// Requests a prefetch of these bytes, clipped to the device. Returns immediately, and may do nothing.
     fn read_ahead(&self, _offset: u64, _len: u64) {}
 
-    /// Writes all of `data` at `offset`. An error if any of it lies past the end.
+    /// Writes all of `data` at `offset`. Fails if the range exceeds the device.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Makes a range read as zeros, cheaply where the device can (a hole in a file).
+    /// Makes a range read as zeros, efficiently if the device can (a hole in a file).
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// Gives back the storage of a range, whose bytes are undefined from then on. Useful where nobody needs
-    /// them: free space.
+    /// Frees the storage of a range, whose contents are undefined from then on. Intended for free space.
     ///
     /// # Errors
     /// `Unsupported` if the device cannot.
@@ -70,22 +70,22 @@ pub trait BlockDevice: Send + Sync {
     /// Returns when everything written before the call is durable.
     fn flush(&self) -> io::Result<()>;
 
-    /// Whether a flush takes so long, whatever was written, that those who want one should wait for each other a little.
+    /// Returns whether flushes are slow, whatever was written, so that concurrent callers should share one.
     fn has_long_flushes(&self) -> bool {
         false
     }
 
-    /// Nothing that is written after the call survives a crash that does not leave everything that was written before it.
-    /// A device that makes writes durable in their order has nothing to do for that; others flush.
+    /// Orders writes: if a write after the call survives a crash, all writes before the call survive as well. A device
+    /// that makes writes durable in order does nothing; other devices flush.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush).
+    /// Those of [`flush`](Self::flush).
     fn barrier(&self) -> io::Result<()> {
         self.flush()
     }
 }
 
-/// Whether bytes are all zero.
+/// Returns whether all bytes are zero.
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (parts, rest) = bytes.as_chunks::<16>();
     rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)

@@ -1,4 +1,4 @@
-//! A device in memory that takes space only where it was written.
+//! A sparse device in memory.
 
 use std::io;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use parking_lot::RwLock;
 
 use crate::{BlockDevice, check_range};
 
-/// Unit of memory taken, in bytes.
+/// Unit of allocation in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 /// A sparse image in memory. Chunks that were never written take no space and read as zeros.
 pub struct MemoryDevice {
-    /// Shared with forks until one of them changes it.
+    /// Shared with forks until one of them changes the chunk.
     chunks: Vec<RwLock<Option<Arc<[u8]>>>>,
     len: u64,
 }
 
 impl MemoryDevice {
-    /// A device of `len` zero bytes.
+    /// Creates a device of `len` zero bytes.
     pub fn new(len: u64) -> Self {
         let count = len.div_ceil(CHUNK_BYTES as u64) as usize;
         Self { chunks: (0..count).map(|_| RwLock::new(None)).collect(), len }
     }
 
-    /// A device that holds `bytes`. What is zero of them takes no space.
+    /// Creates a device with the contents `bytes`. Chunks of zeros take no space.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let device = Self::new(bytes.len() as u64);
         for (chunk, part) in device.chunks.iter().zip(bytes.chunks(CHUNK_BYTES)) {
@@ -40,15 +40,15 @@ impl MemoryDevice {
         device
     }
 
-    /// A device that holds what this one holds now, and goes its own way from here on. Both share
-    /// the memory of what neither changes. A write at the same time may be in the fork or not.
+    /// Returns an independent copy of the device. Unchanged chunks share their memory. A concurrent write may or may
+    /// not be part of the copy.
     pub fn fork(&self) -> Self {
         let chunks = self.chunks.iter().map(|chunk| RwLock::new(chunk.read().clone()));
         Self { chunks: chunks.collect(), len: self.len }
     }
 
-    /// Calls `each` with every part that takes memory, in order: its offset and its bytes, cut at
-    /// the device's end. All other bytes are zeros.
+    /// Calls `each` with every allocated part in order: its offset and its bytes, clipped to the device's end. All
+    /// other bytes are zeros.
     pub fn for_each_part(
         &self,
         mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
@@ -63,8 +63,8 @@ impl MemoryDevice {
         Ok(())
     }
 
-    /// Calls `each` with every part whose memory this device does not share with `other`, which is as long: its
-    /// offset, and the bytes that it has here, be they zeros. All other parts are alike.
+    /// Calls `each` with every part whose memory is not shared with `other`, which has the same length: its offset, and
+    /// its bytes in this device, which may be zeros. All other parts are equal.
     pub fn for_each_part_unlike(
         &self,
         other: &Self,
@@ -82,7 +82,7 @@ impl MemoryDevice {
         Ok(())
     }
 
-    /// Splits a byte range at chunk boundaries: chunk, offset in it, part of the range.
+    /// Splits a byte range at chunk boundaries into chunk number, offset in the chunk, and part of the range.
     fn pieces(
         offset: u64,
         len: usize,

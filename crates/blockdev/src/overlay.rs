@@ -1,4 +1,4 @@
-//! A device that keeps what is written to it in memory, over another that stays as it is.
+//! A copy-on-write device that keeps changes in memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,26 +7,25 @@ use std::sync::{Arc, RwLock};
 
 use crate::{BlockDevice, check_range};
 
-/// Unit in which changes are kept, in bytes.
+/// Unit of changes in bytes.
 const PAGE_BYTES: u64 = 4096;
 
 type Pages = HashMap<u64, Box<[u8; PAGE_BYTES as usize]>>;
 
-/// A view of a device that may be written without changing it: for looking at an image as it would
-/// be after its journal is replayed. Takes as much memory as is written to it.
+/// A writable view of a device that does not change it, for example to examine an image after a replay of its journal.
+/// Takes as much memory as is written to it.
 pub struct OverlayDevice {
     below: Arc<dyn BlockDevice>,
     pages: RwLock<Pages>,
 }
 
 impl OverlayDevice {
-    /// A view of `below`, nothing written yet.
+    /// Creates a view of `below` without changes.
     pub fn new(below: Arc<dyn BlockDevice>) -> Self {
         Self { below, pages: RwLock::default() }
     }
 
-    /// Calls `each` with the pages that a range touches: number, bytes within the page, bytes of
-    /// the range.
+    /// Calls `each` with the pages that a range touches: page number, bytes within the page, bytes of the range.
     fn for_each_page(
         offset: u64,
         len: u64,
@@ -44,7 +43,7 @@ impl OverlayDevice {
         Ok(())
     }
 
-    /// The page to change, taken from below first if it has not been written yet.
+    /// Returns a page to change. Copies it from the device below if it was not written before.
     fn page<'p>(&self, pages: &'p mut Pages, page: u64) -> io::Result<&'p mut [u8]> {
         let bytes = match pages.entry(page) {
             Entry::Occupied(written) => written.into_mut(),
@@ -109,7 +108,7 @@ impl BlockDevice for OverlayDevice {
         })
     }
 
-    /// Forgets what was written there. The device below stays as it is.
+    /// Discards changes of the range. The device below does not change.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(self.len(), offset, len)?;
         let (first, end) = (offset.div_ceil(PAGE_BYTES), (offset + len) / PAGE_BYTES);
@@ -145,7 +144,7 @@ mod tests {
         below.read_at(0, &mut all).unwrap();
         assert!(all.iter().all(|&byte| byte == 7));
         assert!(device.write_at(9999, &[0; 2]).is_err());
-        // What is given back is what is below again, and goes no further.
+        // Discarded pages show the device below again, which gets no discard.
         device.discard(0, 8192).unwrap();
         device.read_at(0, &mut all).unwrap();
         assert!(all[..8192].iter().all(|&byte| byte == 7) && all[9000..].iter().all(|&b| b == 0));

@@ -1,4 +1,4 @@
-//! A device that remembers what was written to it, for tests that stop the machine at any moment.
+//! A device that records its writes, for crash tests.
 
 use std::io;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use parking_lot::Mutex;
 
 use crate::{BlockDevice, check_range};
 
-/// Something that changed a device, or made its changes durable.
+/// A change of a device, or a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Bytes written.
+    /// A write.
     Write {
-        /// Where, in bytes.
+        /// Start in bytes.
         offset: u64,
-        /// What.
+        /// Written bytes.
         data: Arc<[u8]>,
     },
-    /// A range made zero.
+    /// A range that was zeroed.
     Zero {
-        /// Where, in bytes.
+        /// Start in bytes.
         offset: u64,
-        /// How much, in bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// All before it is durable.
+    /// A flush: all earlier events are durable.
     Flush,
 }
 
 impl Event {
-    /// Does to a device what was done to the recorded one.
+    /// Applies the event to another device.
     ///
     /// # Errors
-    /// As the device's own method.
+    /// Those of the device's method.
     pub fn replay(&self, device: &dyn BlockDevice) -> io::Result<()> {
         match self {
             Self::Write { offset, data } => device.write_at(*offset, data),
@@ -42,32 +42,32 @@ impl Event {
     }
 }
 
-/// Passes everything through to another device and remembers, in order, what succeeded.
+/// Forwards all accesses to another device and records successful changes in order.
 ///
-/// The log keeps a copy of all data written until it is taken. Calls that overlap in time stand in
-/// the log in the order in which the device beneath did them.
+/// The log contains a copy of all data written until it is taken. Concurrent calls are logged in the order in which the
+/// underlying device executed them.
 pub struct RecordingDevice {
     inner: Arc<dyn BlockDevice>,
     events: Mutex<Vec<Event>>,
 }
 
 impl RecordingDevice {
-    /// Starts an empty log of what reaches `inner` through this device.
+    /// Creates an empty log of the changes of `inner` through this device.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
         Self { inner, events: Mutex::default() }
     }
 
-    /// Number of events so far: the place of the next one.
+    /// Returns the number of events so far, which is the index of the next one.
     pub fn event_count(&self) -> usize {
         self.events.lock().len()
     }
 
-    /// The log so far, which starts anew.
+    /// Takes the log so far and starts a new one.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock())
     }
 
-    /// Does something to the device beneath and logs it if that succeeded.
+    /// Executes an event on the underlying device and logs it if that succeeded.
     fn record(&self, event: Event) -> io::Result<()> {
         let mut events = self.events.lock();
         event.replay(&*self.inner)?;
@@ -102,7 +102,7 @@ impl BlockDevice for RecordingDevice {
         self.record(Event::Zero { offset, len })
     }
 
-    /// Zeros, as one thing that discarded bytes may be.
+    /// Writes zeros, as one possible result of a discard.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.record(Event::Zero { offset, len })
     }

@@ -14,7 +14,7 @@ pub struct WindowDevice {
 }
 
 impl WindowDevice {
-    /// A window onto `inner`. Errors if it reaches past the end.
+    /// Creates a window onto `inner`. Fails if it exceeds the device.
     pub fn new(inner: Arc<dyn BlockDevice>, start: u64, len: u64) -> io::Result<Self> {
         check_range(inner.len(), start, len)?;
         Ok(Self { inner, start, len })

@@ -1,34 +1,34 @@
 /* Diskwright: ext4 and XFS in user space. MIT OR Apache-2.0.
  *
- * Rules that hold for all functions
+ * Rules for all functions
  *
- * Errors. A function that can fail returns DW_OK (0) or another dw_code. Its last argument, `error`, may be NULL; if not,
- * *error is set by every call: to NULL, or to a new error that says more, to be freed with dw_error_free. What a call that
- * fails would have put elsewhere is NULL or as it was.
+ * Errors. A function that can fail returns DW_OK (0) or another dw_code. Its last argument, `error`, may be NULL. Otherwise
+ * every call sets *error: to NULL, or to a new error with details, to be freed with dw_error_free. Results of a failed call
+ * are NULL or unchanged.
  *
- * Pointers lead to what their type says, unless it is said that they may be NULL. Texts end with NUL. A path in an image is
- * any bytes but NUL, with "/" between names; it starts at the root, with or without "/". Paths of the host are bytes on
- * Unix, and UTF-8 elsewhere.
+ * Pointers must be valid for their type; they may be NULL only where a comment permits it. Strings end with NUL. A path in an
+ * image consists of any bytes except NUL, with "/" between names; it starts at the root, with or without a leading "/". Host
+ * paths are bytes on Unix, and UTF-8 elsewhere.
  *
- * Structures that begin with struct_size are set to zeros first, and struct_size to their size; zero in a field asks for
- * what is usual. So programs that were compiled with an older header keep their meaning.
+ * Structures that begin with struct_size must be zeroed first, with struct_size set to their size. Zero in a field selects
+ * the default. So programs that were compiled with an older header keep their behaviour.
  *
- * Handles (dw_image, dw_file, dw_dir, dw_walk, dw_error) are freed once, each with the function for its kind, which takes
- * NULL as well, and are not used after that. They may be freed in any order: files outlive their image. A handle that is
- * NULL or of another kind is refused with DW_BAD_HANDLE; the functions that free leave one of another kind alone. After
- * dw_image_close, all that is left of the image answers DW_CLOSED, and is still to be freed.
+ * Handles (dw_image, dw_file, dw_dir, dw_walk, dw_error) must be freed once, each with the function for its kind, which
+ * accepts NULL as well, and must not be used after that. They may be freed in any order: files outlive their image. A handle
+ * that is NULL or of another kind is rejected with DW_BAD_HANDLE; the functions that free ignore a handle of another kind.
+ * After dw_image_close, all other handles of the image return DW_CLOSED, and must still be freed.
  *
- * Threads. There is no state but in handles. Any threads may use dw_image and dw_file at once; dw_dir, dw_walk and dw_error
- * go to other threads, but one uses them at a time. Who frees a handle uses it alone. The child of a fork must not use, nor
- * free, handles of its parent.
+ * Threads. All state is in handles. Any number of threads may use dw_image and dw_file concurrently. dw_dir, dw_walk and
+ * dw_error may move to other threads, but must not be used concurrently. A handle must not be in use by other threads when
+ * it is freed. The child of a fork must neither use nor free handles of its parent.
  *
- * Functions of the caller's are called during calls with which they were given (those of a dw_device: until it is
- * released). They must return (no exception, no longjmp) and must not use the image that the call works on.
+ * Callbacks are called during the calls that they were passed to (those of a dw_device: until it is released). They must
+ * return (no exception, no longjmp) and must not use the image of the call.
  *
- * Images that are damaged or hostile give errors: no crash, no hang. Permissions are not checked: who may open an image may
- * do all in it.
+ * Damaged or hostile images cause errors, never crashes or hangs. Permissions are not checked: a program that can open an
+ * image can do everything in it.
  *
- * This file is made from crates/capi/src; docs/c.md is the guide. */
+ * This file is generated from crates/capi/src; docs/c.md is the guide. */
 
 #ifndef DISKWRIGHT_H
 #define DISKWRIGHT_H
@@ -37,37 +37,37 @@
 #include <stdint.h>
 
 /*
- First number of the version of this header.
+ Major version of this header.
  */
 #define DW_VERSION_MAJOR 0
 
 /*
- Second number: before 1.0, versions that differ in it need not fit together.
+ Minor version. Before 1.0, versions with different minor numbers may be incompatible.
  */
 #define DW_VERSION_MINOR 1
 
 /*
- Third number.
+ Patch version.
  */
 #define DW_VERSION_PATCH 0
 
 /*
- Says that a number is not known.
+ An unknown number.
  */
 #define DW_NONE UINT64_MAX
 
 /*
- The image is opened to be changed.
+ Open for writing.
  */
 #define DW_WRITABLE 1
 
 /*
- The image is read as it lies, without what its journal or log holds, and though somebody may be changing it.
+ Read the image without a replay of its journal or log, even if another program may be changing it.
  */
 #define DW_NORECOVERY 2
 
 /*
- ext4, and ext2 and ext3 by their features.
+ ext4; ext2 and ext3 are ext4 with fewer features.
  */
 #define DW_EXT4 1
 
@@ -77,214 +77,214 @@
 #define DW_XFS 2
 
 /*
- An XFS image may have less than 300 MiB, which mkfs.xfs refuses: such images are slow.
+ Allow an XFS image below 300 MiB, which mkfs.xfs refuses because such images are slow.
  */
 #define DW_SMALL 1
 
 /*
- The file is opened to be read.
+ Open for reading.
  */
 #define DW_READ 1
 
 /*
- The file is opened to be written.
+ Open for writing.
  */
 #define DW_WRITE 2
 
 /*
- The file is written at its end only, wherever that is at the moment.
+ Write at the current end of the file only.
  */
 #define DW_APPEND 4
 
 /*
- The file is made if it is not there.
+ Create the file if it does not exist.
  */
 #define DW_CREATE 8
 
 /*
- The file is made, and must not be there.
+ Create the file; fail if it exists.
  */
 #define DW_CREATE_NEW 16
 
 /*
- The file is emptied first.
+ Truncate the file.
  */
 #define DW_TRUNCATE 32
 
 /*
- The entries of each directory come in the order of the bytes of their names.
+ Sort the entries of each directory by the bytes of their names.
  */
 #define DW_SORTED 1
 
 /*
- Says of an owner that it stays.
+ An owner with this value is not changed.
  */
 #define DW_KEEP UINT32_MAX
 
 /*
- A symbolic link at the end of the path is not followed.
+ Do not follow a symbolic link at the end of the path.
  */
 #define DW_NOFOLLOW 1
 
 /*
- dw_rename fails where the new name is taken.
+ dw_rename fails if the new name exists.
  */
 #define DW_RENAME_NOREPLACE 1
 
 /*
- dw_rename makes both names change places; both must be there.
+ dw_rename exchanges the two names; both must exist.
  */
 #define DW_RENAME_EXCHANGE 2
 
 /*
- Directories are copied with everything in them, links as links, and special files. Otherwise only regular files are
- copied, and links are followed.
+ Copy directories with everything in them, symbolic links as links, and special files. Without it, only regular files
+ are copied, and links are followed.
  */
 #define DW_RECURSIVE 1
 
 /*
- Owners, all permission bits, times and extended attributes are kept. For dw_copy_in and dw_copy_out.
+ Preserve owners, all permission bits, times and extended attributes. For dw_copy_in and dw_copy_out.
  */
 #define DW_PRESERVE 2
 
 /*
- dw_extract goes on after something in the image that cannot be read.
+ dw_extract continues after unreadable parts of the image.
  */
 #define DW_KEEP_GOING 4
 
 /*
- dw_extract fills a directory that is not empty, and replaces files in it.
+ dw_extract accepts a directory that is not empty, and replaces files in it.
  */
 #define DW_FORCE 8
 
 /*
- dw_extract gives files nothing but their contents and permissions.
+ dw_extract restores only contents and permissions.
  */
 #define DW_PLAIN 16
 
 /*
- An existing image may be replaced.
+ Allow the replacement of an existing image.
  */
 #define DW_BUILD_FORCE 1
 
 /*
- An XFS image may have less than 300 MiB.
+ Allow an XFS image below 300 MiB.
  */
 #define DW_BUILD_SMALL 2
 
 /*
- The journal is left out (ext4).
+ Create no journal (ext4).
  */
 #define DW_BUILD_NO_JOURNAL 4
 
 /*
- `uid` and `gid` own everything, instead of the source's owners.
+ Set the owner of all files to `uid` and `gid`.
  */
 #define DW_BUILD_OWNER 8
 
 /*
- An existing image may be replaced, also the old one itself, which stays until the new one is whole.
+ Allow the replacement of an existing image, even of the old image itself, which stays until the new one is complete.
  */
 #define DW_CONVERT_FORCE 1
 
 /*
- An XFS image may have less than 300 MiB.
+ Allow an XFS image below 300 MiB.
  */
 #define DW_CONVERT_SMALL 2
 
 /*
- The new image has the UUID of the old one.
+ Keep the UUID of the old image.
  */
 #define DW_CONVERT_KEEP_UUID 4
 
 /*
- The new image is the smallest that holds everything.
+ Create the new image with the minimum size for its contents.
  */
 #define DW_CONVERT_LEAST 8
 
 /*
- Modification times do not count.
+ Ignore modification times.
  */
 #define DW_IGNORE_TIMES 1
 
 /*
- Owners and groups do not count.
+ Ignore owners and groups.
  */
 #define DW_IGNORE_OWNER 2
 
 /*
- Permission bits do not count.
+ Ignore permission bits.
  */
 #define DW_IGNORE_MODE 4
 
 /*
- Extended attributes do not count.
+ Ignore extended attributes.
  */
 #define DW_IGNORE_XATTRS 8
 
 /*
- Flags of inodes do not count.
+ Ignore inode flags.
  */
 #define DW_IGNORE_FLAGS 16
 
 /*
- Which names lead to the same file does not count.
+ Ignore which names lead to the same file.
  */
 #define DW_IGNORE_LINKS 32
 
 /*
- Only the second tree has the path.
+ The path exists in the second tree only.
  */
 #define DW_ADDED 1
 
 /*
- Only the first tree has the path. What is in a directory is gone with it, and not told.
+ The path exists in the first tree only. The entries of a removed directory are not reported.
  */
 #define DW_REMOVED 2
 
 /*
- Both have it, and it is not the same.
+ The path exists in both trees and differs.
  */
 #define DW_MODIFIED 3
 
 /*
- It is wrong, and nobody loses anything.
+ Wrong, but without loss.
  */
 #define DW_HARMLESS 0
 
 /*
- Contents, names or attributes are lost or may be, now or with the next change.
+ Contents, names or attributes are lost or may be lost, now or with the next change.
  */
 #define DW_AT_RISK 1
 
 /*
- The image, or the part that is named, cannot be used.
+ The image, or the named part of it, is unusable.
  */
 #define DW_UNUSABLE 2
 
 /*
- dw_repair finds out what would be done, and changes nothing.
+ dw_repair only plans the repair and changes nothing.
  */
 #define DW_REPAIR_PLAN_ONLY 1
 
 /*
- How a call ended. Later versions may have further codes.
+ Result of a call. Later versions may add codes.
  */
 typedef enum dw_code {
   /*
-   Well.
+   Success.
    */
   DW_OK = 0,
   /*
-   There is no such file, directory or name.
+   The file, directory or name does not exist.
    */
   DW_NOT_FOUND = 1,
   /*
-   The name is taken.
+   The name exists already.
    */
   DW_EXISTS = 2,
   /*
-   A directory is needed, and there is something else.
+   A component is not a directory.
    */
   DW_NOT_A_DIRECTORY = 3,
   /*
@@ -296,23 +296,23 @@ typedef enum dw_code {
    */
   DW_NOT_EMPTY = 5,
   /*
-   A name has more than 255 bytes, or a target more than the format allows.
+   A name exceeds 255 bytes, or a target the maximum of the format.
    */
   DW_NAME_TOO_LONG = 6,
   /*
-   A symbolic link leads in a circle, or too deep.
+   Symbolic links form a loop or are nested too deeply.
    */
   DW_SYMLINK_LOOP = 7,
   /*
-   The file cannot have another name.
+   The file has the maximum number of links.
    */
   DW_TOO_MANY_LINKS = 8,
   /*
-   More than the format, or memory, can hold.
+   The size exceeds the maximum of the format or of memory.
    */
   DW_FILE_TOO_LARGE = 9,
   /*
-   No free blocks or inodes, or no room for an attribute.
+   No free blocks or inodes, or no space for an attribute.
    */
   DW_NO_SPACE = 10,
   /*
@@ -320,95 +320,95 @@ typedef enum dw_code {
    */
   DW_NO_ATTRIBUTE = 11,
   /*
-   The image, or this call's view of it, cannot be changed.
+   The image, or this call's view of it, is read-only.
    */
   DW_READ_ONLY = 12,
   /*
-   The request makes no sense; the text says why.
+   The request is invalid; the message contains the reason.
    */
   DW_INVALID = 13,
   /*
-   The file's flags, or the host, forbid it.
+   Forbidden by the file's flags or by the host.
    */
   DW_NOT_PERMITTED = 14,
   /*
-   The file belongs to another project (quota) than the directory.
+   The file's project (quota) differs from that of the directory.
    */
   DW_OTHER_PROJECT = 15,
   /*
-   The contents are encrypted, and the key is not in the image.
+   The contents are encrypted, and the image does not contain the key.
    */
   DW_ENCRYPTED = 16,
   /*
-   The image or the request uses what this library cannot do.
+   The image or the request uses an unsupported feature.
    */
   DW_UNSUPPORTED = 17,
   /*
-   The image is damaged: dw_error_structure and dw_error_place tell where.
+   The image is damaged. dw_error_structure and dw_error_place return the location.
    */
   DW_DAMAGED = 18,
   /*
-   The device or the host failed to read or write: dw_error_errno has its number.
+   A read or write of the device or host failed. dw_error_errno returns the number.
    */
   DW_IO = 19,
   /*
-   Somebody else uses the image.
+   Another program uses the image.
    */
   DW_IN_USE = 20,
   /*
-   The image was closed.
+   The image has been closed.
    */
   DW_CLOSED = 21,
   /*
-   The file is not open for that.
+   The file is not open for this access.
    */
   DW_NOT_OPEN_FOR = 22,
   /*
-   A callback said that it shall not go on.
+   A callback cancelled the operation.
    */
   DW_STOPPED = 23,
   /*
-   The handle is NULL, or of another kind.
+   The handle is NULL or of another kind.
    */
   DW_BAD_HANDLE = 24,
   /*
-   Anything else; the text says what.
+   Any other error; the message describes it.
    */
   DW_FAILED = 25,
   /*
-   A bug of this library. Nothing more is known of what the call did: close the image.
+   A bug in this library. The effects of the call are unknown: close the image.
    */
   DW_BUG = 26,
 } dw_code;
 
 /*
- A directory that is listed. One thread at a time uses it, as an entry lives until the next is asked for.
+ A directory listing. It must not be used concurrently, because an entry is valid only until the next call.
  */
 typedef struct dw_dir dw_dir;
 
 /*
- An error: made by a call that failed, freed with dw_error_free. Several threads may read one.
+ An error of a failed call, to be freed with dw_error_free. Several threads may read it.
  */
 typedef struct dw_error dw_error;
 
 /*
- An open file. Any number of threads may use it at once. It lives until it is freed, also when its last name is removed,
- and may be freed after its image.
+ An open file, which any number of threads may use concurrently. It is valid until it is freed, even after the
+ removal of its last name, and may be freed after its image.
  */
 typedef struct dw_file dw_file;
 
 /*
- An open image. Any number of threads may use it at once.
+ An open image, which any number of threads may use concurrently.
  */
 typedef struct dw_image dw_image;
 
 /*
- A walk through a tree. One thread at a time uses it, as an entry lives until the next is asked for.
+ A walk through a tree. It must not be used concurrently, because an entry is valid only until the next call.
  */
 typedef struct dw_walk dw_walk;
 
 /*
- Where in an image damage lies. What is not known is DW_NONE.
+ Location of damage in an image. Unknown fields are DW_NONE.
  */
 typedef struct dw_place {
   /*
@@ -426,22 +426,22 @@ typedef struct dw_place {
 } dw_place;
 
 /*
- Bytes that a call made, and dw_bytes_free frees. A NUL follows them that is not counted, so that what holds none is a
- text.
+ A buffer returned by a call, to be freed with dw_bytes_free. It is followed by a NUL that `len` does not include, so
+ a buffer without NUL bytes is a C string.
  */
 typedef struct dw_bytes {
   /*
-   The bytes; NULL if there are none to be freed.
+   The bytes; NULL if there is nothing to free.
    */
   uint8_t *data;
   /*
-   How many.
+   Number of bytes.
    */
   size_t len;
 } dw_bytes;
 
 /*
- How to open an image. All zero but struct_size is for reading, the whole file being the image.
+ Options of opening. If all fields but struct_size are zero, the whole file is opened as an image for reading.
  */
 typedef struct dw_open_options {
   /*
@@ -453,31 +453,31 @@ typedef struct dw_open_options {
    */
   uint32_t flags;
   /*
-   The partition that the image is in, from 1 on, of a disk with GPT or MBR. 0 for none.
+   Partition of the image on a disk with GPT or MBR, starting at 1. 0 for none.
    */
   uint32_t partition;
   /*
-   The byte that the image begins at, where no partition is named.
+   Offset of the image in bytes, if no partition is given.
    */
   uint64_t offset;
   /*
-   Memory for metadata that was read, in bytes. 0 for what is usual.
+   Size of the metadata cache in bytes. 0 for the default.
    */
   uint64_t cache_bytes;
   /*
-   Who owns new files.
+   Owner of new files.
    */
   uint32_t uid;
   /*
-   The group that owns new files.
+   Group of new files.
    */
   uint32_t gid;
 } dw_open_options;
 
 /*
- A device whose bytes functions of the caller's read and write. They return 0, or else the errno of why not, and are
- called by any thread, by several at once, for places that lie within `size`. They must not use the image that the
- device holds, and must return: no exception, no longjmp.
+ A device implemented by functions of the caller. They return 0, or an errno. They are called by any thread, also
+ concurrently, for ranges within `size`. They must not use the image on the device, and must return: no exception, no
+ longjmp.
  */
 typedef struct dw_device {
   /*
@@ -485,33 +485,33 @@ typedef struct dw_device {
    */
   size_t struct_size;
   /*
-   What the functions get.
+   Passed to the callbacks.
    */
   void *context;
   /*
-   Bytes of the device. Whether it keeps that size is the caller's business: a function fails for what is not there.
+   Size of the device in bytes. If the device becomes shorter, its functions must fail for the missing part.
    */
   uint64_t size;
   /*
-   Fills all of a buffer with the bytes from `offset` on.
+   Fills the buffer with the bytes from `offset` on.
    */
   int (*read)(void *context, uint64_t offset, void *buffer, size_t len);
   /*
-   Writes all of these bytes from `offset` on. NULL for what is only read.
+   Writes all of the bytes at `offset`. NULL for a read-only device.
    */
   int (*write)(void *context, uint64_t offset, const void *data, size_t len);
   /*
-   Makes a range read as zeros. NULL writes them.
+   Makes a range read as zeros. If NULL, zeros are written.
    */
   int (*zero)(void *context, uint64_t offset, uint64_t len);
   /*
-   Returns when all that was written before is durable. NULL if writing is durable, or if that does not matter.
+   Returns when all earlier writes are durable. NULL if writes are durable, or durability does not matter.
    */
   int (*flush)(void *context);
   /*
-   Called once when the library is done with the device, by whichever thread that is: when the image is closed, when
-   all that was opened in it is freed, or before a call that could not open it returns. NULL if nothing is to be done.
-   It is not called where the structure itself is refused: struct_size is wrong, or `read` is NULL.
+   Called once, by any thread, when the library no longer needs the device: when the image is closed, when
+   everything opened in it is freed, or before a call that failed to open it returns. May be NULL. Not called if
+   the structure itself is rejected, because struct_size is wrong or `read` is NULL.
    */
   void (*release)(void *context);
 } dw_device;
@@ -529,13 +529,14 @@ typedef struct dw_time {
    */
   uint32_t nsec;
   /*
-   0, for later versions.
+   Must be 0; reserved for later versions.
    */
   uint32_t reserved;
 } dw_time;
 
 /*
- What a new image is. All zero but struct_size and format is what mke2fs and mkfs.xfs make.
+ Options of a new image. If all fields but struct_size and format are zero, the defaults of mke2fs and mkfs.xfs
+ apply.
  */
 typedef struct dw_format_options {
   /*
@@ -551,11 +552,11 @@ typedef struct dw_format_options {
    */
   uint32_t flags;
   /*
-   The label, of at most 16 bytes for ext4 and 12 for XFS. NULL for none.
+   Label: at most 16 bytes for ext4 and 12 for XFS. NULL for none.
    */
   const char *label;
   /*
-   Changes of the default features, as mke2fs or mkfs.xfs names them: "-has_journal,casefold". NULL for none.
+   Changes of the default features, named as in mke2fs or mkfs.xfs: "-has_journal,casefold". NULL for none.
    */
   const char *features;
   /*
@@ -563,31 +564,31 @@ typedef struct dw_format_options {
    */
   const uint8_t *uuid;
   /*
-   The 16 bytes that names of directories are hashed with (ext4). NULL for random ones.
+   The 16-byte seed of directory hashes (ext4). NULL for a random one.
    */
   const uint8_t *hash_seed;
   /*
-   All times of the new file system. NULL for now.
+   All times of the new file system. NULL for the current time.
    */
   const struct dw_time *time;
   /*
-   Block size in bytes. 0 for what is usual.
+   Block size in bytes. 0 for the default.
    */
   uint32_t block_size;
   /*
-   Size of an inode in bytes. 0 for what is usual.
+   Inode size in bytes. 0 for the default.
    */
   uint32_t inode_size;
   /*
-   Number of inodes (ext4). 0 for what is usual.
+   Number of inodes (ext4). 0 for the default.
    */
   uint32_t inodes;
   /*
-   Number of allocation groups (XFS). 0 for what is usual.
+   Number of allocation groups (XFS). 0 for the default.
    */
   uint32_t ag_count;
   /*
-   Size of the journal or log in bytes. 0 for what is usual.
+   Size of the journal or log in bytes. 0 for the default.
    */
   uint64_t log_bytes;
   /*
@@ -609,11 +610,11 @@ typedef struct dw_totals {
    */
   uint32_t block_size;
   /*
-   Longest name in bytes.
+   Maximum length of a name in bytes.
    */
   uint32_t name_len_max;
   /*
-   Blocks that can hold files and metadata.
+   Blocks for files and metadata.
    */
   uint64_t blocks;
   /*
@@ -621,25 +622,26 @@ typedef struct dw_totals {
    */
   uint64_t blocks_free;
   /*
-   Free blocks that ordinary users may take.
+   Free blocks available to unprivileged users.
    */
   uint64_t blocks_available;
   /*
-   Inodes.
+   Number of inodes.
    */
   uint64_t inodes;
   /*
-   Free inodes.
+   Number of free inodes.
    */
   uint64_t inodes_free;
   /*
-   Zeros, for later versions.
+   Zeros; reserved for later versions.
    */
   uint64_t reserved[4];
 } dw_totals;
 
 /*
- What an image says about itself, as it lies. Texts are UTF-8, end with NUL, and are cut where they are too long.
+ Information in the superblock of an image, without a replay of the journal. Strings are UTF-8, end with NUL, and are
+ truncated if necessary.
  */
 typedef struct dw_info {
   /*
@@ -655,7 +657,7 @@ typedef struct dw_info {
    */
   char uuid[40];
   /*
-   "clean", or what is the matter, in the words of the format.
+   "clean", or the state in the terms of the format.
    */
   char state[128];
   /*
@@ -667,7 +669,7 @@ typedef struct dw_info {
    */
   uint32_t inode_size;
   /*
-   All blocks.
+   Number of all blocks.
    */
   uint64_t blocks;
   /*
@@ -675,25 +677,25 @@ typedef struct dw_info {
    */
   uint64_t blocks_free;
   /*
-   All inodes (XFS: as many as there are now).
+   Number of inodes (XFS: those allocated at present).
    */
   uint64_t inodes;
   /*
-   Free inodes.
+   Number of free inodes.
    */
   uint64_t inodes_free;
   /*
-   1 if the journal or log needs recovery before the image is what it should be.
+   1 if the journal or log needs recovery.
    */
   uint64_t needs_recovery;
   /*
-   Zeros, for later versions.
+   Zeros; reserved for later versions.
    */
   uint64_t reserved[4];
 } dw_info;
 
 /*
- What is known of a file without reading it.
+ Attributes of a file.
  */
 typedef struct dw_metadata {
   /*
@@ -705,15 +707,15 @@ typedef struct dw_metadata {
    */
   uint64_t size;
   /*
-   Space that it takes, in units of 512 bytes.
+   Allocated space, in units of 512 bytes.
    */
   uint64_t blocks;
   /*
-   Number of names.
+   Number of links.
    */
   uint64_t nlink;
   /*
-   Type and permission bits, as st_mode of Linux has them: 0100644 is a regular file.
+   Type and permission bits as in st_mode of Linux: 0100644 is a regular file.
    */
   uint32_t mode;
   /*
@@ -733,27 +735,27 @@ typedef struct dw_metadata {
    */
   uint32_t rdev_minor;
   /*
-   1 if crtime is known, else 0.
+   1 if crtime is known, otherwise 0.
    */
   uint32_t has_crtime;
   /*
-   When it was last read, as far as somebody keeps that. This library does not.
+   Last access, if a program maintains it. This library does not.
    */
   struct dw_time atime;
   /*
-   When its contents last changed.
+   Last change of the contents.
    */
   struct dw_time mtime;
   /*
-   When anything of it last changed.
+   Last change of the inode.
    */
   struct dw_time ctime;
   /*
-   When it was made.
+   Creation time.
    */
   struct dw_time crtime;
   /*
-   Zeros, for later versions.
+   Zeros; reserved for later versions.
    */
   uint64_t reserved[4];
 } dw_metadata;
@@ -763,11 +765,11 @@ typedef struct dw_metadata {
  */
 typedef struct dw_entry {
   /*
-   The name, which ends with NUL and is any bytes before.
+   Name: any bytes, followed by NUL.
    */
   const char *name;
   /*
-   Bytes of the name.
+   Length of the name in bytes.
    */
   size_t name_len;
   /*
@@ -775,54 +777,55 @@ typedef struct dw_entry {
    */
   uint64_t ino;
   /*
-   The type bits of st_mode of Linux: 0040000 is a directory. 0 if that cannot be told, because the image is damaged.
+   Type bits as in st_mode of Linux: 0040000 is a directory. 0 if the type is unknown, because the image is
+   damaged.
    */
   uint32_t mode;
   /*
-   0, for later versions.
+   Must be 0; reserved for later versions.
    */
   uint32_t reserved;
 } dw_entry;
 
 /*
- What a walk came to.
+ An entry of a walk.
  */
 typedef struct dw_walk_entry {
   /*
-   Its path: the one that the walk began at, and the names from there. It ends with NUL.
+   Path: the start of the walk, followed by the names from there. Ends with NUL.
    */
   const char *path;
   /*
-   Bytes of the path.
+   Length of the path in bytes.
    */
   size_t path_len;
   /*
-   The last name of the path, which is part of it; empty for what the walk began at.
+   The last name, as a part of the path; empty for the start of the walk.
    */
   const char *name;
   /*
-   How many names it is below what the walk began at.
+   Depth below the start of the walk.
    */
   uint64_t depth;
   /*
-   What was known of it when the walk came to it.
+   Attributes when the walk reached the entry.
    */
   struct dw_metadata metadata;
 } dw_walk_entry;
 
 /*
- Hears how far something is, and says whether it shall go on: 0 if so, anything else ends it with DW_STOPPED. It must
- return, and must not use the image.
+ Receives progress. Returns 0 to continue; any other value cancels the operation with DW_STOPPED. It must return, and
+ must not use the image.
  */
 typedef int (*dw_progress)(void *context, uint64_t done, uint64_t bytes);
 
 /*
- Hears what was left out, or is not what it should be: a text that lives until it returns.
+ Receives a warning about omitted or unexpected data. The string is valid until the callback returns.
  */
 typedef void (*dw_warning)(void *context, const char *message);
 
 /*
- How to copy. All zero but struct_size copies one file.
+ Options of copies. If all fields but struct_size are zero, one file is copied.
  */
 typedef struct dw_copy_options {
   /*
@@ -830,51 +833,52 @@ typedef struct dw_copy_options {
    */
   size_t struct_size;
   /*
-   Any of DW_RECURSIVE, DW_PRESERVE, DW_KEEP_GOING, DW_FORCE and DW_PLAIN that the call knows.
+   Any of DW_RECURSIVE, DW_PRESERVE, DW_KEEP_GOING, DW_FORCE and DW_PLAIN that the call supports.
    */
   uint32_t flags;
   /*
-   0, for later versions.
+   Must be 0; reserved for later versions.
    */
   uint32_t reserved;
   /*
-   What the functions get.
+   Passed to the callbacks.
    */
   void *context;
   /*
-   Asked before each file, with the files and bytes until then. NULL goes on.
+   Called before each file with the number of files and bytes so far. May be NULL.
    */
   dw_progress progress;
   /*
-   Hears of what was left out. NULL if nobody does.
+   Receives warnings about omitted files and attributes. May be NULL.
    */
   dw_warning warning;
 } dw_copy_options;
 
 /*
- What was copied.
+ Result of a copy.
  */
 typedef struct dw_copy_report {
   /*
-   Files of any type.
+   Number of files of any type.
    */
   uint64_t files;
   /*
-   Bytes of contents, without holes.
+   Number of bytes of contents, without holes.
    */
   uint64_t bytes;
   /*
-   Files of the image that could not be read, or not to their end (DW_KEEP_GOING).
+   Number of files of the image that could not be read completely (DW_KEEP_GOING).
    */
   uint64_t unreadable;
   /*
-   Files and attributes that the destination did not take.
+   Number of files and attributes that the destination does not support.
    */
   uint64_t left_out;
 } dw_copy_report;
 
 /*
- What to build. All zero but struct_size and format makes the smallest image that holds the source.
+ Options of dw_build. If all fields but struct_size and format are zero, the image has the minimum size for the
+ source.
  */
 typedef struct dw_build_options {
   /*
@@ -890,11 +894,11 @@ typedef struct dw_build_options {
    */
   uint32_t flags;
   /*
-   Size in bytes. 0 for the smallest that holds the source.
+   Size in bytes. 0 for the minimum size for the source.
    */
   uint64_t size;
   /*
-   Bytes left free in an image whose size is computed.
+   Additional free space in bytes, if the size is computed.
    */
   uint64_t free;
   /*
@@ -902,7 +906,7 @@ typedef struct dw_build_options {
    */
   const char *label;
   /*
-   Changes of the default features, with commas: "^has_journal,+large_dir". NULL for none.
+   Changes of the default features, separated by commas: "^has_journal,+large_dir". NULL for none.
    */
   const char *features;
   /*
@@ -910,45 +914,46 @@ typedef struct dw_build_options {
    */
   const uint8_t *uuid;
   /*
-   The latest time in the image, in seconds since 1970. NULL sets no limit. SOURCE_DATE_EPOCH is not looked at.
+   Maximum of all times in the image, in seconds since 1970. NULL for no limit. The environment variable
+   SOURCE_DATE_EPOCH is ignored.
    */
   const int64_t *source_date_epoch;
   /*
-   Block size in bytes. 0 for what is usual.
+   Block size in bytes. 0 for the default.
    */
   uint32_t block_size;
   /*
-   Inode size in bytes. 0 for what is usual.
+   Inode size in bytes. 0 for the default.
    */
   uint32_t inode_size;
   /*
-   Who owns everything, with DW_BUILD_OWNER.
+   Owner of all files, with DW_BUILD_OWNER.
    */
   uint32_t uid;
   /*
-   The group that owns everything, with DW_BUILD_OWNER.
+   Group of all files, with DW_BUILD_OWNER.
    */
   uint32_t gid;
   /*
-   Threads. 0 takes as many as there are processors; the image does not depend on it.
+   Number of threads. 0 for the number of processors. The image does not depend on it.
    */
   uint32_t threads;
   /*
-   0, for later versions.
+   Must be 0; reserved for later versions.
    */
   uint32_t reserved;
   /*
-   What the function gets.
+   Passed to the callback.
    */
   void *context;
   /*
-   Asked before each entry, with the entries begun and the bytes made until then. NULL goes on.
+   Called before each entry with the number of entries started and bytes written so far. May be NULL.
    */
   dw_progress progress;
 } dw_build_options;
 
 /*
- What was built.
+ Result of dw_build.
  */
 typedef struct dw_build_report {
   /*
@@ -956,17 +961,17 @@ typedef struct dw_build_report {
    */
   uint64_t image_bytes;
   /*
-   Files of any type that were made.
+   Number of files created, of any type.
    */
   uint64_t entries;
   /*
-   Bytes of file contents.
+   Number of bytes of file contents.
    */
   uint64_t data_bytes;
 } dw_build_report;
 
 /*
- What to convert to. All zero but struct_size makes an image of the same format and size.
+ Options of dw_convert. If all fields but struct_size are zero, the new image has the same format and size.
  */
 typedef struct dw_convert_options {
   /*
@@ -974,7 +979,7 @@ typedef struct dw_convert_options {
    */
   size_t struct_size;
   /*
-   DW_EXT4 or DW_XFS; 0 for that of the old image.
+   DW_EXT4 or DW_XFS; 0 for the format of the old image.
    */
   uint32_t format;
   /*
@@ -982,49 +987,49 @@ typedef struct dw_convert_options {
    */
   uint32_t flags;
   /*
-   Size in bytes. 0 for that of the old image, or as much more as is needed.
+   Size in bytes. 0 for the size of the old image, or larger if necessary.
    */
   uint64_t size;
   /*
-   The label, instead of the old one's. NULL for that.
+   New label. NULL keeps the old one.
    */
   const char *label;
   /*
-   Changes of the features, with commas. NULL for none.
+   Changes of the features, separated by commas. NULL for none.
    */
   const char *features;
   /*
-   The byte that the old image begins at, where no partition is named.
+   Offset of the old image in bytes, if no partition is given.
    */
   uint64_t offset;
   /*
-   The partition that the old image is in, from 1 on. 0 for none.
+   Partition of the old image, starting at 1. 0 for none.
    */
   uint32_t partition;
   /*
-   Threads. 0 takes as many as there are processors.
+   Number of threads. 0 for the number of processors.
    */
   uint32_t threads;
   /*
-   What the function gets.
+   Passed to the callback.
    */
   void *context;
   /*
-   Asked before each entry, with the entries begun and the bytes made until then. NULL goes on.
+   Called before each entry with the number of entries started and bytes written so far. May be NULL.
    */
   dw_progress progress;
 } dw_convert_options;
 
 /*
- What is different about a path. Texts end with NUL and live until the function that is told returns.
+ A difference at a path. Strings end with NUL and are valid until the callback returns.
  */
 typedef struct dw_change {
   /*
-   The path from the root, without leading "/"; empty for the root itself.
+   Path from the root, without leading "/"; empty for the root itself.
    */
   const char *path;
   /*
-   All of it as one line for people, such as "M /etc/motd: size 3 → 5, contents".
+   The difference as a human-readable line, such as "M /etc/motd: size 3 → 5, contents".
    */
   const char *line;
   /*
@@ -1032,18 +1037,18 @@ typedef struct dw_change {
    */
   uint32_t kind;
   /*
-   The type bits of st_mode of Linux: in the second tree, or in the first, if it is gone.
+   Type bits as in st_mode of Linux: in the second tree, or in the first if it was removed.
    */
   uint32_t mode;
 } dw_change;
 
 /*
- Hears of a difference, and says whether to go on: 0 if so, anything else ends it with DW_STOPPED.
+ Receives a difference. Returns 0 to continue; any other value cancels the comparison with DW_STOPPED.
  */
 typedef int (*dw_on_change)(void *context, const struct dw_change *change);
 
 /*
- How to compare. All zero but struct_size compares everything.
+ Options of dw_diff. If all fields but struct_size are zero, everything is compared.
  */
 typedef struct dw_diff_options {
   /*
@@ -1051,91 +1056,91 @@ typedef struct dw_diff_options {
    */
   size_t struct_size;
   /*
-   Any of DW_IGNORE_TIMES and its like.
+   Any of the DW_IGNORE_ flags.
    */
   uint32_t ignored;
   /*
-   Threads that compare contents. 0 for one.
+   Number of threads that compare contents. 0 for one.
    */
   uint32_t threads;
   /*
-   What the function gets.
+   Passed to the callback.
    */
   void *context;
   /*
-   Hears of each path that is different, in their order: parents before what is in them. NULL if nobody does.
+   Receives each difference in the order of paths: parents before their entries. May be NULL.
    */
   dw_on_change change;
 } dw_diff_options;
 
 /*
- What was compared.
+ Result of dw_diff.
  */
 typedef struct dw_diff_report {
   /*
-   Paths that only the second tree has.
+   Number of paths in the second tree only.
    */
   uint64_t added;
   /*
-   Paths that only the first tree has, but for what is below them.
+   Number of paths in the first tree only, without those below removed directories.
    */
   uint64_t removed;
   /*
-   Paths of both that are not the same.
+   Number of paths that differ.
    */
   uint64_t modified;
   /*
-   Bytes that were read to compare contents.
+   Number of bytes read to compare contents.
    */
   uint64_t bytes_read;
 } dw_diff_report;
 
 /*
- Something that is wrong in an image. All texts end with NUL and live until the function that is told returns.
+ A fault in an image. All strings end with NUL and are valid until the callback returns.
  */
 typedef struct dw_finding {
   /*
-   Its kind, a stable name: "ext4-inode-checksum". docs/check.md has all of them.
+   Stable code of the finding: "ext4-inode-checksum". docs/check.md lists all codes.
    */
   const char *code;
   /*
-   The structure that is wrong, in the words of the format.
+   The affected structure, in the terms of the format.
    */
   const char *structure;
   /*
-   What is wrong, as a sentence.
+   Description of the fault, as a sentence.
    */
   const char *meaning;
   /*
-   What a repair does about it, as a sentence.
+   Description of the repair, as a sentence.
    */
   const char *repair;
   /*
-   What more there is to say, or NULL.
+   Further details, or NULL.
    */
   const char *detail;
   /*
-   What must be there, or NULL.
+   Expected value, or NULL.
    */
   const char *expected;
   /*
-   What is there, or NULL.
+   Actual value, or NULL.
    */
   const char *found;
   /*
-   The field that is wrong, or NULL.
+   The affected field, or NULL.
    */
   const char *field;
   /*
-   The directory entry or extended attribute concerned, or NULL; NULs in it are left out.
+   The affected directory entry or extended attribute, or NULL. NUL bytes are omitted.
    */
   const char *name;
   /*
-   The absolute path of the file concerned, or NULL; NULs in it are left out.
+   Absolute path of the affected file, or NULL. NUL bytes are omitted.
    */
   const char *path;
   /*
-   Where it is.
+   Location of the fault.
    */
   struct dw_place place;
   /*
@@ -1143,19 +1148,19 @@ typedef struct dw_finding {
    */
   uint32_t severity;
   /*
-   0, for later versions.
+   Must be 0; reserved for later versions.
    */
   uint32_t reserved;
 } dw_finding;
 
 /*
- Hears of a finding, and says whether the check shall go on: 0 if so, anything else ends it with DW_STOPPED. It is called
- by any thread, by one at a time.
+ Receives a finding. Returns 0 to continue; any other value cancels the check with DW_STOPPED. Called by any thread,
+ but never concurrently.
  */
 typedef int (*dw_on_finding)(void *context, const struct dw_finding *finding);
 
 /*
- How to check. All zero but struct_size is fine.
+ Options of dw_check. All fields but struct_size may be zero.
  */
 typedef struct dw_check_options {
   /*
@@ -1163,67 +1168,68 @@ typedef struct dw_check_options {
    */
   size_t struct_size;
   /*
-   Most threads. 0 takes as many as there are processors, at most 8.
+   Maximum number of threads. 0 for the number of processors, at most 8.
    */
   uint32_t threads;
   /*
-   0, for later versions.
+   Must be 0; reserved for later versions.
    */
   uint32_t reserved;
   /*
-   What the functions get.
+   Passed to the callbacks.
    */
   void *context;
   /*
-   Hears of each thing that is wrong. NULL if nobody does.
+   Receives each finding. May be NULL.
    */
   dw_on_finding finding;
   /*
-   Asked often, with so much done of so much of a part of the check. Called by any thread, by one at a time. NULL goes on.
+   Called often with the completed and total units of a phase of the check. Called by any thread, but never
+   concurrently. May be NULL.
    */
   dw_progress progress;
 } dw_check_options;
 
 /*
- What a check looked at, and found.
+ Result of dw_check.
  */
 typedef struct dw_check_report {
   /*
-   Things that are wrong.
+   Number of findings.
    */
   uint64_t findings;
   /*
-   Those among them that are DW_AT_RISK or DW_UNUSABLE.
+   Number of findings with DW_AT_RISK or DW_UNUSABLE.
    */
   uint64_t serious;
   /*
-   1 if everything was looked at: nothing that is damaged kept the check from going on.
+   1 if everything was checked: no damage prevented the check from continuing.
    */
   uint64_t is_complete;
   /*
-   Transactions of the journal or log that were replayed in memory first.
+   Number of transactions of the journal or log that were replayed in memory first.
    */
   uint64_t transactions_replayed;
   /*
-   Inodes in use.
+   Number of inodes in use.
    */
   uint64_t inodes;
   /*
-   Directories among them.
+   Number of directories among them.
    */
   uint64_t directories;
   /*
-   Blocks in use.
+   Number of blocks in use.
    */
   uint64_t blocks_used;
   /*
-   All blocks.
+   Number of all blocks.
    */
   uint64_t blocks;
 } dw_check_report;
 
 /*
- How to repair. All zero but struct_size is fine.
+ Options of dw_repair. All fields but struct_size may be zero.
  */
 typedef struct dw_repair_options {
   /*
@@ -1235,46 +1241,46 @@ typedef struct dw_repair_options {
    */
   uint32_t flags;
   /*
-   Most threads. 0 takes as many as there are processors, at most 8.
+   Maximum number of threads. 0 for the number of processors, at most 8.
    */
   uint32_t threads;
   /*
-   A new file for what was there before. NULL keeps it only if the image has no journal or log that the repair can be
-   written through, in a file beside the image with ".undo" behind its name.
+   Path of a new undo file with the old contents. With NULL, an undo file is created only if the repair cannot be
+   written through the image's journal or log: next to the image, with ".undo" appended to its name.
    */
   const char *undo;
   /*
-   What the functions get.
+   Passed to the callbacks.
    */
   void *context;
   /*
-   Hears of each thing that is wrong. NULL if nobody does.
+   Receives each finding. May be NULL.
    */
   dw_on_finding finding;
   /*
-   Asked often, with so much done of so much of a part of the work. NULL goes on.
+   Called often with the completed and total units of a phase. May be NULL.
    */
   dw_progress progress;
 } dw_repair_options;
 
 /*
- What a repair found, and did.
+ Result of dw_repair.
  */
 typedef struct dw_repair_report {
   /*
-   Things that were wrong.
+   Number of findings before the repair.
    */
   uint64_t findings;
   /*
-   Steps that were carried out, or would be.
+   Number of steps that were carried out, or planned.
    */
   uint64_t steps;
   /*
-   Things that are still wrong then.
+   Number of findings after the repair.
    */
   uint64_t left;
   /*
-   1 if nothing is known to be wrong then, and everything was looked at.
+   1 if a complete check after the repair has no findings.
    */
   uint64_t is_clean;
   /*
@@ -1282,7 +1288,7 @@ typedef struct dw_repair_report {
    */
   uint64_t through_log;
   /*
-   1 if an undo file was made.
+   1 if an undo file was created.
    */
   uint64_t has_undo;
 } dw_repair_report;
@@ -1292,66 +1298,64 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The version of the library that runs, as a number: the first of its three numbers times 1,000,000, the second times
- 1,000 and the third, all added.
+ Returns the version of the loaded library as a number: major * 1,000,000 + minor * 1,000 + patch.
  */
 uint32_t dw_version_number(void);
 
 /*
- The version of the library that runs, as text, such as "0.1.0". It is not to be freed.
+ Returns the version of the loaded library as a string, such as "0.1.0". It must not be freed.
  */
 const char *dw_version(void);
 
 /*
- The dw_code of an error; DW_OK for NULL.
+ Returns the dw_code of an error; DW_OK for NULL.
  */
 int dw_error_code(const struct dw_error *error);
 
 /*
- The number that system calls have for an error: what the host said, if it is the host's or a callback's, and else the
- nearest. Damage is EIO. 0 for NULL.
+ Returns the errno of an error: that of the host or callback that failed, otherwise the closest one. Damage is EIO. 0
+ for NULL.
  */
 int dw_error_errno(const struct dw_error *error);
 
 /*
- What went wrong, for people: one line of UTF-8 that names the file concerned. It lives as long as the error. "no error"
- for NULL.
+ Returns the message of an error: one human-readable line of UTF-8 that contains the affected file. Valid as long as
+ the error. "no error" for NULL.
  */
 const char *dw_error_message(const struct dw_error *error);
 
 /*
- The path in the image of the file concerned, as bytes without NUL; NULL if the error is of no one file. It lives as
- long as the error.
+ Returns the path of the affected file in the image, without NUL bytes; NULL if the error does not concern a single
+ file. Valid as long as the error.
  */
 const char *dw_error_path(const struct dw_error *error);
 
 /*
- The structure that is damaged, in the words of the format, such as "extent tree node"; NULL if the error is no damage.
- It lives as long as the error.
+ Returns the damaged structure in the terms of the format, such as "extent tree node"; NULL if the error is not
+ damage. Valid as long as the error.
  */
 const char *dw_error_structure(const struct dw_error *error);
 
 /*
- Where the damage lies. Returns 1 if the error is damage, and else 0, with nothing known of the place. `place` may be
- NULL.
+ Returns 1 and the location if the error is damage; otherwise returns 0 and an unknown location. `place` may be NULL.
  */
 int dw_error_place(const struct dw_error *error,
                    struct dw_place *place);
 
 /*
- Frees an error. NULL is fine.
+ Frees an error. NULL is allowed.
  */
 void dw_error_free(struct dw_error *error);
 
 /*
- Frees bytes that a call made, and sets `data` to NULL and `len` to 0. NULL is fine, and so is freeing them again.
+ Frees a buffer, and sets `data` to NULL and `len` to 0. NULL is allowed, and so is a second call.
  */
 void dw_bytes_free(struct dw_bytes *bytes);
 
 /*
- Opens an image in a file of the host, or on a block device. `open` may be NULL. It is locked against other programs:
- shared with those that only read, if it is opened for reading. What its journal or log holds is replayed first: in
- memory, if it is opened for reading.
+ Opens an image in a host file or on a block device. `open` may be NULL. The image is locked against other programs;
+ an image opened for reading can be shared with other readers. The journal or log is replayed first: in memory, if
+ the image is opened for reading.
  */
 int dw_open(const char *path,
             const struct dw_open_options *open,
@@ -1359,7 +1363,7 @@ int dw_open(const char *path,
             struct dw_error **error);
 
 /*
- Opens an image on a device of the caller's. `open` may be NULL. Nobody else may change it meanwhile.
+ Opens an image on a device of the caller. `open` may be NULL. Nothing else may change the device while it is open.
  */
 int dw_open_device(const struct dw_device *on,
                    const struct dw_open_options *open,
@@ -1367,8 +1371,8 @@ int dw_open_device(const struct dw_device *on,
                    struct dw_error **error);
 
 /*
- Makes a file of the host with an empty file system of `size` bytes, and opens it to be changed. The file takes space as
- it is filled. Fails, and leaves nothing, if there is a file already or the options cannot be.
+ Creates a host file with an empty file system of `size` bytes, and opens it for writing. The file is sparse. Fails,
+ and leaves nothing, if the file exists or the options are invalid.
  */
 int dw_create(const char *path,
               uint64_t size,
@@ -1377,7 +1381,7 @@ int dw_create(const char *path,
               struct dw_error **error);
 
 /*
- Makes an empty file system that fills a device of the caller's, whatever it holds, and opens it to be changed.
+ Creates an empty file system that fills a device of the caller, whatever it contains, and opens it for writing.
  */
 int dw_format_device(const struct dw_device *on,
                      const struct dw_format_options *format,
@@ -1385,53 +1389,53 @@ int dw_format_device(const struct dw_device *on,
                      struct dw_error **error);
 
 /*
- Makes all changes durable and leaves the image clean. It waits for calls of other threads. The handle stays, and so do
- those of files, directories and walks: calls with them fail with DW_CLOSED from there on, until each is freed. Closing
- it again does nothing.
+ Makes all changes durable and leaves the image clean. Waits for calls of other threads. This handle and those of
+ files, directories and walks remain allocated: calls with them fail with DW_CLOSED until each is freed. Closing it
+ again does nothing.
 
- If it fails, the image could not be written; it is then as after a crash.
+ After an error, the image could not be written and is in the same state as after a crash.
  */
 int dw_image_close(struct dw_image *image,
                    struct dw_error **error);
 
 /*
- Frees an image. One that was not closed is closed when nothing that was opened in it is left, and nobody hears of
- errors: close it first. NULL is fine.
+ Frees an image. An image that was not closed is closed when everything opened in it has been freed, and errors are
+ lost: close it first. NULL is allowed.
  */
 void dw_image_free(struct dw_image *image);
 
 /*
- 1 if the image was opened to be changed, 0 if not, or if this is no image.
+ Returns 1 if the image is open for writing, 0 if not or if the handle is invalid.
  */
 int dw_image_is_writable(const struct dw_image *image);
 
 /*
  Makes all changes so far durable.
 
- After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One exception:
- regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
+ After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One
+ exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
  */
 int dw_sync(const struct dw_image *image,
             struct dw_error **error);
 
 /*
- Totals of space and inodes.
+ Returns the totals of space and inodes.
  */
 int dw_statfs(const struct dw_image *image, struct dw_totals *totals, struct dw_error **error);
 
 /*
- The label, to be freed with dw_bytes_free.
+ Returns the label, to be freed with dw_bytes_free.
  */
 int dw_label(const struct dw_image *image, struct dw_bytes *label, struct dw_error **error);
 
 /*
- Gives the image another label: at most 16 bytes for ext4 and 12 for XFS.
+ Sets the label: at most 16 bytes for ext4 and 12 for XFS.
  */
 int dw_set_label(const struct dw_image *image, const char *label, struct dw_error **error);
 
 /*
- What an image says about itself. It may be one without a root directory. `open` may be NULL; its place and DW_NORECOVERY
- count.
+ Reads information about an image, which need not have a root directory. `open` may be NULL. Only its location and
+ DW_NORECOVERY are used.
  */
 int dw_read_info(const char *image,
                  const struct dw_open_options *open,
@@ -1439,9 +1443,9 @@ int dw_read_info(const char *image,
                  struct dw_error **error);
 
 /*
- Opens a file. `flags` are DW_READ, DW_WRITE, DW_APPEND, DW_CREATE, DW_CREATE_NEW and DW_TRUNCATE; `mode` has the
- permission bits of a file that is made, such as 0644, and is 0 or ignored else. A symbolic link at the end of the path
- is followed, unless the file is to be new. A directory can be opened with DW_READ alone, to ask what is known of it.
+ Opens a file. `flags` are DW_READ, DW_WRITE, DW_APPEND, DW_CREATE, DW_CREATE_NEW and DW_TRUNCATE. `mode` contains
+ the permission bits of a new file, such as 0644, and is otherwise ignored. Follows a symbolic link at the end of the
+ path, except with DW_CREATE_NEW. A directory can be opened with DW_READ only, to read its attributes.
  */
 int dw_file_open(const struct dw_image *image,
                  const char *at,
@@ -1451,13 +1455,13 @@ int dw_file_open(const struct dw_image *image,
                  struct dw_error **error);
 
 /*
- Frees a file. What was written becomes durable with the next sync or close of the image. NULL is fine.
+ Frees a file. Its changes become durable with the next sync or close of the image. NULL is allowed.
  */
 void dw_file_free(struct dw_file *file);
 
 /*
- Reads from `offset` on into `buffer`, which has `len` bytes. `count` gets how many were read: fewer than `len` only at
- the end of the file.
+ Reads from `offset` on into `buffer`, which has `len` bytes. Stores the number of bytes read in `count`: less than
+ `len` only at the end of the file.
  */
 int dw_pread(const struct dw_file *file,
              uint8_t *buffer,
@@ -1467,8 +1471,8 @@ int dw_pread(const struct dw_file *file,
              struct dw_error **error);
 
 /*
- Writes all of `data` at `offset`; a file that was opened with DW_APPEND gets it at its end instead. If it fails, a front
- part may have been written.
+ Writes all of `data` at `offset`, or at the end of a file opened with DW_APPEND. A failed write may have written a
+ prefix.
  */
 int dw_pwrite(const struct dw_file *file,
               const uint8_t *data,
@@ -1477,37 +1481,37 @@ int dw_pwrite(const struct dw_file *file,
               struct dw_error **error);
 
 /*
- Sets the size of a file in bytes: what is past it goes, and what is new reads as zeros.
+ Sets the size of a file in bytes. Shrinking discards the contents past it; added bytes read as zeros.
  */
 int dw_file_truncate(const struct dw_file *file, uint64_t size, struct dw_error **error);
 
 /*
- Returns when all that was done to the file so far is durable.
+ Returns when all completed changes of the file are durable.
  */
 int dw_file_sync(const struct dw_file *file, struct dw_error **error);
 
 /*
- The same for its contents; times may stay behind.
+ Like dw_file_sync, for the contents; times may be omitted.
  */
 int dw_file_sync_data(const struct dw_file *file, struct dw_error **error);
 
 /*
- What is known of an open file.
+ Returns the attributes of an open file.
  */
 int dw_file_stat(const struct dw_file *file, struct dw_metadata *metadata, struct dw_error **error);
 
 /*
- Sets the permission bits of an open file, which are below 010000.
+ Sets the permission bits of an open file, which must be below 010000.
  */
 int dw_file_chmod(const struct dw_file *file, uint32_t mode, struct dw_error **error);
 
 /*
- Sets owner and group of an open file; DW_KEEP keeps one.
+ Sets owner and group of an open file; DW_KEEP keeps one unchanged.
  */
 int dw_file_chown(const struct dw_file *file, uint32_t uid, uint32_t gid, struct dw_error **error);
 
 /*
- Sets times of an open file, each if it is not NULL.
+ Sets times of an open file. NULL keeps a time unchanged.
  */
 int dw_file_utimes(const struct dw_file *file,
                    const struct dw_time *atime,
@@ -1516,8 +1520,8 @@ int dw_file_utimes(const struct dw_file *file,
                    struct dw_error **error);
 
 /*
- The whole contents of a file, to be freed with dw_bytes_free. A few bytes of an image can claim a file of terabytes:
- where images come from others, ask for the size first, or read in pieces.
+ Reads a whole file into a buffer, to be freed with dw_bytes_free. A small image can contain a sparse file of
+ terabytes: for untrusted images, check the size first, or read in pieces.
  */
 int dw_read_file(const struct dw_image *image,
                  const char *at,
@@ -1525,8 +1529,8 @@ int dw_read_file(const struct dw_image *image,
                  struct dw_error **error);
 
 /*
- Makes a file with these contents, or replaces those of the one that is there. If it fails, a front part may have been
- written.
+ Creates a file with these contents, or replaces the contents of an existing one. A failed write may have written a
+ prefix.
  */
 int dw_write_file(const struct dw_image *image,
                   const char *at,
@@ -1535,8 +1539,8 @@ int dw_write_file(const struct dw_image *image,
                   struct dw_error **error);
 
 /*
- Copies contents and permissions of a file over another one of the image, which is made if it is not there. `copied` may
- be NULL, and gets how many bytes.
+ Copies contents and permissions of a file to another file of the image, which is created if it does not exist.
+ `copied` may be NULL; otherwise it receives the number of bytes.
  */
 int dw_copy_file(const struct dw_image *image,
                  const char *from,
@@ -1545,8 +1549,8 @@ int dw_copy_file(const struct dw_image *image,
                  struct dw_error **error);
 
 /*
- Begins to list a directory. No lock is held between two entries: the image may change meanwhile, and entries that come
- or go may be listed or not.
+ Starts a listing of a directory. No lock is held between entries: the image may change, and entries that are added
+ or removed at the same time may or may not be listed.
  */
 int dw_dir_open(const struct dw_image *image,
                 const char *at,
@@ -1554,22 +1558,22 @@ int dw_dir_open(const struct dw_image *image,
                 struct dw_error **error);
 
 /*
- Gives the next entry, in the directory's own order and without "." and "..". `entry` gets NULL at the end, and else what
- lives until the next call with this directory. After an error, the next call goes on.
+ Stores the next entry, in the directory's own order and without "." and "..". `*entry` is NULL at the end, otherwise
+ valid until the next call with this listing. After an error, the next call continues.
  */
 int dw_dir_next(struct dw_dir *dir,
                 const struct dw_entry **entry,
                 struct dw_error **error);
 
 /*
- Frees a directory. NULL is fine.
+ Frees a listing. NULL is allowed.
  */
 void dw_dir_free(struct dw_dir *dir);
 
 /*
- Begins a walk through everything from a path down, that itself first: depth first, directories before what is in them.
- A symbolic link at the path is followed, and none below. `flags` are DW_SORTED or 0. What comes or goes meanwhile may be
- met or not.
+ Starts a walk through a path and everything below it: depth first, directories before their entries. Follows a
+ symbolic link at the path itself, but none below. `flags` is DW_SORTED or 0. Entries that are added or removed at
+ the same time may or may not be returned.
  */
 int dw_walk_open(const struct dw_image *image,
                  const char *at,
@@ -1578,25 +1582,25 @@ int dw_walk_open(const struct dw_image *image,
                  struct dw_error **error);
 
 /*
- Gives what the walk comes to next. `entry` gets NULL at the end, and else what lives until the next call with this walk.
- After an error, the next call goes on behind what it concerns; every walk ends.
+ Stores the next entry. `*entry` is NULL at the end, otherwise valid until the next call with this walk. After an
+ error, the next call continues behind the entry in error; every walk ends.
  */
 int dw_walk_next(struct dw_walk *walk,
                  const struct dw_walk_entry **entry,
                  struct dw_error **error);
 
 /*
- Leaves out what is below the directory that was given last.
+ Skips the contents of the directory that was returned last.
  */
 int dw_walk_skip(struct dw_walk *walk, struct dw_error **error);
 
 /*
- Frees a walk. NULL is fine.
+ Frees a walk. NULL is allowed.
  */
 void dw_walk_free(struct dw_walk *walk);
 
 /*
- What is known of a file. Symbolic links are followed.
+ Returns the attributes of a file. Follows symbolic links.
  */
 int dw_stat(const struct dw_image *image,
             const char *at,
@@ -1604,7 +1608,7 @@ int dw_stat(const struct dw_image *image,
             struct dw_error **error);
 
 /*
- The same, but a symbolic link at the end of the path is not followed.
+ Like dw_stat, but does not follow a symbolic link at the end of the path.
  */
 int dw_lstat(const struct dw_image *image,
              const char *at,
@@ -1612,13 +1616,13 @@ int dw_lstat(const struct dw_image *image,
              struct dw_error **error);
 
 /*
- Sets the permission bits, which are below 010000. Symbolic links are followed.
+ Sets the permission bits, which must be below 010000. Follows symbolic links.
  */
 int dw_chmod(const struct dw_image *image, const char *at, uint32_t mode, struct dw_error **error);
 
 /*
- Sets owner and group; DW_KEEP keeps one. As in Linux, set-user-id and set-group-id and capabilities of a program go.
- Symbolic links are followed, unless `flags` is DW_NOFOLLOW.
+ Sets owner and group; DW_KEEP keeps one unchanged. As in Linux, this clears the set-user-ID and set-group-ID bits
+ and the capabilities of a program. Follows symbolic links, unless `flags` is DW_NOFOLLOW.
  */
 int dw_chown(const struct dw_image *image,
              const char *at,
@@ -1628,8 +1632,8 @@ int dw_chown(const struct dw_image *image,
              struct dw_error **error);
 
 /*
- Sets times, each if it is not NULL: of reading, of change, and of making, where the image keeps that. Symbolic links are
- followed, unless `flags` is DW_NOFOLLOW.
+ Sets the times of access, modification and creation (if the image stores it). NULL keeps a time unchanged. Follows
+ symbolic links, unless `flags` is DW_NOFOLLOW.
  */
 int dw_utimes(const struct dw_image *image,
               const char *at,
@@ -1640,18 +1644,18 @@ int dw_utimes(const struct dw_image *image,
               struct dw_error **error);
 
 /*
- Makes a directory, with the permissions 0755.
+ Creates a directory with permissions 0755.
  */
 int dw_mkdir(const struct dw_image *image, const char *at, struct dw_error **error);
 
 /*
- Makes a directory and those above it that are missing. What is there already stays as it is.
+ Creates a directory and its missing parents. Existing directories do not change.
  */
 int dw_mkdir_all(const struct dw_image *image, const char *at, struct dw_error **error);
 
 /*
- Removes the name of anything but a directory; the file goes with its last name, or when nobody has it open any more. A
- symbolic link is not followed.
+ Removes a name of a non-directory. The file is freed with its last name, or when it is no longer open. Does not
+ follow symbolic links.
  */
 int dw_unlink(const struct dw_image *image,
               const char *at,
@@ -1663,16 +1667,17 @@ int dw_unlink(const struct dw_image *image,
 int dw_rmdir(const struct dw_image *image, const char *at, struct dw_error **error);
 
 /*
- Removes a directory with everything in it. Symbolic links are not followed. What was removed before an error is gone.
+ Removes a directory with everything in it. Does not follow symbolic links. After an error, the names removed so far
+ remain removed.
  */
 int dw_remove_all(const struct dw_image *image,
                   const char *at,
                   struct dw_error **error);
 
 /*
- Moves a file or a directory. `flags` are 0, and what has the new name is replaced (but a directory only by a directory,
- and only if it is empty), or DW_RENAME_NOREPLACE, or DW_RENAME_EXCHANGE. Symbolic links at the end of both paths are not
- followed.
+ Renames a file or a directory. With `flags` 0, an existing target is replaced (a directory only by a directory, and
+ only if it is empty). The other values are DW_RENAME_NOREPLACE and DW_RENAME_EXCHANGE. Does not follow symbolic
+ links at the end of either path.
  */
 int dw_rename(const struct dw_image *image,
               const char *from,
@@ -1681,17 +1686,17 @@ int dw_rename(const struct dw_image *image,
               struct dw_error **error);
 
 /*
- Gives a file another name. A symbolic link at `original` is not followed, but given the name itself.
+ Adds a name to a file. A symbolic link at `original` is not followed; the link itself gets the name.
  */
 int dw_link(const struct dw_image *image, const char *original, const char *link, struct dw_error **error);
 
 /*
- Makes a symbolic link to `target`, which may be anything: it is not looked at.
+ Creates a symbolic link to `target`, which is not checked.
  */
 int dw_symlink(const struct dw_image *image, const char *target, const char *link, struct dw_error **error);
 
 /*
- The target of a symbolic link, to be freed with dw_bytes_free.
+ Returns the target of a symbolic link, to be freed with dw_bytes_free.
  */
 int dw_readlink(const struct dw_image *image,
                 const char *at,
@@ -1699,7 +1704,8 @@ int dw_readlink(const struct dw_image *image,
                 struct dw_error **error);
 
 /*
- The path of what a path leads to, from the root, without symbolic links, "." and ".."; to be freed with dw_bytes_free.
+ Returns the absolute path of the resolved file, without symbolic links, "." and ".."; to be freed with
+ dw_bytes_free.
  */
 int dw_realpath(const struct dw_image *image,
                 const char *at,
@@ -1707,8 +1713,8 @@ int dw_realpath(const struct dw_image *image,
                 struct dw_error **error);
 
 /*
- Makes a device, a named pipe or a socket. `mode` has its type and permissions, as st_mode of Linux does: 0060660 is a
- block device. The numbers are those of a device.
+ Creates a device, a named pipe or a socket. `mode` contains the type and permissions as in st_mode of Linux: 0060660
+ is a block device. `major` and `minor` apply to devices.
  */
 int dw_mknod(const struct dw_image *image,
              const char *at,
@@ -1718,9 +1724,9 @@ int dw_mknod(const struct dw_image *image,
              struct dw_error **error);
 
 /*
- The value of an extended attribute, to be freed with dw_bytes_free. Names are as Linux has them: "user.comment",
- "security.capability". Here and below, a symbolic link at the end of the path is not followed: dw_file_xattr_get and its
- like are for what it leads to.
+ Returns the value of an extended attribute, to be freed with dw_bytes_free. Names are those of Linux:
+ "user.comment", "security.capability". Here and below, a symbolic link at the end of the path is not followed. Use
+ dw_file_xattr_get and similar functions for its target.
  */
 int dw_xattr_get(const struct dw_image *image,
                  const char *at,
@@ -1739,7 +1745,7 @@ int dw_xattr_set(const struct dw_image *image,
                  struct dw_error **error);
 
 /*
- The names of a file's extended attributes, sorted, with a NUL behind each; to be freed with dw_bytes_free.
+ Returns the names of a file's extended attributes, sorted, each followed by NUL; to be freed with dw_bytes_free.
  */
 int dw_xattr_list(const struct dw_image *image,
                   const char *at,
@@ -1752,7 +1758,7 @@ int dw_xattr_list(const struct dw_image *image,
 int dw_xattr_remove(const struct dw_image *image, const char *at, const char *name, struct dw_error **error);
 
 /*
- As dw_xattr_get, of an open file.
+ Like dw_xattr_get, for an open file.
  */
 int dw_file_xattr_get(const struct dw_file *file,
                       const char *name,
@@ -1760,7 +1766,7 @@ int dw_file_xattr_get(const struct dw_file *file,
                       struct dw_error **error);
 
 /*
- As dw_xattr_set, of an open file.
+ Like dw_xattr_set, for an open file.
  */
 int dw_file_xattr_set(const struct dw_file *file,
                       const char *name,
@@ -1769,20 +1775,20 @@ int dw_file_xattr_set(const struct dw_file *file,
                       struct dw_error **error);
 
 /*
- As dw_xattr_list, of an open file.
+ Like dw_xattr_list, for an open file.
  */
 int dw_file_xattr_list(const struct dw_file *file, struct dw_bytes *names, struct dw_error **error);
 
 /*
- As dw_xattr_remove, of an open file.
+ Like dw_xattr_remove, for an open file.
  */
 int dw_file_xattr_remove(const struct dw_file *file, const char *name, struct dw_error **error);
 
 /*
- Copies a file or directory of the host to `to` in an image, or into it, if it is a directory. A file that is there is
- replaced. `how` and `report` may be NULL. What was copied before an error stays.
+ Copies a host file or directory to `to` in an image, or into it if it is a directory. An existing file is replaced.
+ `how` and `report` may be NULL. After an error, the part copied so far remains.
 
- Calls of other threads that remove names of this image wait meanwhile.
+ Concurrent calls that remove names of this image wait until the copy ends.
  */
 int dw_copy_in(const struct dw_image *image,
                const char *from,
@@ -1792,8 +1798,8 @@ int dw_copy_in(const struct dw_image *image,
                struct dw_error **error);
 
 /*
- Copies a file or directory of an image to `to` on the host, or into it, if it is a directory. Files in the way are
- replaced, but no image that somebody uses. `how` and `report` may be NULL. What was copied before an error stays.
+ Copies a file or directory of an image to `to` on the host, or into it if it is a directory. Existing files are
+ replaced, except images in use. `how` and `report` may be NULL. After an error, the part copied so far remains.
  */
 int dw_copy_out(const struct dw_image *image,
                 const char *from,
@@ -1803,9 +1809,9 @@ int dw_copy_out(const struct dw_image *image,
                 struct dw_error **error);
 
 /*
- Copies all that is in a directory of the image, or a file, into a directory of the host, which is made if it is not
- there: with owners, times and attributes, as far as the host lets. No name or link of a hostile image leads outside of
- it. `how` and `report` may be NULL. What was extracted before an error stays.
+ Extracts a file or the contents of a directory of the image into a host directory, which is created if it is
+ missing. Restores owners, times and attributes as far as the host permits. No name or link of a hostile image leads
+ outside of the directory. `how` and `report` may be NULL. After an error, the part extracted so far remains.
  */
 int dw_extract(const struct dw_image *image,
                const char *from,
@@ -1815,12 +1821,12 @@ int dw_extract(const struct dw_image *image,
                struct dw_error **error);
 
 /*
- Builds an image of directories, archives, container images and other images, which `sources` names as the arguments of
- `diskwright build` do: "rootfs", "rootfs.tar.zst", "oci:layout:latest", "docker-archive:web.tar", "image:disk.img:2".
- Later ones are put over those before them. `image` gets its name when it is finished; nothing is left there after an
- error. `report` may be NULL.
+ Builds an image from directories, archives, container images and other images. `sources` are like the arguments of
+ `diskwright build`: "rootfs", "rootfs.tar.zst", "oci:layout:latest", "docker-archive:web.tar", "image:disk.img:2".
+ Later sources are applied over earlier ones. `image` appears under its name when it is complete; after an error
+ nothing is left there. `report` may be NULL.
 
- The same sources and options give the same bytes, whatever the number of threads.
+ The same sources and options produce the same bytes, whatever the number of threads.
  */
 int dw_build(const char *const *sources,
              size_t source_count,
@@ -1830,8 +1836,7 @@ int dw_build(const char *const *sources,
              struct dw_error **error);
 
 /*
- Makes an image of another one, with everything that is in it. The old image is never written. `how` and `report` may be
- NULL.
+ Creates an image with the contents of another one. The old image is not modified. `how` and `report` may be NULL.
  */
 int dw_convert(const char *from,
                const char *to,
@@ -1840,8 +1845,8 @@ int dw_convert(const char *from,
                struct dw_error **error);
 
 /*
- Compares two trees by what is in them: `a` and `b` are images, or directories of the host. `open_a`, `open_b` (of which the
- place and DW_NORECOVERY count), `how` and `report` may be NULL.
+ Compares the contents of two trees: `a` and `b` are images or host directories. `open_a`, `open_b` (of which only
+ the location and DW_NORECOVERY are used), `how` and `report` may be NULL.
  */
 int dw_diff(const char *a,
             const struct dw_open_options *open_a,
@@ -1852,9 +1857,9 @@ int dw_diff(const char *a,
             struct dw_error **error);
 
 /*
- Looks at everything in an image and tells of each thing that is wrong. Nothing is written. Damage is no error: `report`
- counts it. An error says that the image cannot be checked at all. `open`, `how` and `report` may be NULL; of `open`, the
- place and DW_NORECOVERY count.
+ Checks an image and reports each fault. Nothing is written. Damage is not an error; `report` contains the number of
+ findings. An error means that the image cannot be checked at all. `open`, `how` and `report` may be NULL. Of `open`,
+ only the location and DW_NORECOVERY are used.
  */
 int dw_check(const char *image,
              const struct dw_open_options *open,
@@ -1863,7 +1868,7 @@ int dw_check(const char *image,
              struct dw_error **error);
 
 /*
- The same of what lies on a device of the caller's, which nobody changes meanwhile.
+ Like dw_check, for an image on a device of the caller, which must not change during the call.
  */
 int dw_check_device(const struct dw_device *on,
                     const struct dw_open_options *open,
@@ -1872,10 +1877,10 @@ int dw_check_device(const struct dw_device *on,
                     struct dw_error **error);
 
 /*
- Repairs an image. The repair is tried out in memory first, and then written through the image's own journal or log, or
- in place with an undo file. If it is ended on the way (DW_STOPPED, DW_IO, a kill), the image can be repaired again, or
- restored where there is an undo file. That not all can be repaired is no error: `report` says so. `open`, `how` and
- `report` may be NULL; of `open`, the place counts.
+ Repairs an image. The repair is first tried out in memory, and then written through the image's own journal or log,
+ or in place with an undo file. After an interruption (DW_STOPPED, DW_IO, a kill), the image can be repaired again,
+ or restored if there is an undo file. Damage that cannot be repaired is not an error; `report` contains it. `open`,
+ `how` and `report` may be NULL. Of `open`, only the location is used.
  */
 int dw_repair(const char *image,
               const struct dw_open_options *open,
@@ -1884,9 +1889,9 @@ int dw_repair(const char *image,
               struct dw_error **error);
 
 /*
- Brings an image back to what it was before a repair that made this undo file, byte by byte. It may be done again if it
- was interrupted. Nothing is written if the file is none, or of another image, or the image was changed since. `open` may
- be NULL; its place counts.
+ Restores an image to its state before the repair that created this undo file, byte by byte. Can be repeated after an
+ interruption. Nothing is written if the undo file is invalid or belongs to another image, or the image was changed
+ since. `open` may be NULL; only its location is used.
  */
 int dw_restore(const char *undo,
                const char *image,

@@ -1,4 +1,4 @@
-//! What is known of files, and setting it.
+//! Attributes of files.
 
 use std::ffi::{c_char, c_int};
 
@@ -10,10 +10,10 @@ use crate::failure::{Failure, Result};
 use crate::handle::look;
 use crate::image::dw_image;
 
-/// Says of an owner that it stays.
+/// An owner with this value is not changed.
 pub const DW_KEEP: u32 = u32::MAX;
 
-/// A symbolic link at the end of the path is not followed.
+/// Do not follow a symbolic link at the end of the path.
 pub const DW_NOFOLLOW: u32 = 1;
 
 const NSEC_PER_SEC: u32 = 1_000_000_000;
@@ -26,7 +26,7 @@ pub struct dw_time {
     pub sec: i64,
     /// Nanoseconds, below 1,000,000,000.
     pub nsec: u32,
-    /// 0, for later versions.
+    /// Must be 0; reserved for later versions.
     pub reserved: u32,
 }
 
@@ -36,7 +36,7 @@ impl From<Timestamp> for dw_time {
     }
 }
 
-/// A time of the caller's.
+/// Converts a time of the caller.
 pub(crate) fn timestamp(dw_time { sec, nsec, .. }: dw_time) -> Result<Timestamp> {
     if nsec >= NSEC_PER_SEC {
         return Err(Failure::invalid("nanoseconds of a time are a second or more"));
@@ -44,7 +44,7 @@ pub(crate) fn timestamp(dw_time { sec, nsec, .. }: dw_time) -> Result<Timestamp>
     Ok(Timestamp { sec, nsec })
 }
 
-/// What is known of a file without reading it.
+/// Attributes of a file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct dw_metadata {
@@ -52,11 +52,11 @@ pub struct dw_metadata {
     pub ino: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Space that it takes, in units of 512 bytes.
+    /// Allocated space, in units of 512 bytes.
     pub blocks: u64,
-    /// Number of names.
+    /// Number of links.
     pub nlink: u64,
-    /// Type and permission bits, as st_mode of Linux has them: 0100644 is a regular file.
+    /// Type and permission bits as in st_mode of Linux: 0100644 is a regular file.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -66,17 +66,17 @@ pub struct dw_metadata {
     pub rdev_major: u32,
     /// Minor number of a device.
     pub rdev_minor: u32,
-    /// 1 if crtime is known, else 0.
+    /// 1 if crtime is known, otherwise 0.
     pub has_crtime: u32,
-    /// When it was last read, as far as somebody keeps that. This library does not.
+    /// Last access, if a program maintains it. This library does not.
     pub atime: dw_time,
-    /// When its contents last changed.
+    /// Last change of the contents.
     pub mtime: dw_time,
-    /// When anything of it last changed.
+    /// Last change of the inode.
     pub ctime: dw_time,
-    /// When it was made.
+    /// Creation time.
     pub crtime: dw_time,
-    /// Zeros, for later versions.
+    /// Zeros; reserved for later versions.
     pub reserved: [u64; 4],
 }
 
@@ -102,15 +102,15 @@ impl From<Metadata> for dw_metadata {
     }
 }
 
-/// An owner, unless it stays.
+/// Returns an owner, or `None` if it is not changed.
 pub(crate) fn unless_kept(id: u32) -> Option<u32> {
     (id != DW_KEEP).then_some(id)
 }
 
-/// Times to set.
+/// Reads the times to set.
 ///
 /// # Safety
-/// Each is NULL or leads to a time.
+/// Each pointer is NULL or points to a time.
 pub(crate) unsafe fn times(
     atime: *const dw_time,
     mtime: *const dw_time,
@@ -134,7 +134,7 @@ pub(crate) unsafe fn times(
     Ok(times)
 }
 
-/// What is known of a file. Symbolic links are followed.
+/// Returns the attributes of a file. Follows symbolic links.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_stat(
     image: *const dw_image,
@@ -142,11 +142,11 @@ pub unsafe extern "C" fn dw_stat(
     metadata: *mut dw_metadata,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { told(metadata, error, || Ok(look(image)?.metadata(path(at)?)?)) }
 }
 
-/// The same, but a symbolic link at the end of the path is not followed.
+/// Like dw_stat, but does not follow a symbolic link at the end of the path.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_lstat(
     image: *const dw_image,
@@ -154,11 +154,11 @@ pub unsafe extern "C" fn dw_lstat(
     metadata: *mut dw_metadata,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { told(metadata, error, || Ok(look(image)?.symlink_metadata(path(at)?)?)) }
 }
 
-/// A call whose result is what is known of a file.
+/// Runs a call whose result is the attributes of a file.
 ///
 /// # Safety
 /// As for [`call`] and [`put`].
@@ -176,7 +176,7 @@ unsafe fn told(
     }
 }
 
-/// Sets the permission bits, which are below 010000. Symbolic links are followed.
+/// Sets the permission bits, which must be below 010000. Follows symbolic links.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_chmod(
     image: *const dw_image,
@@ -184,12 +184,12 @@ pub unsafe extern "C" fn dw_chmod(
     mode: u32,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.set_permissions(path(at)?, mode)?)) }
 }
 
-/// Sets owner and group; DW_KEEP keeps one. As in Linux, set-user-id and set-group-id and capabilities of a program go.
-/// Symbolic links are followed, unless `flags` is DW_NOFOLLOW.
+/// Sets owner and group; DW_KEEP keeps one unchanged. As in Linux, this clears the set-user-ID and set-group-ID bits
+/// and the capabilities of a program. Follows symbolic links, unless `flags` is DW_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_chown(
     image: *const dw_image,
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn dw_chown(
     flags: u32,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             check_flags(flags, DW_NOFOLLOW)?;
@@ -214,8 +214,8 @@ pub unsafe extern "C" fn dw_chown(
     }
 }
 
-/// Sets times, each if it is not NULL: of reading, of change, and of making, where the image keeps that. Symbolic links are
-/// followed, unless `flags` is DW_NOFOLLOW.
+/// Sets the times of access, modification and creation (if the image stores it). NULL keeps a time unchanged. Follows
+/// symbolic links, unless `flags` is DW_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_utimes(
     image: *const dw_image,
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn dw_utimes(
     flags: u32,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             check_flags(flags, DW_NOFOLLOW)?;

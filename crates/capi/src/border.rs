@@ -1,4 +1,4 @@
-//! What crosses the border: calls, texts and structures.
+//! The boundary to C: calls, strings and structures.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int};
@@ -10,12 +10,13 @@ use crate::error::dw_error;
 use crate::failure::{Failure, Result, dw_code};
 use crate::handle::{Handle, give};
 
-/// Does what a function is for, and says how it ended: its code, and the error itself if the caller wants it.
+/// Runs the body of a function. Returns the code, and stores the error if the caller requested it.
 ///
 /// # Safety
-/// `error` is NULL or may be written to.
+/// `error` is NULL or valid for writes.
 pub(crate) unsafe fn call(error: *mut *mut dw_error, act: impl FnOnce() -> Result) -> c_int {
-    // What a panic may leave behind is known: locks have no poison, and an image says that it is as after a crash.
+    // The state after a panic is well-defined: locks are not poisoned, and an image is in the same state as after a
+    // crash.
     let failure = match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(())) => None,
         Ok(Err(failure)) => Some(failure),
@@ -24,33 +25,33 @@ pub(crate) unsafe fn call(error: *mut *mut dw_error, act: impl FnOnce() -> Resul
     let code = failure.as_ref().map_or(dw_code::DW_OK, |failure| failure.code);
     if !error.is_null() {
         let told = failure.map_or(ptr::null_mut(), give::<dw_error>);
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { error.write(told) };
     }
     code as c_int
 }
 
-/// Does what cannot fail, whatever happens on the way.
+/// Runs an action that cannot fail, and returns `otherwise` after a panic.
 pub(crate) fn quietly<R>(otherwise: R, act: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or(otherwise)
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
 
-/// A text of the caller's, as bytes.
+/// Returns a string of the caller as bytes.
 ///
 /// # Safety
-/// It is NULL or ends with NUL, and is not changed as long as what is returned is used.
+/// It is NULL or ends with NUL, and does not change during the lifetime of the result.
 pub(crate) unsafe fn text<'a>(given: *const c_char, what: &str) -> Result<&'a [u8]> {
     // SAFETY: as above.
     unsafe { optional_text(given) }.ok_or_else(|| Failure::invalid(format!("{what} is NULL")))
 }
 
-/// The same, where NULL means none.
+/// Like [`text`], where NULL means none.
 ///
 /// # Safety
 /// As for [`text`].
@@ -59,12 +60,12 @@ pub(crate) unsafe fn optional_text<'a>(given: *const c_char) -> Option<&'a [u8]>
     (!given.is_null()).then(|| unsafe { CStr::from_ptr(given) }.to_bytes())
 }
 
-/// A text in UTF-8.
+/// Checks that a string is UTF-8.
 pub(crate) fn utf8<'a>(bytes: &'a [u8], what: &str) -> Result<&'a str> {
     str::from_utf8(bytes).map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
 }
 
-/// A path in an image.
+/// Returns a path in an image.
 ///
 /// # Safety
 /// As for [`text`].
@@ -73,7 +74,7 @@ pub(crate) unsafe fn path<'a>(given: *const c_char) -> Result<&'a [u8]> {
     unsafe { text(given, "a path") }
 }
 
-/// A path of the host.
+/// Returns a host path.
 ///
 /// # Safety
 /// As for [`text`].
@@ -82,7 +83,7 @@ pub(crate) unsafe fn host_path<'a>(given: *const c_char) -> Result<&'a Path> {
     as_host_path(unsafe { path(given) }?)
 }
 
-/// Bytes as a path of the host: any on Unix, and elsewhere UTF-8.
+/// Converts bytes to a host path: any bytes on Unix, UTF-8 elsewhere.
 pub(crate) fn as_host_path(bytes: &[u8]) -> Result<&Path> {
     #[cfg(unix)]
     return Ok(Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes)));
@@ -90,29 +91,29 @@ pub(crate) fn as_host_path(bytes: &[u8]) -> Result<&Path> {
     utf8(bytes, "a path of the host").map(Path::new)
 }
 
-/// Bytes of the caller's, to be read.
+/// Returns a readable buffer of the caller.
 ///
 /// # Safety
-/// There are so many at `data`, and nobody writes to them as long as what is returned is used.
+/// `data` has `len` bytes, which do not change during the lifetime of the result.
 pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     check_memory(data, len)?;
     if len == 0 {
         return Ok(&[]);
     }
-    // SAFETY: checked as far as can be, and the caller says the rest.
+    // SAFETY: checked as far as possible; the caller guarantees the rest.
     Ok(unsafe { slice::from_raw_parts(data, len) })
 }
 
-/// Memory of the caller's, to be written: what it holds is never read.
+/// Returns a writable buffer of the caller. Its contents are never read.
 ///
 /// # Safety
-/// There are so many bytes at `data`, which nobody else uses as long as what is returned is used.
+/// `data` has `len` bytes, which nothing else accesses during the lifetime of the result.
 pub(crate) unsafe fn memory<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8]> {
     check_memory(data, len)?;
     if len == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: checked as far as can be, and the caller says the rest.
+    // SAFETY: checked as far as possible; the caller guarantees the rest.
     Ok(unsafe { slice::from_raw_parts_mut(data, len) })
 }
 
@@ -125,10 +126,10 @@ fn check_memory(data: *const u8, len: usize) -> Result {
     }
 }
 
-/// Puts a result where the caller wants it.
+/// Stores a result at `place`.
 ///
 /// # Safety
-/// `place` is NULL or may be written to.
+/// `place` is NULL or valid for writes.
 pub(crate) unsafe fn put<T>(place: *mut T, what: &str, value: T) -> Result {
     check_place(place, what)?;
     // SAFETY: as above.
@@ -136,7 +137,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, what: &str, value: T) -> Result {
     Ok(())
 }
 
-/// The same where the caller may not want it.
+/// Stores a result unless `place` is NULL.
 ///
 /// # Safety
 /// As for [`put`].
@@ -147,7 +148,7 @@ pub(crate) unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
     }
 }
 
-/// Refuses a place for a result that is NULL, before anything is done for it.
+/// Rejects NULL as the place of a result, before the call does anything.
 pub(crate) fn check_place<T>(place: *mut T, what: &str) -> Result {
     if place.is_null() {
         return Err(Failure::invalid(format!("there is no place for {what}: it is NULL")));
@@ -155,7 +156,7 @@ pub(crate) fn check_place<T>(place: *mut T, what: &str) -> Result {
     Ok(())
 }
 
-/// Puts a new handle where the caller wants it; NULL there if there is none.
+/// Stores a new handle at `place`, or NULL after an error.
 ///
 /// # Safety
 /// As for [`put`].
@@ -171,30 +172,30 @@ pub(crate) unsafe fn put_handle<H: Handle>(
     }
 }
 
-/// A structure of options: its first field is its size in bytes, as the caller knows it. Later versions add fields at its
-/// end; zero there means what it was without them.
+/// A structure of options whose first field is its size in bytes, as known to the caller. Later versions append fields;
+/// zero in them preserves the earlier behaviour.
 ///
 /// # Safety
-/// It is `repr(C)`, begins with its size as `usize`, and any bytes are a value of it.
+/// It is `repr(C)`, begins with its size as `usize`, and all bit patterns are valid.
 pub(crate) unsafe trait Options: Copy {}
 
-/// Options of the caller's; all zero if there are none.
+/// Reads options of the caller; all zero if `given` is NULL.
 ///
 /// # Safety
-/// `given` is NULL or leads to as many bytes as its first field says.
+/// `given` is NULL or points to the number of bytes in its first field.
 pub(crate) unsafe fn options<T: Options>(given: *const T) -> Result<T> {
-    // SAFETY: any bytes are a value.
+    // SAFETY: all bit patterns are valid.
     let mut value = unsafe { mem::zeroed::<T>() };
     if given.is_null() {
         return Ok(value);
     }
-    // SAFETY: it begins with its size.
+    // SAFETY: the structure begins with its size.
     let size = unsafe { given.cast::<usize>().read_unaligned() };
     if !(size_of::<usize>()..=1 << 16).contains(&size) {
         return Err(Failure::invalid("struct_size of a structure is not set"));
     }
     let known = size_of::<T>().min(size);
-    // SAFETY: both have so many bytes, and the caller says that the rest is there.
+    // SAFETY: both have at least `known` bytes, and the caller guarantees the rest.
     let rest = unsafe {
         ptr::copy_nonoverlapping(given.cast::<u8>(), (&raw mut value).cast::<u8>(), known);
         slice::from_raw_parts(given.cast::<u8>().add(known), size - known)
@@ -205,7 +206,7 @@ pub(crate) unsafe fn options<T: Options>(given: *const T) -> Result<T> {
     Ok(value)
 }
 
-/// Refuses flags that mean nothing.
+/// Rejects unknown flags.
 pub(crate) fn check_flags(flags: u32, known: u32) -> Result {
     match flags & !known {
         0 => Ok(()),
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn a_panic_becomes_an_error() {
         let mut error = ptr::null_mut();
-        // SAFETY: a place of this test's, and an error that it frees.
+        // SAFETY: a local variable, and an error that this test frees.
         unsafe {
             let code = call(&mut error, || panic!("for the {}", "test"));
             assert_eq!(code, dw_code::DW_BUG as c_int);

@@ -16,18 +16,19 @@ use crate::failure::{Failure, Result};
 use crate::making::{DW_EXT4, DW_XFS, sixteen};
 use crate::progress::{BuildListener, dw_progress};
 
-/// An existing image may be replaced.
+/// Allow the replacement of an existing image.
 pub const DW_BUILD_FORCE: u32 = 1;
-/// An XFS image may have less than 300 MiB.
+/// Allow an XFS image below 300 MiB.
 pub const DW_BUILD_SMALL: u32 = 2;
-/// The journal is left out (ext4).
+/// Create no journal (ext4).
 pub const DW_BUILD_NO_JOURNAL: u32 = 4;
-/// `uid` and `gid` own everything, instead of the source's owners.
+/// Set the owner of all files to `uid` and `gid`.
 pub const DW_BUILD_OWNER: u32 = 8;
 
 const FLAGS: u32 = DW_BUILD_FORCE | DW_BUILD_SMALL | DW_BUILD_NO_JOURNAL | DW_BUILD_OWNER;
 
-/// What to build. All zero but struct_size and format makes the smallest image that holds the source.
+/// Options of dw_build. If all fields but struct_size and format are zero, the image has the minimum size for the
+/// source.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_build_options {
@@ -37,48 +38,49 @@ pub struct dw_build_options {
     pub format: u32,
     /// Any of DW_BUILD_FORCE, DW_BUILD_SMALL, DW_BUILD_NO_JOURNAL and DW_BUILD_OWNER.
     pub flags: u32,
-    /// Size in bytes. 0 for the smallest that holds the source.
+    /// Size in bytes. 0 for the minimum size for the source.
     pub size: u64,
-    /// Bytes left free in an image whose size is computed.
+    /// Additional free space in bytes, if the size is computed.
     pub free: u64,
     /// The label. NULL for none.
     pub label: *const c_char,
-    /// Changes of the default features, with commas: "^has_journal,+large_dir". NULL for none.
+    /// Changes of the default features, separated by commas: "^has_journal,+large_dir". NULL for none.
     pub features: *const c_char,
     /// The 16 bytes of the UUID. NULL derives one from the contents.
     pub uuid: *const u8,
-    /// The latest time in the image, in seconds since 1970. NULL sets no limit. SOURCE_DATE_EPOCH is not looked at.
+    /// Maximum of all times in the image, in seconds since 1970. NULL for no limit. The environment variable
+    /// SOURCE_DATE_EPOCH is ignored.
     pub source_date_epoch: *const i64,
-    /// Block size in bytes. 0 for what is usual.
+    /// Block size in bytes. 0 for the default.
     pub block_size: u32,
-    /// Inode size in bytes. 0 for what is usual.
+    /// Inode size in bytes. 0 for the default.
     pub inode_size: u32,
-    /// Who owns everything, with DW_BUILD_OWNER.
+    /// Owner of all files, with DW_BUILD_OWNER.
     pub uid: u32,
-    /// The group that owns everything, with DW_BUILD_OWNER.
+    /// Group of all files, with DW_BUILD_OWNER.
     pub gid: u32,
-    /// Threads. 0 takes as many as there are processors; the image does not depend on it.
+    /// Number of threads. 0 for the number of processors. The image does not depend on it.
     pub threads: u32,
-    /// 0, for later versions.
+    /// Must be 0; reserved for later versions.
     pub reserved: u32,
-    /// What the function gets.
+    /// Passed to the callback.
     pub context: *mut c_void,
-    /// Asked before each entry, with the entries begun and the bytes made until then. NULL goes on.
+    /// Called before each entry with the number of entries started and bytes written so far. May be NULL.
     pub progress: dw_progress,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_build_options {}
 
-/// What was built.
+/// Result of dw_build.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct dw_build_report {
     /// Size of the image in bytes.
     pub image_bytes: u64,
-    /// Files of any type that were made.
+    /// Number of files created, of any type.
     pub entries: u64,
-    /// Bytes of file contents.
+    /// Number of bytes of file contents.
     pub data_bytes: u64,
 }
 
@@ -89,7 +91,7 @@ impl From<BuildReport> for dw_build_report {
     }
 }
 
-/// A format by its number.
+/// Returns the format with this number.
 pub(crate) fn format(number: u32) -> Result<Format> {
     match number {
         DW_EXT4 => Ok(Format::Ext4),
@@ -98,7 +100,7 @@ pub(crate) fn format(number: u32) -> Result<Format> {
     }
 }
 
-/// What a text names, as an argument of the command.
+/// Parses a source as the command line does.
 fn source(named: &[u8]) -> Result<BuildSource> {
     let path = as_host_path(named)?;
     if let Some(file) = ImageFile::parse(path.as_os_str()) {
@@ -113,16 +115,16 @@ fn source(named: &[u8]) -> Result<BuildSource> {
     })
 }
 
-/// What all of them name.
+/// Parses all sources.
 ///
 /// # Safety
-/// There are `count` texts.
+/// `named` has `count` strings.
 unsafe fn sources(named: *const *const c_char, count: usize) -> Result<BuildSource> {
     if named.is_null() || count == 0 {
         return Err(Failure::invalid("there is no source"));
     }
     let one = |number: usize| -> Result<BuildSource> {
-        // SAFETY: there are so many, each of which ends with NUL.
+        // SAFETY: `named` has `count` strings that end with NUL.
         source(unsafe { path(*named.add(number)) }?)
     };
     if count == 1 {
@@ -148,7 +150,7 @@ unsafe fn build_options(
     check_flags(given.flags, FLAGS)?;
     let has = |flag| given.flags & flag != 0;
     let if_given = |number: u32| (number > 0).then_some(number);
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     let (label, list, uuid, epoch) = unsafe {
         (
             optional_text(given.label),
@@ -174,12 +176,12 @@ unsafe fn build_options(
     Ok(options)
 }
 
-/// Builds an image of directories, archives, container images and other images, which `sources` names as the arguments of
-/// `diskwright build` do: "rootfs", "rootfs.tar.zst", "oci:layout:latest", "docker-archive:web.tar", "image:disk.img:2".
-/// Later ones are put over those before them. `image` gets its name when it is finished; nothing is left there after an
-/// error. `report` may be NULL.
+/// Builds an image from directories, archives, container images and other images. `sources` are like the arguments of
+/// `diskwright build`: "rootfs", "rootfs.tar.zst", "oci:layout:latest", "docker-archive:web.tar", "image:disk.img:2".
+/// Later sources are applied over earlier ones. `image` appears under its name when it is complete; after an error
+/// nothing is left there. `report` may be NULL.
 ///
-/// The same sources and options give the same bytes, whatever the number of threads.
+/// The same sources and options produce the same bytes, whatever the number of threads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_build(
     sources: *const *const c_char,
@@ -189,7 +191,7 @@ pub unsafe extern "C" fn dw_build(
     report: *mut dw_build_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let how = options(how)?;

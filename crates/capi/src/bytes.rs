@@ -1,26 +1,26 @@
-//! Bytes that this library gives to its callers.
+//! Buffers that this library returns.
 
 use std::ptr;
 
 use crate::border::{check_place, quietly};
 use crate::failure::{Failure, Result};
 
-/// Bytes that a call made, and dw_bytes_free frees. A NUL follows them that is not counted, so that what holds none is a
-/// text.
+/// A buffer returned by a call, to be freed with dw_bytes_free. It is followed by a NUL that `len` does not include, so
+/// a buffer without NUL bytes is a C string.
 #[repr(C)]
 pub struct dw_bytes {
-    /// The bytes; NULL if there are none to be freed.
+    /// The bytes; NULL if there is nothing to free.
     pub data: *mut u8,
-    /// How many.
+    /// Number of bytes.
     pub len: usize,
 }
 
 const NOTHING: dw_bytes = dw_bytes { data: ptr::null_mut(), len: 0 };
 
-/// Puts what `make` makes where the caller wants it; nothing, if it fails.
+/// Stores the result of `make` at `place`; an empty buffer if it fails.
 ///
 /// # Safety
-/// `place` is NULL or may be written to.
+/// `place` is NULL or valid for writes.
 pub(crate) unsafe fn put_bytes(
     place: *mut dw_bytes,
     make: impl FnOnce() -> Result<Vec<u8>>,
@@ -38,13 +38,13 @@ pub(crate) unsafe fn put_bytes(
     Ok(())
 }
 
-/// Frees bytes that a call made, and sets `data` to NULL and `len` to 0. NULL is fine, and so is freeing them again.
+/// Frees a buffer, and sets `data` to NULL and `len` to 0. NULL is allowed, and so is a second call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_bytes_free(bytes: *mut dw_bytes) {
     if bytes.is_null() {
         return;
     }
-    // SAFETY: the rules of the header: nobody changed what a call put there.
+    // SAFETY: the rules of the header: the caller did not change the fields.
     unsafe {
         let dw_bytes { data, len } = bytes.replace(NOTHING);
         if !data.is_null() {

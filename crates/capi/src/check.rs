@@ -16,105 +16,106 @@ use crate::failure::{DW_NONE, Failure, Result, dw_place, without_nul};
 use crate::opening::{dw_open_options, place};
 use crate::progress::dw_progress;
 
-/// It is wrong, and nobody loses anything.
+/// Wrong, but without loss.
 pub const DW_HARMLESS: u32 = 0;
-/// Contents, names or attributes are lost or may be, now or with the next change.
+/// Contents, names or attributes are lost or may be lost, now or with the next change.
 pub const DW_AT_RISK: u32 = 1;
-/// The image, or the part that is named, cannot be used.
+/// The image, or the named part of it, is unusable.
 pub const DW_UNUSABLE: u32 = 2;
 
-/// Something that is wrong in an image. All texts end with NUL and live until the function that is told returns.
+/// A fault in an image. All strings end with NUL and are valid until the callback returns.
 #[repr(C)]
 pub struct dw_finding {
-    /// Its kind, a stable name: "ext4-inode-checksum". docs/check.md has all of them.
+    /// Stable code of the finding: "ext4-inode-checksum". docs/check.md lists all codes.
     pub code: *const c_char,
-    /// The structure that is wrong, in the words of the format.
+    /// The affected structure, in the terms of the format.
     pub structure: *const c_char,
-    /// What is wrong, as a sentence.
+    /// Description of the fault, as a sentence.
     pub meaning: *const c_char,
-    /// What a repair does about it, as a sentence.
+    /// Description of the repair, as a sentence.
     pub repair: *const c_char,
-    /// What more there is to say, or NULL.
+    /// Further details, or NULL.
     pub detail: *const c_char,
-    /// What must be there, or NULL.
+    /// Expected value, or NULL.
     pub expected: *const c_char,
-    /// What is there, or NULL.
+    /// Actual value, or NULL.
     pub found: *const c_char,
-    /// The field that is wrong, or NULL.
+    /// The affected field, or NULL.
     pub field: *const c_char,
-    /// The directory entry or extended attribute concerned, or NULL; NULs in it are left out.
+    /// The affected directory entry or extended attribute, or NULL. NUL bytes are omitted.
     pub name: *const c_char,
-    /// The absolute path of the file concerned, or NULL; NULs in it are left out.
+    /// Absolute path of the affected file, or NULL. NUL bytes are omitted.
     pub path: *const c_char,
-    /// Where it is.
+    /// Location of the fault.
     pub place: dw_place,
     /// DW_HARMLESS, DW_AT_RISK or DW_UNUSABLE.
     pub severity: u32,
-    /// 0, for later versions.
+    /// Must be 0; reserved for later versions.
     pub reserved: u32,
 }
 
-/// Hears of a finding, and says whether the check shall go on: 0 if so, anything else ends it with DW_STOPPED. It is called
-/// by any thread, by one at a time.
+/// Receives a finding. Returns 0 to continue; any other value cancels the check with DW_STOPPED. Called by any thread,
+/// but never concurrently.
 pub type dw_on_finding =
     Option<unsafe extern "C" fn(context: *mut c_void, finding: *const dw_finding) -> c_int>;
 
-/// How to check. All zero but struct_size is fine.
+/// Options of dw_check. All fields but struct_size may be zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_check_options {
     /// sizeof(dw_check_options).
     pub struct_size: usize,
-    /// Most threads. 0 takes as many as there are processors, at most 8.
+    /// Maximum number of threads. 0 for the number of processors, at most 8.
     pub threads: u32,
-    /// 0, for later versions.
+    /// Must be 0; reserved for later versions.
     pub reserved: u32,
-    /// What the functions get.
+    /// Passed to the callbacks.
     pub context: *mut c_void,
-    /// Hears of each thing that is wrong. NULL if nobody does.
+    /// Receives each finding. May be NULL.
     pub finding: dw_on_finding,
-    /// Asked often, with so much done of so much of a part of the check. Called by any thread, by one at a time. NULL goes on.
+    /// Called often with the completed and total units of a phase of the check. Called by any thread, but never
+    /// concurrently. May be NULL.
     pub progress: dw_progress,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_check_options {}
 
-/// What a check looked at, and found.
+/// Result of dw_check.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct dw_check_report {
-    /// Things that are wrong.
+    /// Number of findings.
     pub findings: u64,
-    /// Those among them that are DW_AT_RISK or DW_UNUSABLE.
+    /// Number of findings with DW_AT_RISK or DW_UNUSABLE.
     pub serious: u64,
-    /// 1 if everything was looked at: nothing that is damaged kept the check from going on.
+    /// 1 if everything was checked: no damage prevented the check from continuing.
     pub is_complete: u64,
-    /// Transactions of the journal or log that were replayed in memory first.
+    /// Number of transactions of the journal or log that were replayed in memory first.
     pub transactions_replayed: u64,
-    /// Inodes in use.
+    /// Number of inodes in use.
     pub inodes: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub directories: u64,
-    /// Blocks in use.
+    /// Number of blocks in use.
     pub blocks_used: u64,
-    /// All blocks.
+    /// Number of all blocks.
     pub blocks: u64,
 }
 
-/// Who hears of a check.
+/// Forwards a check to the caller's callbacks.
 pub(crate) struct Hearer {
     context: *mut c_void,
     finding: dw_on_finding,
     progress: dw_progress,
-    /// Functions of the caller's are called by one thread at a time.
+    /// Serialises the caller's callbacks.
     turn: Mutex<()>,
     is_stopped: AtomicBool,
     findings: AtomicU64,
     serious: AtomicU64,
 }
 
-// SAFETY: the header says that the functions are called by any thread; `turn` keeps them to one at a time.
+// SAFETY: the header permits calls of the callbacks by any thread; `turn` serialises them.
 unsafe impl Sync for Hearer {}
 
 impl Hearer {
@@ -130,7 +131,7 @@ impl Hearer {
         }
     }
 
-    /// Calls a function of the caller's, unless one said already that it shall end.
+    /// Runs a callback, unless one has cancelled the check before.
     fn ask(&self, ask: impl FnOnce() -> c_int) {
         let _turn = self.turn.lock();
         if !self.is_stopped.load(Ordering::Relaxed) && ask() != 0 {
@@ -138,7 +139,7 @@ impl Hearer {
         }
     }
 
-    /// What was heard, unless the caller ended it.
+    /// Returns the report, unless the caller cancelled the check.
     pub(crate) fn report(&self, summary: Summary) -> Result<dw_check_report> {
         if self.is_stopped() {
             return Err(Failure::stopped());
@@ -159,10 +160,10 @@ impl Hearer {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// The same who hears only of progress.
+    /// Forwards progress only. Returns whether to continue.
     pub(crate) fn goes_on(&self, done: u64, total: u64) -> bool {
         if let Some(progress) = self.progress {
-            // SAFETY: the caller's function, as the header says.
+            // SAFETY: the caller's function follows the rules of the header.
             self.ask(|| unsafe { progress(self.context, done, total) });
         }
         !self.is_stopped()
@@ -176,7 +177,7 @@ impl Observer for Hearer {
             self.serious.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(hear) = self.finding {
-            // SAFETY: the caller's function, as the header says.
+            // SAFETY: the caller's function follows the rules of the header.
             tell(&finding, |told| self.ask(|| unsafe { hear(self.context, told) }));
         }
     }
@@ -190,7 +191,7 @@ impl Observer for Hearer {
     }
 }
 
-/// Gives a finding as C has it.
+/// Converts a finding to the C structure.
 fn tell(finding: &Finding, tell: impl FnOnce(*const dw_finding)) {
     let text = |text: &str| without_nul(text);
     let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| without_nul(bytes.clone()));
@@ -241,9 +242,9 @@ fn run(subject: &Subject, how: &dw_check_options) -> Result<dw_check_report> {
     hearer.report(summary)
 }
 
-/// Looks at everything in an image and tells of each thing that is wrong. Nothing is written. Damage is no error: `report`
-/// counts it. An error says that the image cannot be checked at all. `open`, `how` and `report` may be NULL; of `open`, the
-/// place and DW_NORECOVERY count.
+/// Checks an image and reports each fault. Nothing is written. Damage is not an error; `report` contains the number of
+/// findings. An error means that the image cannot be checked at all. `open`, `how` and `report` may be NULL. Of `open`,
+/// only the location and DW_NORECOVERY are used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_check(
     image: *const c_char,
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn dw_check(
     report: *mut dw_check_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let how = options(how)?;
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn dw_check(
     }
 }
 
-/// The same of what lies on a device of the caller's, which nobody changes meanwhile.
+/// Like dw_check, for an image on a device of the caller, which must not change during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_check_device(
     on: *const dw_device,
@@ -272,7 +273,7 @@ pub unsafe extern "C" fn dw_check_device(
     report: *mut dw_check_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let device = device(on)?;

@@ -1,4 +1,4 @@
-//! Making an image anew of another one.
+//! Conversion of an image into a new one.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -10,50 +10,49 @@ use crate::error::dw_error;
 use crate::failure::Failure;
 use crate::progress::{BuildListener, dw_progress};
 
-/// An existing image may be replaced, also the old one itself, which stays until the new one is whole.
+/// Allow the replacement of an existing image, even of the old image itself, which stays until the new one is complete.
 pub const DW_CONVERT_FORCE: u32 = 1;
-/// An XFS image may have less than 300 MiB.
+/// Allow an XFS image below 300 MiB.
 pub const DW_CONVERT_SMALL: u32 = 2;
-/// The new image has the UUID of the old one.
+/// Keep the UUID of the old image.
 pub const DW_CONVERT_KEEP_UUID: u32 = 4;
-/// The new image is the smallest that holds everything.
+/// Create the new image with the minimum size for its contents.
 pub const DW_CONVERT_LEAST: u32 = 8;
 
 const FLAGS: u32 = DW_CONVERT_FORCE | DW_CONVERT_SMALL | DW_CONVERT_KEEP_UUID | DW_CONVERT_LEAST;
 
-/// What to convert to. All zero but struct_size makes an image of the same format and size.
+/// Options of dw_convert. If all fields but struct_size are zero, the new image has the same format and size.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_convert_options {
     /// sizeof(dw_convert_options).
     pub struct_size: usize,
-    /// DW_EXT4 or DW_XFS; 0 for that of the old image.
+    /// DW_EXT4 or DW_XFS; 0 for the format of the old image.
     pub format: u32,
     /// Any of DW_CONVERT_FORCE, DW_CONVERT_SMALL, DW_CONVERT_KEEP_UUID and DW_CONVERT_LEAST.
     pub flags: u32,
-    /// Size in bytes. 0 for that of the old image, or as much more as is needed.
+    /// Size in bytes. 0 for the size of the old image, or larger if necessary.
     pub size: u64,
-    /// The label, instead of the old one's. NULL for that.
+    /// New label. NULL keeps the old one.
     pub label: *const c_char,
-    /// Changes of the features, with commas. NULL for none.
+    /// Changes of the features, separated by commas. NULL for none.
     pub features: *const c_char,
-    /// The byte that the old image begins at, where no partition is named.
+    /// Offset of the old image in bytes, if no partition is given.
     pub offset: u64,
-    /// The partition that the old image is in, from 1 on. 0 for none.
+    /// Partition of the old image, starting at 1. 0 for none.
     pub partition: u32,
-    /// Threads. 0 takes as many as there are processors.
+    /// Number of threads. 0 for the number of processors.
     pub threads: u32,
-    /// What the function gets.
+    /// Passed to the callback.
     pub context: *mut c_void,
-    /// Asked before each entry, with the entries begun and the bytes made until then. NULL goes on.
+    /// Called before each entry with the number of entries started and bytes written so far. May be NULL.
     pub progress: dw_progress,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_convert_options {}
 
-/// Makes an image of another one, with everything that is in it. The old image is never written. `how` and `report` may be
-/// NULL.
+/// Creates an image with the contents of another one. The old image is not modified. `how` and `report` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_convert(
     from: *const c_char,
@@ -62,7 +61,7 @@ pub unsafe extern "C" fn dw_convert(
     report: *mut dw_build_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let how = options(how)?;

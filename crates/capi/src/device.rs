@@ -1,4 +1,4 @@
-//! Devices that are functions of the caller's.
+//! Devices implemented by the caller.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -9,22 +9,22 @@ use diskwright::fs::BlockDevice;
 use crate::border::{Options, options};
 use crate::failure::{Failure, Result};
 
-/// Most zeros that are written at once, where a device has no function for them.
+/// Maximum size of a write of zeros, if a device has no function for zeroing.
 const ZEROS_BYTES: usize = 64 << 10;
 
-/// A device whose bytes functions of the caller's read and write. They return 0, or else the errno of why not, and are
-/// called by any thread, by several at once, for places that lie within `size`. They must not use the image that the
-/// device holds, and must return: no exception, no longjmp.
+/// A device implemented by functions of the caller. They return 0, or an errno. They are called by any thread, also
+/// concurrently, for ranges within `size`. They must not use the image on the device, and must return: no exception, no
+/// longjmp.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_device {
     /// sizeof(dw_device).
     pub struct_size: usize,
-    /// What the functions get.
+    /// Passed to the callbacks.
     pub context: *mut c_void,
-    /// Bytes of the device. Whether it keeps that size is the caller's business: a function fails for what is not there.
+    /// Size of the device in bytes. If the device becomes shorter, its functions must fail for the missing part.
     pub size: u64,
-    /// Fills all of a buffer with the bytes from `offset` on.
+    /// Fills the buffer with the bytes from `offset` on.
     pub read: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -33,7 +33,7 @@ pub struct dw_device {
             len: usize,
         ) -> c_int,
     >,
-    /// Writes all of these bytes from `offset` on. NULL for what is only read.
+    /// Writes all of the bytes at `offset`. NULL for a read-only device.
     pub write: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -42,31 +42,31 @@ pub struct dw_device {
             len: usize,
         ) -> c_int,
     >,
-    /// Makes a range read as zeros. NULL writes them.
+    /// Makes a range read as zeros. If NULL, zeros are written.
     pub zero: Option<unsafe extern "C" fn(context: *mut c_void, offset: u64, len: u64) -> c_int>,
-    /// Returns when all that was written before is durable. NULL if writing is durable, or if that does not matter.
+    /// Returns when all earlier writes are durable. NULL if writes are durable, or durability does not matter.
     pub flush: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
-    /// Called once when the library is done with the device, by whichever thread that is: when the image is closed, when
-    /// all that was opened in it is freed, or before a call that could not open it returns. NULL if nothing is to be done.
-    /// It is not called where the structure itself is refused: struct_size is wrong, or `read` is NULL.
+    /// Called once, by any thread, when the library no longer needs the device: when the image is closed, when
+    /// everything opened in it is freed, or before a call that failed to open it returns. May be NULL. Not called if
+    /// the structure itself is rejected, because struct_size is wrong or `read` is NULL.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_device {}
 
-/// Such a device.
+/// A device with the caller's functions.
 struct Callbacks(dw_device);
 
-// SAFETY: the header says that its functions are called by any thread, and by several at once.
+// SAFETY: the header permits calls of its functions by any thread, also concurrently.
 unsafe impl Send for Callbacks {}
-// SAFETY: the same.
+// SAFETY: see above.
 unsafe impl Sync for Callbacks {}
 
-/// The device that a caller describes. It is released when what is returned is dropped.
+/// Creates a device from the caller's structure. Dropping it calls `release`.
 ///
 /// # Safety
-/// `device` is NULL or leads to such a structure, whose functions keep the rules of the header.
+/// `device` is NULL or points to such a structure, whose functions follow the rules of the header.
 pub(crate) unsafe fn device(device: *const dw_device) -> Result<Arc<dyn BlockDevice>> {
     if device.is_null() {
         return Err(Failure::invalid("the device is NULL"));
@@ -79,11 +79,11 @@ pub(crate) unsafe fn device(device: *const dw_device) -> Result<Arc<dyn BlockDev
     Ok(Arc::new(Callbacks(device)))
 }
 
-/// What a function of the caller's answered.
+/// Converts the result of a function of the caller.
 fn answered(errno: c_int) -> io::Result<()> {
     match errno {
         0 => Ok(()),
-        // Kernels and their kin have such numbers negative.
+        // Kernel-style code uses negative numbers.
         errno => Err(io::Error::from_raw_os_error(errno.checked_abs().unwrap_or(libc::EIO))),
     }
 }
@@ -105,7 +105,7 @@ impl BlockDevice for Callbacks {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check(offset, buf.len() as u64)?;
         let Some(read) = self.0.read else { return Err(io::ErrorKind::Unsupported.into()) };
-        // SAFETY: the caller's function, as the header says.
+        // SAFETY: the caller's function follows the rules of the header.
         answered(unsafe { read(self.0.context, offset, buf.as_mut_ptr().cast(), buf.len()) })
     }
 
@@ -114,14 +114,14 @@ impl BlockDevice for Callbacks {
         let Some(write) = self.0.write else {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         };
-        // SAFETY: the caller's function, as the header says.
+        // SAFETY: the caller's function follows the rules of the header.
         answered(unsafe { write(self.0.context, offset, data.as_ptr().cast(), data.len()) })
     }
 
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check(offset, len)?;
         if let Some(zero) = self.0.zero {
-            // SAFETY: the caller's function, as the header says.
+            // SAFETY: the caller's function follows the rules of the header.
             return answered(unsafe { zero(self.0.context, offset, len) });
         }
         let zeros = vec![0; ZEROS_BYTES.min(usize::try_from(len).unwrap_or(ZEROS_BYTES))];
@@ -135,7 +135,7 @@ impl BlockDevice for Callbacks {
     }
 
     fn flush(&self) -> io::Result<()> {
-        // SAFETY: the caller's function, as the header says.
+        // SAFETY: the caller's function follows the rules of the header.
         self.0.flush.map_or(Ok(()), |flush| answered(unsafe { flush(self.0.context) }))
     }
 }
@@ -143,7 +143,7 @@ impl BlockDevice for Callbacks {
 impl Drop for Callbacks {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: the caller's function, as the header says; this is the only call.
+            // SAFETY: the caller's function follows the rules of the header; this is the only call.
             unsafe { release(self.0.context) };
         }
     }

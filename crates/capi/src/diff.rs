@@ -12,73 +12,73 @@ use crate::failure::{Result, without_nul};
 use crate::opening::{dw_open_options, place};
 use crate::progress::Listener;
 
-/// Modification times do not count.
+/// Ignore modification times.
 pub const DW_IGNORE_TIMES: u32 = 1;
-/// Owners and groups do not count.
+/// Ignore owners and groups.
 pub const DW_IGNORE_OWNER: u32 = 2;
-/// Permission bits do not count.
+/// Ignore permission bits.
 pub const DW_IGNORE_MODE: u32 = 4;
-/// Extended attributes do not count.
+/// Ignore extended attributes.
 pub const DW_IGNORE_XATTRS: u32 = 8;
-/// Flags of inodes do not count.
+/// Ignore inode flags.
 pub const DW_IGNORE_FLAGS: u32 = 16;
-/// Which names lead to the same file does not count.
+/// Ignore which names lead to the same file.
 pub const DW_IGNORE_LINKS: u32 = 32;
 
-/// Only the second tree has the path.
+/// The path exists in the second tree only.
 pub const DW_ADDED: u32 = 1;
-/// Only the first tree has the path. What is in a directory is gone with it, and not told.
+/// The path exists in the first tree only. The entries of a removed directory are not reported.
 pub const DW_REMOVED: u32 = 2;
-/// Both have it, and it is not the same.
+/// The path exists in both trees and differs.
 pub const DW_MODIFIED: u32 = 3;
 
-/// What is different about a path. Texts end with NUL and live until the function that is told returns.
+/// A difference at a path. Strings end with NUL and are valid until the callback returns.
 #[repr(C)]
 pub struct dw_change {
-    /// The path from the root, without leading "/"; empty for the root itself.
+    /// Path from the root, without leading "/"; empty for the root itself.
     pub path: *const c_char,
-    /// All of it as one line for people, such as "M /etc/motd: size 3 → 5, contents".
+    /// The difference as a human-readable line, such as "M /etc/motd: size 3 → 5, contents".
     pub line: *const c_char,
     /// DW_ADDED, DW_REMOVED or DW_MODIFIED.
     pub kind: u32,
-    /// The type bits of st_mode of Linux: in the second tree, or in the first, if it is gone.
+    /// Type bits as in st_mode of Linux: in the second tree, or in the first if it was removed.
     pub mode: u32,
 }
 
-/// Hears of a difference, and says whether to go on: 0 if so, anything else ends it with DW_STOPPED.
+/// Receives a difference. Returns 0 to continue; any other value cancels the comparison with DW_STOPPED.
 pub type dw_on_change =
     Option<unsafe extern "C" fn(context: *mut c_void, change: *const dw_change) -> c_int>;
 
-/// How to compare. All zero but struct_size compares everything.
+/// Options of dw_diff. If all fields but struct_size are zero, everything is compared.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_diff_options {
     /// sizeof(dw_diff_options).
     pub struct_size: usize,
-    /// Any of DW_IGNORE_TIMES and its like.
+    /// Any of the DW_IGNORE_ flags.
     pub ignored: u32,
-    /// Threads that compare contents. 0 for one.
+    /// Number of threads that compare contents. 0 for one.
     pub threads: u32,
-    /// What the function gets.
+    /// Passed to the callback.
     pub context: *mut c_void,
-    /// Hears of each path that is different, in their order: parents before what is in them. NULL if nobody does.
+    /// Receives each difference in the order of paths: parents before their entries. May be NULL.
     pub change: dw_on_change,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_diff_options {}
 
-/// What was compared.
+/// Result of dw_diff.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct dw_diff_report {
-    /// Paths that only the second tree has.
+    /// Number of paths in the second tree only.
     pub added: u64,
-    /// Paths that only the first tree has, but for what is below them.
+    /// Number of paths in the first tree only, without those below removed directories.
     pub removed: u64,
-    /// Paths of both that are not the same.
+    /// Number of paths that differ.
     pub modified: u64,
-    /// Bytes that were read to compare contents.
+    /// Number of bytes read to compare contents.
     pub bytes_read: u64,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Tells of a change, and says whether to go on.
+/// Passes a change to the callback.
 ///
 /// # Safety
 /// As for the functions of the border.
@@ -125,7 +125,7 @@ unsafe fn tell(how: &dw_diff_options, change: &Change) -> diskwright::Result<()>
         },
         mode: change.file_type.mode_bits().into(),
     };
-    // SAFETY: the caller's function, as the header says.
+    // SAFETY: the caller's function follows the rules of the header.
     match unsafe { hear(how.context, &raw const told) } {
         0 => Ok(()),
         _ => Err(Error::Stopped),
@@ -151,8 +151,8 @@ fn ignored(flags: u32) -> Result<Ignored> {
     })
 }
 
-/// Compares two trees by what is in them: `a` and `b` are images, or directories of the host. `open_a`, `open_b` (of which the
-/// place and DW_NORECOVERY count), `how` and `report` may be NULL.
+/// Compares the contents of two trees: `a` and `b` are images or host directories. `open_a`, `open_b` (of which only
+/// the location and DW_NORECOVERY are used), `how` and `report` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_diff(
     a: *const c_char,
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn dw_diff(
     report: *mut dw_diff_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let how = options(how)?;

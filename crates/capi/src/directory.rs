@@ -1,4 +1,4 @@
-//! Listing directories.
+//! Directory listings.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::handle::{Handle, take};
 use crate::image::dw_image;
 use crate::steps::{Steps, begin, next};
 
-/// A directory that is listed. One thread at a time uses it, as an entry lives until the next is asked for.
+/// A directory listing. It must not be used concurrently, because an entry is valid only until the next call.
 pub struct dw_dir {
     _opaque: (),
 }
@@ -27,27 +27,28 @@ impl Handle for dw_dir {
 /// An entry of a directory.
 #[repr(C)]
 pub struct dw_entry {
-    /// The name, which ends with NUL and is any bytes before.
+    /// Name: any bytes, followed by NUL.
     pub name: *const c_char,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub name_len: usize,
     /// Inode number.
     pub ino: u64,
-    /// The type bits of st_mode of Linux: 0040000 is a directory. 0 if that cannot be told, because the image is damaged.
+    /// Type bits as in st_mode of Linux: 0040000 is a directory. 0 if the type is unknown, because the image is
+    /// damaged.
     pub mode: u32,
-    /// 0, for later versions.
+    /// Must be 0; reserved for later versions.
     pub reserved: u32,
 }
 
-/// A listing, and the entry that was given last.
+/// A listing, and its last entry.
 pub(crate) struct Listing {
     entries: ReadDir,
-    /// The name, with NUL.
+    /// Name with NUL.
     name: Vec<u8>,
     entry: dw_entry,
 }
 
-// SAFETY: the pointer leads to `name` beside it, which lies on the heap.
+// SAFETY: the pointer refers to the heap buffer of `name` in the same structure.
 unsafe impl Send for Listing {}
 
 impl Steps for Listing {
@@ -69,8 +70,8 @@ impl Steps for Listing {
     }
 }
 
-/// Begins to list a directory. No lock is held between two entries: the image may change meanwhile, and entries that come
-/// or go may be listed or not.
+/// Starts a listing of a directory. No lock is held between entries: the image may change, and entries that are added
+/// or removed at the same time may or may not be listed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_dir_open(
     image: *const dw_image,
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn dw_dir_open(
     dir: *mut *mut dw_dir,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         begin(image, at, dir, error, |image, path| {
             let entries = image.read_dir(path)?;
@@ -88,21 +89,21 @@ pub unsafe extern "C" fn dw_dir_open(
     }
 }
 
-/// Gives the next entry, in the directory's own order and without "." and "..". `entry` gets NULL at the end, and else what
-/// lives until the next call with this directory. After an error, the next call goes on.
+/// Stores the next entry, in the directory's own order and without "." and "..". `*entry` is NULL at the end, otherwise
+/// valid until the next call with this listing. After an error, the next call continues.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_dir_next(
     dir: *mut dw_dir,
     entry: *mut *const dw_entry,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { next(dir, entry, error) }
 }
 
-/// Frees a directory. NULL is fine.
+/// Frees a listing. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_dir_free(dir: *mut dw_dir) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     quietly((), || drop(unsafe { take(dir) }));
 }

@@ -1,9 +1,9 @@
-//! Errors as callers hold them.
+//! Errors as handles of the caller.
 
 use crate::failure::Failure;
 use crate::handle::Handle;
 
-/// An error: made by a call that failed, freed with dw_error_free. Several threads may read one.
+/// An error of a failed call, to be freed with dw_error_free. Several threads may read it.
 pub struct dw_error {
     _opaque: (),
 }

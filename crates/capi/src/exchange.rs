@@ -1,4 +1,4 @@
-//! Files that come from the host, or go to it.
+//! Transfer of files between host and image.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -12,50 +12,50 @@ use crate::handle::look;
 use crate::image::dw_image;
 use crate::progress::{Listener, dw_progress, dw_warning};
 
-/// Directories are copied with everything in them, links as links, and special files. Otherwise only regular files are
-/// copied, and links are followed.
+/// Copy directories with everything in them, symbolic links as links, and special files. Without it, only regular files
+/// are copied, and links are followed.
 pub const DW_RECURSIVE: u32 = 1;
-/// Owners, all permission bits, times and extended attributes are kept. For dw_copy_in and dw_copy_out.
+/// Preserve owners, all permission bits, times and extended attributes. For dw_copy_in and dw_copy_out.
 pub const DW_PRESERVE: u32 = 2;
-/// dw_extract goes on after something in the image that cannot be read.
+/// dw_extract continues after unreadable parts of the image.
 pub const DW_KEEP_GOING: u32 = 4;
-/// dw_extract fills a directory that is not empty, and replaces files in it.
+/// dw_extract accepts a directory that is not empty, and replaces files in it.
 pub const DW_FORCE: u32 = 8;
-/// dw_extract gives files nothing but their contents and permissions.
+/// dw_extract restores only contents and permissions.
 pub const DW_PLAIN: u32 = 16;
 
-/// How to copy. All zero but struct_size copies one file.
+/// Options of copies. If all fields but struct_size are zero, one file is copied.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_copy_options {
     /// sizeof(dw_copy_options).
     pub struct_size: usize,
-    /// Any of DW_RECURSIVE, DW_PRESERVE, DW_KEEP_GOING, DW_FORCE and DW_PLAIN that the call knows.
+    /// Any of DW_RECURSIVE, DW_PRESERVE, DW_KEEP_GOING, DW_FORCE and DW_PLAIN that the call supports.
     pub flags: u32,
-    /// 0, for later versions.
+    /// Must be 0; reserved for later versions.
     pub reserved: u32,
-    /// What the functions get.
+    /// Passed to the callbacks.
     pub context: *mut c_void,
-    /// Asked before each file, with the files and bytes until then. NULL goes on.
+    /// Called before each file with the number of files and bytes so far. May be NULL.
     pub progress: dw_progress,
-    /// Hears of what was left out. NULL if nobody does.
+    /// Receives warnings about omitted files and attributes. May be NULL.
     pub warning: dw_warning,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_copy_options {}
 
-/// What was copied.
+/// Result of a copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct dw_copy_report {
-    /// Files of any type.
+    /// Number of files of any type.
     pub files: u64,
-    /// Bytes of contents, without holes.
+    /// Number of bytes of contents, without holes.
     pub bytes: u64,
-    /// Files of the image that could not be read, or not to their end (DW_KEEP_GOING).
+    /// Number of files of the image that could not be read completely (DW_KEEP_GOING).
     pub unreadable: u64,
-    /// Files and attributes that the destination did not take.
+    /// Number of files and attributes that the destination does not support.
     pub left_out: u64,
 }
 
@@ -95,10 +95,10 @@ impl dw_copy_options {
     }
 }
 
-/// Copies a file or directory of the host to `to` in an image, or into it, if it is a directory. A file that is there is
-/// replaced. `how` and `report` may be NULL. What was copied before an error stays.
+/// Copies a host file or directory to `to` in an image, or into it if it is a directory. An existing file is replaced.
+/// `how` and `report` may be NULL. After an error, the part copied so far remains.
 ///
-/// Calls of other threads that remove names of this image wait meanwhile.
+/// Concurrent calls that remove names of this image wait until the copy ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_copy_in(
     image: *const dw_image,
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn dw_copy_in(
     report: *mut dw_copy_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         copied(how, report, error, |how, listener| {
             Ok(look(image)?.copy_in(host_path(from)?, path(to)?, how, listener)?)
@@ -116,8 +116,8 @@ pub unsafe extern "C" fn dw_copy_in(
     }
 }
 
-/// Copies a file or directory of an image to `to` on the host, or into it, if it is a directory. Files in the way are
-/// replaced, but no image that somebody uses. `how` and `report` may be NULL. What was copied before an error stays.
+/// Copies a file or directory of an image to `to` on the host, or into it if it is a directory. Existing files are
+/// replaced, except images in use. `how` and `report` may be NULL. After an error, the part copied so far remains.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_copy_out(
     image: *const dw_image,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn dw_copy_out(
     report: *mut dw_copy_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         copied(how, report, error, |how, listener| {
             Ok(look(image)?.copy_out(path(from)?, host_path(to)?, how, listener)?)
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn dw_copy_out(
     }
 }
 
-/// A call that copies, in whichever direction, and reports.
+/// Runs a copy in either direction, and stores the report.
 ///
 /// # Safety
 /// As for [`call`], [`options`] and [`put_if_wanted`].
@@ -156,9 +156,9 @@ unsafe fn copied(
     }
 }
 
-/// Copies all that is in a directory of the image, or a file, into a directory of the host, which is made if it is not
-/// there: with owners, times and attributes, as far as the host lets. No name or link of a hostile image leads outside of
-/// it. `how` and `report` may be NULL. What was extracted before an error stays.
+/// Extracts a file or the contents of a directory of the image into a host directory, which is created if it is
+/// missing. Restores owners, times and attributes as far as the host permits. No name or link of a hostile image leads
+/// outside of the directory. `how` and `report` may be NULL. After an error, the part extracted so far remains.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_extract(
     image: *const dw_image,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn dw_extract(
     report: *mut dw_copy_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let how = options(how)?;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what is known of it.
+//! Failures: codes and details.
 
 use std::ffi::{CString, c_int};
 use std::io;
@@ -8,70 +8,70 @@ use diskwright::build::BuildError;
 use source::SourceError;
 use vfs::{Corruption, Error as FsError};
 
-/// How a call ended. Later versions may have further codes.
+/// Result of a call. Later versions may add codes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum dw_code {
-    /// Well.
+    /// Success.
     DW_OK = 0,
-    /// There is no such file, directory or name.
+    /// The file, directory or name does not exist.
     DW_NOT_FOUND = 1,
-    /// The name is taken.
+    /// The name exists already.
     DW_EXISTS = 2,
-    /// A directory is needed, and there is something else.
+    /// A component is not a directory.
     DW_NOT_A_DIRECTORY = 3,
     /// It is a directory.
     DW_IS_A_DIRECTORY = 4,
     /// The directory still has entries.
     DW_NOT_EMPTY = 5,
-    /// A name has more than 255 bytes, or a target more than the format allows.
+    /// A name exceeds 255 bytes, or a target the maximum of the format.
     DW_NAME_TOO_LONG = 6,
-    /// A symbolic link leads in a circle, or too deep.
+    /// Symbolic links form a loop or are nested too deeply.
     DW_SYMLINK_LOOP = 7,
-    /// The file cannot have another name.
+    /// The file has the maximum number of links.
     DW_TOO_MANY_LINKS = 8,
-    /// More than the format, or memory, can hold.
+    /// The size exceeds the maximum of the format or of memory.
     DW_FILE_TOO_LARGE = 9,
-    /// No free blocks or inodes, or no room for an attribute.
+    /// No free blocks or inodes, or no space for an attribute.
     DW_NO_SPACE = 10,
     /// The file has no such extended attribute.
     DW_NO_ATTRIBUTE = 11,
-    /// The image, or this call's view of it, cannot be changed.
+    /// The image, or this call's view of it, is read-only.
     DW_READ_ONLY = 12,
-    /// The request makes no sense; the text says why.
+    /// The request is invalid; the message contains the reason.
     DW_INVALID = 13,
-    /// The file's flags, or the host, forbid it.
+    /// Forbidden by the file's flags or by the host.
     DW_NOT_PERMITTED = 14,
-    /// The file belongs to another project (quota) than the directory.
+    /// The file's project (quota) differs from that of the directory.
     DW_OTHER_PROJECT = 15,
-    /// The contents are encrypted, and the key is not in the image.
+    /// The contents are encrypted, and the image does not contain the key.
     DW_ENCRYPTED = 16,
-    /// The image or the request uses what this library cannot do.
+    /// The image or the request uses an unsupported feature.
     DW_UNSUPPORTED = 17,
-    /// The image is damaged: dw_error_structure and dw_error_place tell where.
+    /// The image is damaged. dw_error_structure and dw_error_place return the location.
     DW_DAMAGED = 18,
-    /// The device or the host failed to read or write: dw_error_errno has its number.
+    /// A read or write of the device or host failed. dw_error_errno returns the number.
     DW_IO = 19,
-    /// Somebody else uses the image.
+    /// Another program uses the image.
     DW_IN_USE = 20,
-    /// The image was closed.
+    /// The image has been closed.
     DW_CLOSED = 21,
-    /// The file is not open for that.
+    /// The file is not open for this access.
     DW_NOT_OPEN_FOR = 22,
-    /// A callback said that it shall not go on.
+    /// A callback cancelled the operation.
     DW_STOPPED = 23,
-    /// The handle is NULL, or of another kind.
+    /// The handle is NULL or of another kind.
     DW_BAD_HANDLE = 24,
-    /// Anything else; the text says what.
+    /// Any other error; the message describes it.
     DW_FAILED = 25,
-    /// A bug of this library. Nothing more is known of what the call did: close the image.
+    /// A bug in this library. The effects of the call are unknown: close the image.
     DW_BUG = 26,
 }
 
-/// Says that a number is not known.
+/// An unknown number.
 pub const DW_NONE: u64 = u64::MAX;
 
-/// Where in an image damage lies. What is not known is DW_NONE.
+/// Location of damage in an image. Unknown fields are DW_NONE.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct dw_place {
@@ -83,18 +83,18 @@ pub struct dw_place {
     pub inode: u64,
 }
 
-/// How an act of this library ends.
+/// Result of the functions of this library.
 pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
-/// What is known of a failure.
+/// Details of a failure.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: dw_code,
     pub(crate) errno: c_int,
     pub(crate) message: CString,
-    /// The structure that is damaged, and where it lies.
+    /// The damaged structure and its location.
     pub(crate) damage: Option<(CString, dw_place)>,
-    /// Path in the image of the file concerned.
+    /// Path of the affected file in the image.
     pub(crate) path: Option<CString>,
 }
 
@@ -157,7 +157,7 @@ fn of_damage(damage: &Corruption) -> (CString, dw_place) {
     (without_nul(damage.structure()), place)
 }
 
-/// A text for C, which may hold names of any bytes.
+/// Converts text, which may contain names with any bytes, to a C string.
 pub(crate) fn without_nul(text: impl Into<Vec<u8>>) -> CString {
     let mut bytes: Vec<u8> = text.into();
     bytes.retain(|&byte| byte != 0);
@@ -190,7 +190,7 @@ fn code_of(error: &FsError) -> dw_code {
     }
 }
 
-/// What the host says, where that is one of the reasons that files of images have, too.
+/// Returns the code of a host error that has an equivalent for files of images.
 fn code_of_io(error: &io::Error) -> dw_code {
     use io::ErrorKind as K;
     match error.kind() {
@@ -208,7 +208,7 @@ fn code_of_io(error: &io::Error) -> dw_code {
     }
 }
 
-/// The number that system calls have for this reason.
+/// Returns the errno of a code.
 fn errno_of(code: dw_code) -> c_int {
     use dw_code as C;
     match code {
@@ -252,7 +252,7 @@ impl From<Error> for Failure {
             }
             Error::Build(error) => Self::of_build(message, error),
             Error::AppliedInPart { source, .. } => {
-                // The reason decides the code; the text says how far it came.
+                // The inner error determines the code; the message describes the progress.
                 let code = match &**source {
                     Error::File { source, .. } | Error::Image { source, .. } => code_of(source),
                     _ => C::DW_FAILED,
@@ -264,7 +264,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The code of an error that has no other one in it.
+/// Returns the code of an error without an inner error.
 fn plain_code(error: &Error) -> dw_code {
     use diskwright::partition::PartitionError as P;
     use dw_code as C;

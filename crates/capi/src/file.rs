@@ -1,4 +1,4 @@
-//! Open files, and whole files at once.
+//! Open files, and access to whole files.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,23 +13,23 @@ use crate::error::dw_error;
 use crate::handle::{Handle, look, take};
 use crate::image::dw_image;
 
-/// The file is opened to be read.
+/// Open for reading.
 pub const DW_READ: u32 = 1;
-/// The file is opened to be written.
+/// Open for writing.
 pub const DW_WRITE: u32 = 2;
-/// The file is written at its end only, wherever that is at the moment.
+/// Write at the current end of the file only.
 pub const DW_APPEND: u32 = 4;
-/// The file is made if it is not there.
+/// Create the file if it does not exist.
 pub const DW_CREATE: u32 = 8;
-/// The file is made, and must not be there.
+/// Create the file; fail if it exists.
 pub const DW_CREATE_NEW: u32 = 16;
-/// The file is emptied first.
+/// Truncate the file.
 pub const DW_TRUNCATE: u32 = 32;
 
 const OPEN_FLAGS: u32 = DW_READ | DW_WRITE | DW_APPEND | DW_CREATE | DW_CREATE_NEW | DW_TRUNCATE;
 
-/// An open file. Any number of threads may use it at once. It lives until it is freed, also when its last name is removed,
-/// and may be freed after its image.
+/// An open file, which any number of threads may use concurrently. It is valid until it is freed, even after the
+/// removal of its last name, and may be freed after its image.
 pub struct dw_file {
     _opaque: (),
 }
@@ -40,9 +40,9 @@ impl Handle for dw_file {
     const NAME: &'static str = "a file";
 }
 
-/// Opens a file. `flags` are DW_READ, DW_WRITE, DW_APPEND, DW_CREATE, DW_CREATE_NEW and DW_TRUNCATE; `mode` has the
-/// permission bits of a file that is made, such as 0644, and is 0 or ignored else. A symbolic link at the end of the path
-/// is followed, unless the file is to be new. A directory can be opened with DW_READ alone, to ask what is known of it.
+/// Opens a file. `flags` are DW_READ, DW_WRITE, DW_APPEND, DW_CREATE, DW_CREATE_NEW and DW_TRUNCATE. `mode` contains
+/// the permission bits of a new file, such as 0644, and is otherwise ignored. Follows a symbolic link at the end of the
+/// path, except with DW_CREATE_NEW. A directory can be opened with DW_READ only, to read its attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_open(
     image: *const dw_image,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dw_file_open(
     file: *mut *mut dw_file,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_handle(file, || {
@@ -72,15 +72,15 @@ pub unsafe extern "C" fn dw_file_open(
     }
 }
 
-/// Frees a file. What was written becomes durable with the next sync or close of the image. NULL is fine.
+/// Frees a file. Its changes become durable with the next sync or close of the image. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_free(file: *mut dw_file) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     quietly((), || drop(unsafe { take(file) }));
 }
 
-/// Reads from `offset` on into `buffer`, which has `len` bytes. `count` gets how many were read: fewer than `len` only at
-/// the end of the file.
+/// Reads from `offset` on into `buffer`, which has `len` bytes. Stores the number of bytes read in `count`: less than
+/// `len` only at the end of the file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_pread(
     file: *const dw_file,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn dw_pread(
     count: *mut usize,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             check_place(count, "the count")?;
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn dw_pread(
     }
 }
 
-/// Writes all of `data` at `offset`; a file that was opened with DW_APPEND gets it at its end instead. If it fails, a front
-/// part may have been written.
+/// Writes all of `data` at `offset`, or at the end of a file opened with DW_APPEND. A failed write may have written a
+/// prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_pwrite(
     file: *const dw_file,
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn dw_pwrite(
     offset: u64,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             look(file)?.write_at(bytes(data, len)?, offset)?;
@@ -119,42 +119,42 @@ pub unsafe extern "C" fn dw_pwrite(
     }
 }
 
-/// Sets the size of a file in bytes: what is past it goes, and what is new reads as zeros.
+/// Sets the size of a file in bytes. Shrinking discards the contents past it; added bytes read as zeros.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_truncate(
     file: *const dw_file,
     size: u64,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.set_len(size)?)) }
 }
 
-/// Returns when all that was done to the file so far is durable.
+/// Returns when all completed changes of the file are durable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_sync(file: *const dw_file, error: *mut *mut dw_error) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.sync_all()?)) }
 }
 
-/// The same for its contents; times may stay behind.
+/// Like dw_file_sync, for the contents; times may be omitted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_sync_data(
     file: *const dw_file,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.sync_data()?)) }
 }
 
-/// What is known of an open file.
+/// Returns the attributes of an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_stat(
     file: *const dw_file,
     metadata: *mut dw_metadata,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             check_place(metadata, "the metadata")?;
@@ -163,18 +163,18 @@ pub unsafe extern "C" fn dw_file_stat(
     }
 }
 
-/// Sets the permission bits of an open file, which are below 010000.
+/// Sets the permission bits of an open file, which must be below 010000.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_chmod(
     file: *const dw_file,
     mode: u32,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.set_permissions(mode)?)) }
 }
 
-/// Sets owner and group of an open file; DW_KEEP keeps one.
+/// Sets owner and group of an open file; DW_KEEP keeps one unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_chown(
     file: *const dw_file,
@@ -183,11 +183,11 @@ pub unsafe extern "C" fn dw_file_chown(
     error: *mut *mut dw_error,
 ) -> c_int {
     use crate::attributes::unless_kept;
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.set_owner(unless_kept(uid), unless_kept(gid))?)) }
 }
 
-/// Sets times of an open file, each if it is not NULL.
+/// Sets times of an open file. NULL keeps a time unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_utimes(
     file: *const dw_file,
@@ -196,12 +196,12 @@ pub unsafe extern "C" fn dw_file_utimes(
     crtime: *const dw_time,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.set_times(times(atime, mtime, crtime)?)?)) }
 }
 
-/// The whole contents of a file, to be freed with dw_bytes_free. A few bytes of an image can claim a file of terabytes:
-/// where images come from others, ask for the size first, or read in pieces.
+/// Reads a whole file into a buffer, to be freed with dw_bytes_free. A small image can contain a sparse file of
+/// terabytes: for untrusted images, check the size first, or read in pieces.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_read_file(
     image: *const dw_image,
@@ -209,12 +209,12 @@ pub unsafe extern "C" fn dw_read_file(
     contents: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || put_bytes(contents, || Ok(look(image)?.read(path(at)?)?))) }
 }
 
-/// Makes a file with these contents, or replaces those of the one that is there. If it fails, a front part may have been
-/// written.
+/// Creates a file with these contents, or replaces the contents of an existing one. A failed write may have written a
+/// prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_write_file(
     image: *const dw_image,
@@ -223,12 +223,12 @@ pub unsafe extern "C" fn dw_write_file(
     len: usize,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.write(path(at)?, bytes(data, len)?)?)) }
 }
 
-/// Copies contents and permissions of a file over another one of the image, which is made if it is not there. `copied` may
-/// be NULL, and gets how many bytes.
+/// Copies contents and permissions of a file to another file of the image, which is created if it does not exist.
+/// `copied` may be NULL; otherwise it receives the number of bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_copy_file(
     image: *const dw_image,
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn dw_copy_file(
     copied: *mut u64,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_if_wanted(copied, look(image)?.copy(path(from)?, path(to)?)?);

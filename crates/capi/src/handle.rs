@@ -1,72 +1,72 @@
-//! Handles: what callers hold and cannot look into.
+//! Opaque handles.
 //!
-//! A handle begins with a mark of its kind, which is wiped out when it is freed. So NULL and a handle of another kind
-//! are told for certain. One that was freed is told only as long as nothing else got its memory: the header forbids it.
+//! A handle begins with a mark of its kind, which is erased when it is freed. So NULL and handles of another kind are
+//! always detected. Use after free, which the header forbids, is detected only until the memory is reused.
 
 use std::ptr;
 
 use crate::failure::{Failure, Result};
 
-/// A type of handle in the header, which stands for a value of this library.
+/// A handle type of the header, which represents a value of this library.
 pub(crate) trait Handle: Sized {
-    /// What it stands for.
+    /// The value.
     type Value;
-    /// The mark of its kind.
+    /// Mark of the kind.
     const MARK: u64;
-    /// What it is called in errors.
+    /// Name in error messages.
     const NAME: &'static str;
 }
 
-/// What lies behind a handle.
+/// Memory layout of a handle.
 #[repr(C)]
 struct Marked<T> {
     mark: u64,
     value: T,
 }
 
-/// Says that the mark is gone.
+/// The mark of a freed handle.
 const FREED: u64 = 0;
 
-/// Makes a handle.
+/// Creates a handle.
 pub(crate) fn give<H: Handle>(value: H::Value) -> *mut H {
     Box::into_raw(Box::new(Marked { mark: H::MARK, value })).cast()
 }
 
-/// Whether a pointer leads to a handle of this kind.
+/// Returns whether a pointer is a handle of this kind.
 ///
 /// # Safety
-/// It is NULL or leads to a handle of any kind.
+/// It is NULL or a handle of any kind.
 unsafe fn is_of_kind<H: Handle>(handle: *const H) -> bool {
     let marked = handle.cast::<u64>();
     // SAFETY: every handle begins with its mark.
     !handle.is_null() && marked.is_aligned() && unsafe { marked.read() } == H::MARK
 }
 
-/// What a handle stands for.
+/// Returns the value of a handle.
 ///
 /// # Safety
-/// It is NULL or leads to a handle of any kind, which is not freed as long as what is returned is used.
+/// It is NULL or a handle of any kind, which is not freed during the lifetime of the result.
 pub(crate) unsafe fn look<'a, H: Handle>(handle: *const H) -> Result<&'a H::Value> {
     // SAFETY: as above.
     if !unsafe { is_of_kind(handle) } {
         return Err(Failure::bad_handle(H::NAME, handle.is_null()));
     }
-    // SAFETY: its mark says what it is, and the caller that nobody frees it.
+    // SAFETY: the mark identifies the type, and the caller guarantees that it is not freed.
     Ok(unsafe { &(*handle.cast::<Marked<H::Value>>()).value })
 }
 
-/// Takes a handle back; `None` if it is NULL or of another kind, which stays as it is.
+/// Takes the value out of a handle and frees it. Returns `None`, and does nothing, if it is NULL or of another kind.
 ///
 /// # Safety
-/// It is NULL or leads to a handle of any kind, which nobody uses any more.
+/// It is NULL or a handle of any kind that is no longer used.
 pub(crate) unsafe fn take<H: Handle>(handle: *mut H) -> Option<H::Value> {
     // SAFETY: as above.
     if !unsafe { is_of_kind(handle) } {
         return None;
     }
     let marked = handle.cast::<Marked<H::Value>>();
-    // SAFETY: its mark says what it is; `give` made it of a box; it is the caller's alone. Written so that it is not
-    // left out, for whoever frees it again.
+    // SAFETY: the mark identifies the type; `give` created it from a box; the caller has exclusive access. The write is
+    // volatile so that it is not optimised away, to detect a second free.
     let boxed = unsafe {
         ptr::write_volatile(&raw mut (*marked).mark, FREED);
         Box::from_raw(marked)

@@ -9,7 +9,7 @@ use crate::bytes::{dw_bytes, put_bytes};
 use crate::error::dw_error;
 use crate::handle::{Handle, look, take};
 
-/// An open image. Any number of threads may use it at once.
+/// An open image, which any number of threads may use concurrently.
 pub struct dw_image {
     _opaque: (),
 }
@@ -26,66 +26,66 @@ impl Handle for dw_image {
 pub struct dw_totals {
     /// Block size in bytes.
     pub block_size: u32,
-    /// Longest name in bytes.
+    /// Maximum length of a name in bytes.
     pub name_len_max: u32,
-    /// Blocks that can hold files and metadata.
+    /// Blocks for files and metadata.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// Free blocks that ordinary users may take.
+    /// Free blocks available to unprivileged users.
     pub blocks_available: u64,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub inodes_free: u64,
-    /// Zeros, for later versions.
+    /// Zeros; reserved for later versions.
     pub reserved: [u64; 4],
 }
 
-/// Makes all changes durable and leaves the image clean. It waits for calls of other threads. The handle stays, and so do
-/// those of files, directories and walks: calls with them fail with DW_CLOSED from there on, until each is freed. Closing
-/// it again does nothing.
+/// Makes all changes durable and leaves the image clean. Waits for calls of other threads. This handle and those of
+/// files, directories and walks remain allocated: calls with them fail with DW_CLOSED until each is freed. Closing it
+/// again does nothing.
 ///
-/// If it fails, the image could not be written; it is then as after a crash.
+/// After an error, the image could not be written and is in the same state as after a crash.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_image_close(image: *mut dw_image, error: *mut *mut dw_error) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.close_for_all()?)) }
 }
 
-/// Frees an image. One that was not closed is closed when nothing that was opened in it is left, and nobody hears of
-/// errors: close it first. NULL is fine.
+/// Frees an image. An image that was not closed is closed when everything opened in it has been freed, and errors are
+/// lost: close it first. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_image_free(image: *mut dw_image) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     quietly((), || drop(unsafe { take(image) }));
 }
 
-/// 1 if the image was opened to be changed, 0 if not, or if this is no image.
+/// Returns 1 if the image is open for writing, 0 if not or if the handle is invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_image_is_writable(image: *const dw_image) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     quietly(0, || unsafe { look(image) }.is_ok_and(Image::is_writable).into())
 }
 
 /// Makes all changes so far durable.
 ///
-/// After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One exception:
-/// regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
+/// After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One
+/// exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_sync(image: *const dw_image, error: *mut *mut dw_error) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.sync()?)) }
 }
 
-/// Totals of space and inodes.
+/// Returns the totals of space and inodes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_statfs(
     image: *const dw_image,
     totals: *mut dw_totals,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             check_place(totals, "the totals")?;
@@ -105,24 +105,24 @@ pub unsafe extern "C" fn dw_statfs(
     }
 }
 
-/// The label, to be freed with dw_bytes_free.
+/// Returns the label, to be freed with dw_bytes_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_label(
     image: *const dw_image,
     label: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || put_bytes(label, || Ok(look(image)?.label()?))) }
 }
 
-/// Gives the image another label: at most 16 bytes for ext4 and 12 for XFS.
+/// Sets the label: at most 16 bytes for ext4 and 12 for XFS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_set_label(
     image: *const dw_image,
     label: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.set_label(text(label, "the label")?)?)) }
 }

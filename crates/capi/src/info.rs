@@ -1,4 +1,4 @@
-//! What images say about themselves.
+//! Summary information about images.
 
 use std::ffi::{c_char, c_int};
 
@@ -8,7 +8,8 @@ use crate::border::{call, check_place, host_path, put};
 use crate::error::dw_error;
 use crate::opening::{dw_open_options, place};
 
-/// What an image says about itself, as it lies. Texts are UTF-8, end with NUL, and are cut where they are too long.
+/// Information in the superblock of an image, without a replay of the journal. Strings are UTF-8, end with NUL, and are
+/// truncated if necessary.
 #[repr(C)]
 pub struct dw_info {
     /// "ext2", "ext3", "ext4" or "xfs".
@@ -17,27 +18,27 @@ pub struct dw_info {
     pub label: [c_char; 64],
     /// UUID with dashes.
     pub uuid: [c_char; 40],
-    /// "clean", or what is the matter, in the words of the format.
+    /// "clean", or the state in the terms of the format.
     pub state: [c_char; 128],
     /// Block size in bytes.
     pub block_size: u32,
     /// Inode size in bytes.
     pub inode_size: u32,
-    /// All blocks.
+    /// Number of all blocks.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// All inodes (XFS: as many as there are now).
+    /// Number of inodes (XFS: those allocated at present).
     pub inodes: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub inodes_free: u64,
-    /// 1 if the journal or log needs recovery before the image is what it should be.
+    /// 1 if the journal or log needs recovery.
     pub needs_recovery: u64,
-    /// Zeros, for later versions.
+    /// Zeros; reserved for later versions.
     pub reserved: [u64; 4],
 }
 
-/// A text in so many bytes, with NUL: whole characters, as many as fit.
+/// Truncates a string to an array with NUL, at a character boundary.
 fn cut<const LEN: usize>(text: &str) -> [c_char; LEN] {
     let mut end = text.len().min(LEN - 1);
     while !text.is_char_boundary(end) {
@@ -50,8 +51,8 @@ fn cut<const LEN: usize>(text: &str) -> [c_char; LEN] {
     cut
 }
 
-/// What an image says about itself. It may be one without a root directory. `open` may be NULL; its place and DW_NORECOVERY
-/// count.
+/// Reads information about an image, which need not have a root directory. `open` may be NULL. Only its location and
+/// DW_NORECOVERY are used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_read_info(
     image: *const c_char,
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn dw_read_info(
     info: *mut dw_info,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             check_place(info, "what is known of the image")?;

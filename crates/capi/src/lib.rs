@@ -1,20 +1,19 @@
-//! Diskwright for C, and for all that speaks it.
+//! Diskwright for C, and for languages that can call C.
 //!
-//! What callers may rely on is said in the header, `include/diskwright.h`, which is made of the comments here;
-//! `docs/c.md` is the guide. This crate adds nothing to [`diskwright`] but a border:
+//! The header `include/diskwright.h` specifies the interface; it is generated from the comments of this crate.
+//! `docs/c.md` is the guide. The crate is only a boundary around [`diskwright`]:
 //!
-//! - Nothing that a caller gives is used before it is looked at: handles carry a mark of their kind, structures their
-//!   size, numbers are checked. What cannot be looked at (that a pointer leads to memory which is the caller's) is in
-//!   the rules of the header.
-//! - No panic crosses it: `border::call` turns one into an error.
-//! - There is no state but in handles.
+//! - Every input is validated before it is used: handles have a mark of their kind, structures contain their size,
+//!   numbers are checked. The rules of the header cover what cannot be checked, such as the validity of pointers.
+//! - No panic crosses the boundary: `border::call` converts it into an error.
+//! - All state is in handles.
 //!
-//! `unsafe` is what such a border is made of. Each function is one block of it whose reason is the same: the caller keeps
-//! the rules of the header. The blocks with other reasons lie in `handle`, `border` and `device`.
+//! Most functions are one `unsafe` block with the same reason: the caller follows the rules of the header. The blocks
+//! with other reasons are in `handle`, `border` and `device`.
 
 // The names are those of C.
 #![allow(non_camel_case_types)]
-// One rule holds for all functions, and stands at the head of the header.
+// The header states one rule for all functions at its start.
 #![allow(clippy::missing_safety_doc)]
 
 // In the order of the header.

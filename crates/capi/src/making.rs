@@ -1,4 +1,4 @@
-//! Making empty images.
+//! Creation of empty images.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,15 +13,16 @@ use crate::error::dw_error;
 use crate::failure::{Failure, Result};
 use crate::image::dw_image;
 
-/// ext4, and ext2 and ext3 by their features.
+/// ext4; ext2 and ext3 are ext4 with fewer features.
 pub const DW_EXT4: u32 = 1;
 /// XFS.
 pub const DW_XFS: u32 = 2;
 
-/// An XFS image may have less than 300 MiB, which mkfs.xfs refuses: such images are slow.
+/// Allow an XFS image below 300 MiB, which mkfs.xfs refuses because such images are slow.
 pub const DW_SMALL: u32 = 1;
 
-/// What a new image is. All zero but struct_size and format is what mke2fs and mkfs.xfs make.
+/// Options of a new image. If all fields but struct_size and format are zero, the defaults of mke2fs and mkfs.xfs
+/// apply.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_format_options {
@@ -31,25 +32,25 @@ pub struct dw_format_options {
     pub format: u32,
     /// DW_SMALL or 0.
     pub flags: u32,
-    /// The label, of at most 16 bytes for ext4 and 12 for XFS. NULL for none.
+    /// Label: at most 16 bytes for ext4 and 12 for XFS. NULL for none.
     pub label: *const c_char,
-    /// Changes of the default features, as mke2fs or mkfs.xfs names them: "-has_journal,casefold". NULL for none.
+    /// Changes of the default features, named as in mke2fs or mkfs.xfs: "-has_journal,casefold". NULL for none.
     pub features: *const c_char,
     /// The 16 bytes of the UUID. NULL for a random one.
     pub uuid: *const u8,
-    /// The 16 bytes that names of directories are hashed with (ext4). NULL for random ones.
+    /// The 16-byte seed of directory hashes (ext4). NULL for a random one.
     pub hash_seed: *const u8,
-    /// All times of the new file system. NULL for now.
+    /// All times of the new file system. NULL for the current time.
     pub time: *const dw_time,
-    /// Block size in bytes. 0 for what is usual.
+    /// Block size in bytes. 0 for the default.
     pub block_size: u32,
-    /// Size of an inode in bytes. 0 for what is usual.
+    /// Inode size in bytes. 0 for the default.
     pub inode_size: u32,
-    /// Number of inodes (ext4). 0 for what is usual.
+    /// Number of inodes (ext4). 0 for the default.
     pub inodes: u32,
-    /// Number of allocation groups (XFS). 0 for what is usual.
+    /// Number of allocation groups (XFS). 0 for the default.
     pub ag_count: u32,
-    /// Size of the journal or log in bytes. 0 for what is usual.
+    /// Size of the journal or log in bytes. 0 for the default.
     pub log_bytes: u64,
     /// Owner of the root directory.
     pub root_uid: u32,
@@ -57,22 +58,22 @@ pub struct dw_format_options {
     pub root_gid: u32,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_format_options {}
 
-/// The 16 bytes at a place, if there is one.
+/// Reads 16 bytes; `None` if the pointer is NULL.
 ///
 /// # Safety
-/// It is NULL or has 16 bytes.
+/// It is NULL or points to 16 bytes.
 pub(crate) unsafe fn sixteen(place: *const u8) -> Option<[u8; 16]> {
     // SAFETY: as above.
     (!place.is_null()).then(|| unsafe { place.cast::<[u8; 16]>().read_unaligned() })
 }
 
-/// The options of a format, from those of the caller.
+/// Converts the caller's options to those of a format.
 ///
 /// # Safety
-/// The pointers in it keep the rules of the header.
+/// The pointers in it follow the rules of the header.
 unsafe fn format_options(given: *const dw_format_options) -> Result<FormatOptions> {
     // SAFETY: the rules of the header, here and below.
     let given = unsafe { options(given) }?;
@@ -86,7 +87,7 @@ unsafe fn format_options(given: *const dw_format_options) -> Result<FormatOption
     }
 }
 
-/// Refuses a number that means nothing for a format.
+/// Rejects a field that does not apply to a format.
 fn not_for(is_given: bool, field: &str, format: &str) -> Result {
     if is_given {
         return Err(Failure::invalid(format!("{field} is not for {format}: leave it 0")));
@@ -98,7 +99,7 @@ fn inode_size(given: &dw_format_options) -> Result<u16> {
     u16::try_from(given.inode_size).map_err(|_| Failure::invalid("no inode is so large"))
 }
 
-/// What both formats have.
+/// Options that both formats have.
 macro_rules! common {
     ($options:expr, $given:expr) => {{
         let (mut options, given) = ($options, $given);
@@ -129,7 +130,7 @@ macro_rules! common {
 unsafe fn ext4_options(given: &dw_format_options) -> Result<FormatOptions> {
     not_for(given.ag_count > 0, "ag_count", "ext4")?;
     not_for(given.flags & DW_SMALL > 0, "DW_SMALL", "ext4")?;
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     let mut options = unsafe { common!(Ext4Options::new(), given) };
     // SAFETY: the same.
     if let Some(seed) = unsafe { sixteen(given.hash_seed) } {
@@ -149,7 +150,7 @@ unsafe fn ext4_options(given: &dw_format_options) -> Result<FormatOptions> {
 unsafe fn xfs_options(given: &dw_format_options) -> Result<FormatOptions> {
     not_for(given.inodes > 0, "inodes", "XFS")?;
     not_for(!given.hash_seed.is_null(), "hash_seed", "XFS")?;
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     let mut options = unsafe { common!(XfsOptions::new(), given) };
     if given.ag_count > 0 {
         options = options.ag_count(given.ag_count);
@@ -160,8 +161,8 @@ unsafe fn xfs_options(given: &dw_format_options) -> Result<FormatOptions> {
     Ok(options.allow_small(given.flags & DW_SMALL != 0).into())
 }
 
-/// Makes a file of the host with an empty file system of `size` bytes, and opens it to be changed. The file takes space as
-/// it is filled. Fails, and leaves nothing, if there is a file already or the options cannot be.
+/// Creates a host file with an empty file system of `size` bytes, and opens it for writing. The file is sparse. Fails,
+/// and leaves nothing, if the file exists or the options are invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_create(
     path: *const c_char,
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn dw_create(
     image: *mut *mut dw_image,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_handle(image, || {
@@ -180,7 +181,7 @@ pub unsafe extern "C" fn dw_create(
     }
 }
 
-/// Makes an empty file system that fills a device of the caller's, whatever it holds, and opens it to be changed.
+/// Creates an empty file system that fills a device of the caller, whatever it contains, and opens it for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_format_device(
     on: *const dw_device,
@@ -188,7 +189,7 @@ pub unsafe extern "C" fn dw_format_device(
     image: *mut *mut dw_image,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_handle(image, || {

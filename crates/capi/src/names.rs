@@ -1,4 +1,4 @@
-//! Making, moving and removing names.
+//! Creating, moving and removing names.
 
 use std::ffi::{c_char, c_int};
 
@@ -11,42 +11,42 @@ use crate::failure::{Failure, Result};
 use crate::handle::look;
 use crate::image::dw_image;
 
-/// dw_rename fails where the new name is taken.
+/// dw_rename fails if the new name exists.
 pub const DW_RENAME_NOREPLACE: u32 = 1;
-/// dw_rename makes both names change places; both must be there.
+/// dw_rename exchanges the two names; both must exist.
 pub const DW_RENAME_EXCHANGE: u32 = 2;
 
-/// Makes a directory, with the permissions 0755.
+/// Creates a directory with permissions 0755.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_mkdir(
     image: *const dw_image,
     at: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.create_dir(path(at)?)?)) }
 }
 
-/// Makes a directory and those above it that are missing. What is there already stays as it is.
+/// Creates a directory and its missing parents. Existing directories do not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_mkdir_all(
     image: *const dw_image,
     at: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.create_dir_all(path(at)?)?)) }
 }
 
-/// Removes the name of anything but a directory; the file goes with its last name, or when nobody has it open any more. A
-/// symbolic link is not followed.
+/// Removes a name of a non-directory. The file is freed with its last name, or when it is no longer open. Does not
+/// follow symbolic links.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_unlink(
     image: *const dw_image,
     at: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.remove_file(path(at)?)?)) }
 }
 
@@ -57,24 +57,25 @@ pub unsafe extern "C" fn dw_rmdir(
     at: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.remove_dir(path(at)?)?)) }
 }
 
-/// Removes a directory with everything in it. Symbolic links are not followed. What was removed before an error is gone.
+/// Removes a directory with everything in it. Does not follow symbolic links. After an error, the names removed so far
+/// remain removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_remove_all(
     image: *const dw_image,
     at: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.remove_dir_all(path(at)?)?)) }
 }
 
-/// Moves a file or a directory. `flags` are 0, and what has the new name is replaced (but a directory only by a directory,
-/// and only if it is empty), or DW_RENAME_NOREPLACE, or DW_RENAME_EXCHANGE. Symbolic links at the end of both paths are not
-/// followed.
+/// Renames a file or a directory. With `flags` 0, an existing target is replaced (a directory only by a directory, and
+/// only if it is empty). The other values are DW_RENAME_NOREPLACE and DW_RENAME_EXCHANGE. Does not follow symbolic
+/// links at the end of either path.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_rename(
     image: *const dw_image,
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn dw_rename(
     flags: u32,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let mode = match flags {
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn dw_rename(
     }
 }
 
-/// Gives a file another name. A symbolic link at `original` is not followed, but given the name itself.
+/// Adds a name to a file. A symbolic link at `original` is not followed; the link itself gets the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_link(
     image: *const dw_image,
@@ -105,11 +106,11 @@ pub unsafe extern "C" fn dw_link(
     link: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.hard_link(path(original)?, path(link)?)?)) }
 }
 
-/// Makes a symbolic link to `target`, which may be anything: it is not looked at.
+/// Creates a symbolic link to `target`, which is not checked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_symlink(
     image: *const dw_image,
@@ -117,11 +118,11 @@ pub unsafe extern "C" fn dw_symlink(
     link: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.symlink(path(target)?, path(link)?)?)) }
 }
 
-/// The target of a symbolic link, to be freed with dw_bytes_free.
+/// Returns the target of a symbolic link, to be freed with dw_bytes_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_readlink(
     image: *const dw_image,
@@ -129,11 +130,12 @@ pub unsafe extern "C" fn dw_readlink(
     target: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || put_bytes(target, || Ok(look(image)?.read_link(path(at)?)?))) }
 }
 
-/// The path of what a path leads to, from the root, without symbolic links, "." and ".."; to be freed with dw_bytes_free.
+/// Returns the absolute path of the resolved file, without symbolic links, "." and ".."; to be freed with
+/// dw_bytes_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_realpath(
     image: *const dw_image,
@@ -141,12 +143,12 @@ pub unsafe extern "C" fn dw_realpath(
     real: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || put_bytes(real, || Ok(look(image)?.canonicalize(path(at)?)?))) }
 }
 
-/// Makes a device, a named pipe or a socket. `mode` has its type and permissions, as st_mode of Linux does: 0060660 is a
-/// block device. The numbers are those of a device.
+/// Creates a device, a named pipe or a socket. `mode` contains the type and permissions as in st_mode of Linux: 0060660
+/// is a block device. `major` and `minor` apply to devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_mknod(
     image: *const dw_image,
@@ -156,7 +158,7 @@ pub unsafe extern "C" fn dw_mknod(
     minor: u32,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let special = special(mode, DeviceNumber { major, minor })?;

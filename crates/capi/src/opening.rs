@@ -11,12 +11,12 @@ use crate::error::dw_error;
 use crate::failure::Result;
 use crate::image::dw_image;
 
-/// The image is opened to be changed.
+/// Open for writing.
 pub const DW_WRITABLE: u32 = 1;
-/// The image is read as it lies, without what its journal or log holds, and though somebody may be changing it.
+/// Read the image without a replay of its journal or log, even if another program may be changing it.
 pub const DW_NORECOVERY: u32 = 2;
 
-/// How to open an image. All zero but struct_size is for reading, the whole file being the image.
+/// Options of opening. If all fields but struct_size are zero, the whole file is opened as an image for reading.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_open_options {
@@ -24,23 +24,23 @@ pub struct dw_open_options {
     pub struct_size: usize,
     /// Any of DW_WRITABLE and DW_NORECOVERY.
     pub flags: u32,
-    /// The partition that the image is in, from 1 on, of a disk with GPT or MBR. 0 for none.
+    /// Partition of the image on a disk with GPT or MBR, starting at 1. 0 for none.
     pub partition: u32,
-    /// The byte that the image begins at, where no partition is named.
+    /// Offset of the image in bytes, if no partition is given.
     pub offset: u64,
-    /// Memory for metadata that was read, in bytes. 0 for what is usual.
+    /// Size of the metadata cache in bytes. 0 for the default.
     pub cache_bytes: u64,
-    /// Who owns new files.
+    /// Owner of new files.
     pub uid: u32,
-    /// The group that owns new files.
+    /// Group of new files.
     pub gid: u32,
 }
 
-// SAFETY: numbers.
+// SAFETY: integers, for which any bytes are valid.
 unsafe impl Options for dw_open_options {}
 
 impl dw_open_options {
-    /// What they say, for [`ImageOptions`].
+    /// Converts them to [`ImageOptions`].
     pub(crate) fn for_files(&self) -> Result<ImageOptions> {
         check_flags(self.flags, DW_WRITABLE | DW_NORECOVERY)?;
         let mut options = ImageOptions::new()
@@ -57,7 +57,7 @@ impl dw_open_options {
         })
     }
 
-    /// What they say of the place, for what looks at the image as a whole.
+    /// Converts them to a location, for functions that process a whole image.
     pub(crate) fn for_whole(&self) -> Result<OpenImage> {
         check_flags(self.flags, DW_NORECOVERY)?;
         let mut options = OpenImage::default();
@@ -74,7 +74,7 @@ impl dw_open_options {
     }
 }
 
-/// What the options say of the place of an image.
+/// Returns the location of an image in the options.
 ///
 /// # Safety
 /// As for [`options`].
@@ -83,9 +83,9 @@ pub(crate) unsafe fn place(given: *const dw_open_options) -> Result<OpenImage> {
     unsafe { border::options(given) }?.for_whole()
 }
 
-/// Opens an image in a file of the host, or on a block device. `open` may be NULL. It is locked against other programs:
-/// shared with those that only read, if it is opened for reading. What its journal or log holds is replayed first: in
-/// memory, if it is opened for reading.
+/// Opens an image in a host file or on a block device. `open` may be NULL. The image is locked against other programs;
+/// an image opened for reading can be shared with other readers. The journal or log is replayed first: in memory, if
+/// the image is opened for reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_open(
     path: *const c_char,
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn dw_open(
     image: *mut *mut dw_image,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_handle(image, || Ok(options(open)?.for_files()?.open(host_path(path)?)?))
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn dw_open(
     }
 }
 
-/// Opens an image on a device of the caller's. `open` may be NULL. Nobody else may change it meanwhile.
+/// Opens an image on a device of the caller. `open` may be NULL. Nothing else may change the device while it is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_open_device(
     on: *const dw_device,
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn dw_open_device(
     image: *mut *mut dw_image,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_handle(image, || {

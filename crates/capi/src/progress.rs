@@ -1,4 +1,4 @@
-//! Callers that hear how far something is.
+//! Progress callbacks.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,15 +8,15 @@ use diskwright::extract::Observer;
 
 use crate::failure::without_nul;
 
-/// Hears how far something is, and says whether it shall go on: 0 if so, anything else ends it with DW_STOPPED. It must
-/// return, and must not use the image.
+/// Receives progress. Returns 0 to continue; any other value cancels the operation with DW_STOPPED. It must return, and
+/// must not use the image.
 pub type dw_progress =
     Option<unsafe extern "C" fn(context: *mut c_void, done: u64, bytes: u64) -> c_int>;
 
-/// Hears what was left out, or is not what it should be: a text that lives until it returns.
+/// Receives a warning about omitted or unexpected data. The string is valid until the callback returns.
 pub type dw_warning = Option<unsafe extern "C" fn(context: *mut c_void, message: *const c_char)>;
 
-/// Who hears of something that one thread does.
+/// Forwards progress and warnings of an operation on one thread.
 pub(crate) struct Listener {
     pub(crate) context: *mut c_void,
     pub(crate) progress: dw_progress,
@@ -43,19 +43,19 @@ impl Observer for Listener {
     fn warning(&mut self, message: &str) {
         if let Some(warning) = self.warning {
             let message = without_nul(message);
-            // SAFETY: the caller's function, as the header says.
+            // SAFETY: the caller's function follows the rules of the header.
             unsafe { warning(self.context, message.as_ptr()) };
         }
     }
 
     fn goes_on(&mut self) -> bool {
         let Some(progress) = self.progress else { return true };
-        // SAFETY: the caller's function, as the header says.
+        // SAFETY: the caller's function follows the rules of the header.
         unsafe { progress(self.context, self.files, self.bytes) == 0 }
     }
 }
 
-/// Who hears of a build.
+/// Forwards the progress of a build.
 pub(crate) struct BuildListener {
     context: *mut c_void,
     progress: dw_progress,
@@ -63,8 +63,8 @@ pub(crate) struct BuildListener {
     bytes: AtomicU64,
 }
 
-// SAFETY: the header says that the functions of one call are called by one thread at a time, whichever it is. A build asks
-// and tells by the thread that fills the image.
+// SAFETY: the header states that the callbacks of one call are not called concurrently, but by any thread. A build
+// calls them from the thread that fills the image.
 unsafe impl Sync for BuildListener {}
 
 impl BuildListener {
@@ -81,7 +81,7 @@ impl Progress for BuildListener {
     fn goes_on(&self) -> bool {
         let Some(progress) = self.progress else { return true };
         let entries = self.entries.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's function, as the header says.
+        // SAFETY: the caller's function follows the rules of the header.
         unsafe { progress(self.context, entries, self.bytes.load(Ordering::Relaxed)) == 0 }
     }
 }

@@ -14,10 +14,10 @@ use crate::failure::{Failure, Result};
 use crate::opening::{dw_open_options, place};
 use crate::progress::dw_progress;
 
-/// dw_repair finds out what would be done, and changes nothing.
+/// dw_repair only plans the repair and changes nothing.
 pub const DW_REPAIR_PLAN_ONLY: u32 = 1;
 
-/// How to repair. All zero but struct_size is fine.
+/// Options of dw_repair. All fields but struct_size may be zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dw_repair_options {
@@ -25,41 +25,41 @@ pub struct dw_repair_options {
     pub struct_size: usize,
     /// DW_REPAIR_PLAN_ONLY or 0.
     pub flags: u32,
-    /// Most threads. 0 takes as many as there are processors, at most 8.
+    /// Maximum number of threads. 0 for the number of processors, at most 8.
     pub threads: u32,
-    /// A new file for what was there before. NULL keeps it only if the image has no journal or log that the repair can be
-    /// written through, in a file beside the image with ".undo" behind its name.
+    /// Path of a new undo file with the old contents. With NULL, an undo file is created only if the repair cannot be
+    /// written through the image's journal or log: next to the image, with ".undo" appended to its name.
     pub undo: *const c_char,
-    /// What the functions get.
+    /// Passed to the callbacks.
     pub context: *mut c_void,
-    /// Hears of each thing that is wrong. NULL if nobody does.
+    /// Receives each finding. May be NULL.
     pub finding: dw_on_finding,
-    /// Asked often, with so much done of so much of a part of the work. NULL goes on.
+    /// Called often with the completed and total units of a phase. May be NULL.
     pub progress: dw_progress,
 }
 
-// SAFETY: numbers and pointers, of which NULL is one.
+// SAFETY: integers and nullable pointers, for which any bytes are valid.
 unsafe impl Options for dw_repair_options {}
 
-/// What a repair found, and did.
+/// Result of dw_repair.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct dw_repair_report {
-    /// Things that were wrong.
+    /// Number of findings before the repair.
     pub findings: u64,
-    /// Steps that were carried out, or would be.
+    /// Number of steps that were carried out, or planned.
     pub steps: u64,
-    /// Things that are still wrong then.
+    /// Number of findings after the repair.
     pub left: u64,
-    /// 1 if nothing is known to be wrong then, and everything was looked at.
+    /// 1 if a complete check after the repair has no findings.
     pub is_clean: u64,
     /// 1 if each step was a transaction of the image's own journal or log.
     pub through_log: u64,
-    /// 1 if an undo file was made.
+    /// 1 if an undo file was created.
     pub has_undo: u64,
 }
 
-/// Repairs an image with all that `how` says.
+/// Repairs an image with the options `how`.
 fn run(repair: &Repair, how: &dw_repair_options, undo: Option<&Path>) -> Result<dw_repair_report> {
     let hearer = Hearer::new(how.context, how.finding, how.progress);
     let plan = repair.plan(&with_threads(how.threads), &hearer)?;
@@ -86,10 +86,10 @@ fn run(repair: &Repair, how: &dw_repair_options, undo: Option<&Path>) -> Result<
     Ok(report)
 }
 
-/// Repairs an image. The repair is tried out in memory first, and then written through the image's own journal or log, or
-/// in place with an undo file. If it is ended on the way (DW_STOPPED, DW_IO, a kill), the image can be repaired again, or
-/// restored where there is an undo file. That not all can be repaired is no error: `report` says so. `open`, `how` and
-/// `report` may be NULL; of `open`, the place counts.
+/// Repairs an image. The repair is first tried out in memory, and then written through the image's own journal or log,
+/// or in place with an undo file. After an interruption (DW_STOPPED, DW_IO, a kill), the image can be repaired again,
+/// or restored if there is an undo file. Damage that cannot be repaired is not an error; `report` contains it. `open`,
+/// `how` and `report` may be NULL. Of `open`, only the location is used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_repair(
     image: *const c_char,
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn dw_repair(
     report: *mut dw_repair_report,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let how = options(how)?;
@@ -115,9 +115,9 @@ pub unsafe extern "C" fn dw_repair(
     }
 }
 
-/// Brings an image back to what it was before a repair that made this undo file, byte by byte. It may be done again if it
-/// was interrupted. Nothing is written if the file is none, or of another image, or the image was changed since. `open` may
-/// be NULL; its place counts.
+/// Restores an image to its state before the repair that created this undo file, byte by byte. Can be repeated after an
+/// interruption. Nothing is written if the undo file is invalid or belongs to another image, or the image was changed
+/// since. `open` may be NULL; only its location is used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_restore(
     undo: *const c_char,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn dw_restore(
     open: *const dw_open_options,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             restore(host_path(undo)?, host_path(image)?, &place(open)?)?;

@@ -1,4 +1,4 @@
-//! What is gone through entry by entry: listings and walks.
+//! Iteration over entries: listings and walks.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -12,17 +12,17 @@ use crate::failure::Result;
 use crate::handle::{Handle, look};
 use crate::image::dw_image;
 
-/// What gives one entry after the other, each of which lives until the next is asked for.
+/// An iterator whose entries are valid until the next step.
 pub(crate) trait Steps {
-    /// An entry, as the header has it.
+    /// An entry in the form of the header.
     type Entry;
 
-    /// The next entry; NULL at the end.
+    /// Returns the next entry; NULL at the end.
     fn step(&mut self) -> Result<*const Self::Entry>;
 }
 
-/// Begins to go through something at a path. The lock keeps threads that break the rule from more than reading each other's
-/// entries.
+/// Starts an iteration at a path. The lock limits the damage of illegal concurrent use: threads can at most read each
+/// other's entries.
 ///
 /// # Safety
 /// As for [`call`], [`look`], [`path`] and [`put_handle`].
@@ -37,7 +37,7 @@ pub(crate) unsafe fn begin<H: Handle<Value = Mutex<S>>, S: Steps>(
     unsafe { call(error, || put_handle(place, || begin(look(image)?, path(at)?).map(Mutex::new))) }
 }
 
-/// Goes on to the next entry.
+/// Moves to the next entry.
 ///
 /// # Safety
 /// As for [`call`], [`look`] and [`put`].

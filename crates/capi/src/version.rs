@@ -1,22 +1,21 @@
-//! Which version this is.
+//! Version of the library.
 
 use std::ffi::c_char;
 
-/// First number of the version of this header.
+/// Major version of this header.
 pub const DW_VERSION_MAJOR: u32 = 0;
-/// Second number: before 1.0, versions that differ in it need not fit together.
+/// Minor version. Before 1.0, versions with different minor numbers may be incompatible.
 pub const DW_VERSION_MINOR: u32 = 1;
-/// Third number.
+/// Patch version.
 pub const DW_VERSION_PATCH: u32 = 0;
 
-/// The version of the library that runs, as a number: the first of its three numbers times 1,000,000, the second times
-/// 1,000 and the third, all added.
+/// Returns the version of the loaded library as a number: major * 1,000,000 + minor * 1,000 + patch.
 #[unsafe(no_mangle)]
 pub extern "C" fn dw_version_number() -> u32 {
     DW_VERSION_MAJOR * 1_000_000 + DW_VERSION_MINOR * 1_000 + DW_VERSION_PATCH
 }
 
-/// The version of the library that runs, as text, such as "0.1.0". It is not to be freed.
+/// Returns the version of the loaded library as a string, such as "0.1.0". It must not be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dw_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

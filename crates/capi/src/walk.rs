@@ -1,4 +1,4 @@
-//! Going through everything below a directory.
+//! Walks through everything below a directory.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -14,10 +14,10 @@ use crate::handle::{Handle, look, take};
 use crate::image::dw_image;
 use crate::steps::{Steps, begin, next};
 
-/// The entries of each directory come in the order of the bytes of their names.
+/// Sort the entries of each directory by the bytes of their names.
 pub const DW_SORTED: u32 = 1;
 
-/// A walk through a tree. One thread at a time uses it, as an entry lives until the next is asked for.
+/// A walk through a tree. It must not be used concurrently, because an entry is valid only until the next call.
 pub struct dw_walk {
     _opaque: (),
 }
@@ -28,30 +28,30 @@ impl Handle for dw_walk {
     const NAME: &'static str = "a walk";
 }
 
-/// What a walk came to.
+/// An entry of a walk.
 #[repr(C)]
 pub struct dw_walk_entry {
-    /// Its path: the one that the walk began at, and the names from there. It ends with NUL.
+    /// Path: the start of the walk, followed by the names from there. Ends with NUL.
     pub path: *const c_char,
-    /// Bytes of the path.
+    /// Length of the path in bytes.
     pub path_len: usize,
-    /// The last name of the path, which is part of it; empty for what the walk began at.
+    /// The last name, as a part of the path; empty for the start of the walk.
     pub name: *const c_char,
-    /// How many names it is below what the walk began at.
+    /// Depth below the start of the walk.
     pub depth: u64,
-    /// What was known of it when the walk came to it.
+    /// Attributes when the walk reached the entry.
     pub metadata: dw_metadata,
 }
 
-/// A walk, and what it gave last.
+/// A walk, and its last entry.
 pub(crate) struct Walking {
     walk: Walk,
-    /// The path, with NUL.
+    /// Path with NUL.
     path: Vec<u8>,
     entry: Option<dw_walk_entry>,
 }
 
-// SAFETY: the pointers lead to `path` beside them, which lies on the heap.
+// SAFETY: the pointers refer to the heap buffer of `path` in the same structure.
 unsafe impl Send for Walking {}
 
 impl Steps for Walking {
@@ -74,9 +74,9 @@ impl Steps for Walking {
     }
 }
 
-/// Begins a walk through everything from a path down, that itself first: depth first, directories before what is in them.
-/// A symbolic link at the path is followed, and none below. `flags` are DW_SORTED or 0. What comes or goes meanwhile may be
-/// met or not.
+/// Starts a walk through a path and everything below it: depth first, directories before their entries. Follows a
+/// symbolic link at the path itself, but none below. `flags` is DW_SORTED or 0. Entries that are added or removed at
+/// the same time may or may not be returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_walk_open(
     image: *const dw_image,
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn dw_walk_open(
     walk: *mut *mut dw_walk,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         begin(image, at, walk, error, |image, path| {
             check_flags(flags, DW_SORTED)?;
@@ -96,22 +96,22 @@ pub unsafe extern "C" fn dw_walk_open(
     }
 }
 
-/// Gives what the walk comes to next. `entry` gets NULL at the end, and else what lives until the next call with this walk.
-/// After an error, the next call goes on behind what it concerns; every walk ends.
+/// Stores the next entry. `*entry` is NULL at the end, otherwise valid until the next call with this walk. After an
+/// error, the next call continues behind the entry in error; every walk ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_walk_next(
     walk: *mut dw_walk,
     entry: *mut *const dw_walk_entry,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { next(walk, entry, error) }
 }
 
-/// Leaves out what is below the directory that was given last.
+/// Skips the contents of the directory that was returned last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_walk_skip(walk: *mut dw_walk, error: *mut *mut dw_error) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             look(walk)?.lock().walk.skip_current_dir();
@@ -120,9 +120,9 @@ pub unsafe extern "C" fn dw_walk_skip(walk: *mut dw_walk, error: *mut *mut dw_er
     }
 }
 
-/// Frees a walk. NULL is fine.
+/// Frees a walk. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_walk_free(walk: *mut dw_walk) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     quietly((), || drop(unsafe { take(walk) }));
 }

@@ -10,7 +10,7 @@ use crate::file::dw_file;
 use crate::handle::look;
 use crate::image::dw_image;
 
-/// Names as listxattr(2) has them: a NUL behind each.
+/// Joins names in the form of listxattr(2), each followed by NUL.
 fn joined(names: &[Vec<u8>]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum::<usize>() + 1);
     for name in names {
@@ -20,9 +20,9 @@ fn joined(names: &[Vec<u8>]) -> Vec<u8> {
     joined
 }
 
-/// The value of an extended attribute, to be freed with dw_bytes_free. Names are as Linux has them: "user.comment",
-/// "security.capability". Here and below, a symbolic link at the end of the path is not followed: dw_file_xattr_get and its
-/// like are for what it leads to.
+/// Returns the value of an extended attribute, to be freed with dw_bytes_free. Names are those of Linux:
+/// "user.comment", "security.capability". Here and below, a symbolic link at the end of the path is not followed. Use
+/// dw_file_xattr_get and similar functions for its target.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_xattr_get(
     image: *const dw_image,
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn dw_xattr_get(
     value: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_bytes(value, || {
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dw_xattr_set(
     len: usize,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             let (name, value) = (text(name, "the name")?, bytes(value, len)?);
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn dw_xattr_set(
     }
 }
 
-/// The names of a file's extended attributes, sorted, with a NUL behind each; to be freed with dw_bytes_free.
+/// Returns the names of a file's extended attributes, sorted, each followed by NUL; to be freed with dw_bytes_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_xattr_list(
     image: *const dw_image,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn dw_xattr_list(
     names: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || put_bytes(names, || Ok(joined(&look(image)?.list_xattrs(path(at)?)?))))
     }
@@ -83,11 +83,11 @@ pub unsafe extern "C" fn dw_xattr_remove(
     name: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(image)?.remove_xattr(path(at)?, text(name, "the name")?)?)) }
 }
 
-/// As dw_xattr_get, of an open file.
+/// Like dw_xattr_get, for an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_xattr_get(
     file: *const dw_file,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn dw_file_xattr_get(
     value: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
             put_bytes(value, || {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn dw_file_xattr_get(
     }
 }
 
-/// As dw_xattr_set, of an open file.
+/// Like dw_xattr_set, for an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_xattr_set(
     file: *const dw_file,
@@ -115,30 +115,30 @@ pub unsafe extern "C" fn dw_file_xattr_set(
     len: usize,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || Ok(look(file)?.set_xattr(text(name, "the name")?, bytes(value, len)?)?))
     }
 }
 
-/// As dw_xattr_list, of an open file.
+/// Like dw_xattr_list, for an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_xattr_list(
     file: *const dw_file,
     names: *mut dw_bytes,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || put_bytes(names, || Ok(joined(&look(file)?.list_xattrs()?)))) }
 }
 
-/// As dw_xattr_remove, of an open file.
+/// Like dw_xattr_remove, for an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_file_xattr_remove(
     file: *const dw_file,
     name: *const c_char,
     error: *mut *mut dw_error,
 ) -> c_int {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || Ok(look(file)?.remove_xattr(text(name, "the name")?)?)) }
 }

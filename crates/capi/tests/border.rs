@@ -1,4 +1,4 @@
-//! What the C programs in `tests/c` do not see: structures of other versions, and that nothing is left behind.
+//! Checks that the C programs in `tests/c` cannot make: structures of other versions, and memory leaks.
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
@@ -8,7 +8,7 @@ use diskwright_capi::*;
 
 const SIZE: usize = 8 << 20;
 
-/// A device in memory of one thread, which counts how often it is released.
+/// A device in memory for one thread, which counts calls of its release function.
 struct Memory {
     bytes: Vec<u8>,
     releases: AtomicU32,
@@ -59,7 +59,7 @@ fn device(memory: *mut Memory) -> dw_device {
     }
 }
 
-/// A program that knows only the first fields of a structure gets what it always got.
+/// A program that knows only the first fields of a structure keeps its behaviour.
 #[test]
 fn structures_of_older_and_newer_programs_are_understood() {
     let memory = memory();
@@ -83,7 +83,7 @@ fn structures_of_older_and_newer_programs_are_understood() {
     }
 }
 
-/// Whatever a device is refused for, it is released once, unless its structure was.
+/// A rejected device is released once, unless its structure was rejected.
 #[test]
 fn a_device_is_released_once() {
     let memory = memory();
@@ -103,7 +103,7 @@ fn a_device_is_released_once() {
     }
 }
 
-/// A file that another one replaces while it is made is none: names with NUL cannot be, and texts end there.
+/// A replaced file has no valid name while it is created: names with NUL are impossible, and C strings end there.
 #[test]
 fn a_file_of_the_host_is_made_and_opened() {
     let dir = tempfile::tempdir().unwrap();

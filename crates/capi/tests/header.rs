@@ -1,4 +1,4 @@
-//! The header is what the sources say.
+//! The header equals the one generated from the sources.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn the_header_in_the_tree_is_that_of_the_sources() {
     );
 }
 
-/// The names of functions that the sources export.
+/// Returns the names of exported functions.
 fn exported() -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(here().join("src")).unwrap() {
@@ -57,7 +57,7 @@ fn every_function_is_in_the_header_with_what_it_does() {
     }
 }
 
-/// The guide names every function once at least, so that nobody has to find one in the header only.
+/// The guide mentions every function at least once.
 #[test]
 fn the_guide_names_every_function() {
     let guide = fs::read_to_string(here().join("../../docs/c.md")).unwrap();

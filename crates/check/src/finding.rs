@@ -1,22 +1,22 @@
-//! What a checker finds.
+//! Findings of a checker.
 
 use std::fmt;
 
 use fault::Corruption;
 
-/// How bad something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// It is wrong, and nobody loses anything: a count that is off, a hint that is stale.
+    /// Wrong, but without loss: an incorrect count, a stale hint.
     Harmless,
-    /// Contents, names or attributes are lost or may be, now or with the next change.
+    /// Contents, names or attributes are lost or may be lost, now or with the next change.
     AtRisk,
-    /// The image, or the part that is named, cannot be used.
+    /// The image, or the named part of it, is unusable.
     Unusable,
 }
 
 impl Severity {
-    /// The word for it in reports: `harmless`, `at-risk` or `unusable`.
+    /// Returns the word for reports: `harmless`, `at-risk` or `unusable`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Harmless => "harmless",
@@ -26,57 +26,57 @@ impl Severity {
     }
 }
 
-/// One kind of thing that can be wrong: an entry of a format's catalogue.
+/// A kind of finding: an entry of a format's catalogue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Its stable name, which programs may rely on: the format, the structure and the fault in lower case, such
-    /// as `ext4-inode-checksum`.
+    /// Stable name, on which programs may rely: the format, the structure and the fault in lower case, such as
+    /// `ext4-inode-checksum`.
     pub name: &'static str,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// The structure that is wrong, in the format's own term, such as `inode`.
+    /// The affected structure, in the format's own term, such as `inode`.
     pub structure: &'static str,
-    /// What is wrong, as a sentence without a subject's place or numbers: "The checksum does not match."
+    /// Description of the fault, as a sentence without location or numbers: "The checksum does not match."
     pub meaning: &'static str,
-    /// What a repair does about it, as a sentence.
+    /// Description of the repair, as a sentence.
     pub repair: &'static str,
 }
 
-/// Where something was found. What does not apply is `None`.
+/// Location of a finding. Fields that do not apply are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Block group (ext4) or allocation group (XFS).
     pub group: Option<u64>,
-    /// File-system block, counted from the start of the device (of XFS: not the number with the group in its
-    /// upper bits).
+    /// File-system block, counted from the start of the device (in XFS: not the number with the group in its upper
+    /// bits).
     pub block: Option<u64>,
     /// Inode number.
     pub inode: Option<u64>,
-    /// Name of the field, as the format's documents spell it, or of the part of the structure.
+    /// Name of the field, as in the documentation of the format, or of the part of the structure.
     pub field: Option<&'static str>,
-    /// Name of the directory entry or extended attribute concerned, whatever bytes it has.
+    /// Name of the directory entry or extended attribute, which may have any bytes.
     pub name: Option<Vec<u8>>,
 }
 
-/// Something that is wrong in an image.
+/// A fault in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// Kind of the finding.
     pub code: &'static Code,
-    /// Where it is.
+    /// Location of the finding.
     pub place: Place,
-    /// What more there is to say, as a clause without a full stop.
+    /// Further details, as a clause without a full stop.
     pub detail: Option<String>,
-    /// What must be there.
+    /// Expected value.
     pub expected: Option<String>,
-    /// What is there.
+    /// Actual value.
     pub found: Option<String>,
-    /// The absolute path of the file concerned; the bytes of names are as they are on disk.
+    /// Absolute path of the affected file. The bytes of names are as they are on disk.
     pub path: Option<Vec<u8>>,
 }
 
 impl Finding {
-    /// Something of that kind, nothing being known yet of where it is.
+    /// Creates a finding without a location.
     pub fn new(code: &'static Code) -> Self {
         Self {
             code,
@@ -88,7 +88,7 @@ impl Finding {
         }
     }
 
-    /// What a verifier said, under a code that its caller chose.
+    /// Creates a finding of the given kind from the result of a verifier.
     pub fn of_damage(code: &'static Code, damage: &Corruption) -> Self {
         let mut finding = Self::new(code).detail(damage.problem());
         finding.place.group = damage.group();
@@ -100,49 +100,49 @@ impl Finding {
         finding
     }
 
-    /// The group it is in.
+    /// Sets the group.
     #[must_use]
     pub fn in_group(mut self, group: impl Into<u64>) -> Self {
         self.place.group = Some(group.into());
         self
     }
 
-    /// The block it is in, counted from the start of the device.
+    /// Sets the block, counted from the start of the device.
     #[must_use]
     pub fn at_block(mut self, block: u64) -> Self {
         self.place.block = Some(block);
         self
     }
 
-    /// The inode it is of.
+    /// Sets the inode.
     #[must_use]
     pub fn of_inode(mut self, inode: u64) -> Self {
         self.place.inode = Some(inode);
         self
     }
 
-    /// The field that is wrong.
+    /// Sets the field.
     #[must_use]
     pub fn field(mut self, field: &'static str) -> Self {
         self.place.field = Some(field);
         self
     }
 
-    /// The directory entry or attribute concerned.
+    /// Sets the name of the directory entry or attribute.
     #[must_use]
     pub fn named(mut self, name: &[u8]) -> Self {
         self.place.name = Some(name.to_vec());
         self
     }
 
-    /// What more there is to say.
+    /// Sets the details.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// What must be there, and what is.
+    /// Sets the expected and the actual value.
     #[must_use]
     pub fn mismatch(mut self, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
         self.expected = Some(expected.to_string());
@@ -150,7 +150,7 @@ impl Finding {
         self
     }
 
-    /// The path of the file concerned.
+    /// Sets the path of the affected file.
     #[must_use]
     pub fn path(mut self, path: Vec<u8>) -> Self {
         self.path = Some(path);

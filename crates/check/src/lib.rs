@@ -1,9 +1,9 @@
-//! What the checkers of both formats share: findings with stable codes, who is told of them, what is done by
-//! several threads, and sets of blocks.
+//! Shared parts of the checkers of both formats: findings with stable codes, observers, parallel work, and sets of
+//! blocks.
 //!
-//! A checker reads a device and never writes. It tells an [`Observer`] of each [`Finding`] as soon as all of it
-//! is known, and says at the end in a [`Summary`] what it looked at. What each format can find is its catalogue,
-//! a list of [`Code`]s.
+//! A checker reads a device and never writes. It reports each [`Finding`] to an [`Observer`] as soon as the finding is
+//! complete, and returns a [`Summary`] at the end. The possible findings of each format form its catalogue, a list of
+//! [`Code`]s.
 #![forbid(unsafe_code)]
 
 mod finding;

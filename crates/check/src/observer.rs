@@ -1,26 +1,26 @@
-//! Who is told what a checker finds and how far it is.
+//! Receivers of findings and progress, options and summary of a check.
 
 use std::num::NonZero;
 
 use crate::Finding;
 
-/// A part of a check, in the order in which the parts are done.
+/// A phase of a check, in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// The superblock, its copies, descriptors or headers of groups, journal or log.
     Superblock,
-    /// Trees and bitmaps that say what is free, where they are read by themselves.
+    /// Trees and bitmaps of free space, if they are read separately.
     Space,
-    /// Inodes and the blocks that they own.
+    /// Inodes and their blocks.
     Inodes,
-    /// Names, and what they lead to.
+    /// Directory entries and their inodes.
     Directories,
-    /// What is used and referred to, against what the image says is.
+    /// Comparison of usage and references with the image's records.
     Counts,
 }
 
 impl Phase {
-    /// What is being looked at, in lower case, for a line of progress.
+    /// Returns the subject of the phase in lower case, for a line of progress.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Superblock => "superblock",
@@ -32,33 +32,33 @@ impl Phase {
     }
 }
 
-/// Who is told. All methods may be called by several threads at once.
+/// A receiver of findings and progress. All methods may be called by several threads at once.
 pub trait Observer: Sync {
-    /// Something is wrong.
+    /// Receives a finding.
     fn found(&self, finding: Finding);
 
-    /// `done` of `total` units of a phase are done; units are whatever the phase counts. Called often, at least
-    /// once in each phase.
+    /// Receives progress: `done` of `total` units of a phase, in units of that phase. Called often, at least once in
+    /// each phase.
     fn progress(&self, _phase: Phase, _done: u64, _total: u64) {}
 
-    /// Whether the check is to end soon; what was found until then was told.
+    /// Returns whether the check should end soon. Findings up to that point are reported.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// How to check.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Most threads that work at once.
+    /// Maximum number of concurrent threads.
     pub threads: NonZero<usize>,
-    /// Check the image as it lies, without what its journal or log holds.
+    /// Checks the image without a replay of its journal or log.
     pub norecovery: bool,
 }
 
 impl Default for Options {
-    /// As many threads as the machine runs at once, at most 8; with what journal or log hold.
+    /// As many threads as the machine has processors, at most 8; with a replay of the journal or log.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let threads = threads.min(const { NonZero::new(8).unwrap() });
@@ -67,14 +67,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with at most that many threads.
+    /// Sets the maximum number of threads.
     #[must_use]
     pub const fn with_threads(mut self, threads: NonZero<usize>) -> Self {
         self.threads = threads;
         self
     }
 
-    /// The same, but of the image as it lies, if `yes`.
+    /// Disables the replay of the journal or log if `yes`.
     #[must_use]
     pub const fn with_norecovery(mut self, yes: bool) -> Self {
         self.norecovery = yes;
@@ -82,20 +82,19 @@ impl Options {
     }
 }
 
-/// What a check looked at.
+/// Extent and totals of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Whether everything was looked at: the check was not cancelled, and nothing that is damaged kept it from
-    /// going on.
+    /// True if everything was checked: the check was not cancelled, and no damage prevented it from continuing.
     pub is_complete: bool,
-    /// Transactions of the journal or log that were replayed in memory first.
+    /// Number of transactions of the journal or log that were replayed in memory first.
     pub transactions_replayed: u64,
-    /// Inodes in use.
+    /// Number of inodes in use.
     pub inodes: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub directories: u64,
-    /// Blocks (ext4 with `bigalloc`: clusters) in use.
+    /// Number of blocks (ext4 with `bigalloc`: clusters) in use.
     pub blocks_used: u64,
-    /// All blocks (or clusters).
+    /// Number of all blocks (or clusters).
     pub blocks: u64,
 }

@@ -6,15 +6,15 @@ use parking_lot::Mutex;
 
 use crate::{Finding, Observer};
 
-/// Most findings that wait for a path; later ones are told without.
+/// Maximum number of inodes whose findings wait for a path; others are reported without one.
 const WAITING_MAX: usize = 100_000;
 
-/// A name that leads to an inode.
+/// A name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The directory's inode.
+    /// Inode of the directory.
     pub directory: u64,
-    /// The entry's name.
+    /// Name of the entry.
     pub name: Vec<u8>,
 }
 
@@ -24,20 +24,20 @@ struct Concerned {
     parent: Option<Parent>,
 }
 
-/// Findings that wait until a name of their inode is met.
+/// Findings that wait until a name of their inode is found.
 #[derive(Debug, Default)]
 pub struct Waiting {
     inodes: Mutex<HashMap<u64, Concerned>>,
 }
 
 impl Waiting {
-    /// Keeps a finding that names an inode, or tells of it at once if it names none or too many wait already.
+    /// Stores a finding of an inode. Reports it immediately if it has no inode or too many findings are waiting.
     pub fn hold(&self, finding: Finding, observer: &dyn Observer) {
         let Some(inode) = finding.place.inode else { return observer.found(finding) };
         let mut inodes = self.inodes.lock();
         let is_full = inodes.len() >= WAITING_MAX;
         match inodes.get_mut(&inode) {
-            // One inode with very many faults is told of piece by piece.
+            // Limits the memory for an inode with very many faults: further ones are reported immediately.
             Some(concerned) if concerned.findings.len() < 1000 => concerned.findings.push(finding),
             None if !is_full => {
                 inodes.insert(inode, Concerned { findings: vec![finding], parent: None });
@@ -49,12 +49,12 @@ impl Waiting {
         }
     }
 
-    /// Whether nobody waits, so that names need not be offered.
+    /// Returns whether no findings are waiting, so that names need not be offered.
     pub fn is_empty(&self) -> bool {
         self.inodes.lock().is_empty()
     }
 
-    /// Offers a name of an inode. The first one counts.
+    /// Records a name of an inode. Only the first one is used.
     pub fn name(&self, inode: u64, directory: u64, name: &[u8]) {
         if let Some(concerned) = self.inodes.lock().get_mut(&inode)
             && concerned.parent.is_none()
@@ -63,8 +63,8 @@ impl Waiting {
         }
     }
 
-    /// Tells of all that waits, in the order of inodes. `path` finds the path of an inode, given a name of it if
-    /// one was met.
+    /// Reports all waiting findings in the order of inodes. `path` returns the path of an inode, given a name of it if
+    /// one was found.
     pub fn release(
         &self,
         observer: &dyn Observer,

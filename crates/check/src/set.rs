@@ -1,4 +1,4 @@
-//! Sets of blocks or inodes: a bit each.
+//! Sets of blocks or inodes, with one bit per member.
 
 use std::iter::repeat_with;
 use std::ops::Range;
@@ -11,15 +11,15 @@ const LEAF_LOG: u32 = 9;
 /// Base-2 logarithm of the children of a node.
 const CHILDREN_LOG: u32 = 12;
 
-/// A set of numbers below a limit, which several threads may change at once. Accesses are not ordered: readers
-/// synchronise with writers by other means.
+/// A set of numbers below a limit, which several threads may change at once. Accesses are unordered (relaxed): readers
+/// must synchronise with writers by other means.
 ///
-/// A tree whose nodes are allocated when their first member is added. An empty set costs almost nothing, because the
-/// limit often comes from an image and may be a false claim.
+/// It is a tree whose nodes are allocated when their first member is added. An empty set costs almost nothing, because
+/// the limit often comes from an image and may be wrong.
 #[derive(Debug)]
 pub struct BitSet {
     root: Node,
-    /// Levels of children above the leaves.
+    /// Number of levels of children above the leaves.
     height: u32,
     limit: u64,
 }
@@ -50,12 +50,12 @@ const fn child_log(height: u32) -> u32 {
     LEAF_LOG + (height - 1) * CHILDREN_LOG
 }
 
-/// The index of a word in its leaf.
+/// Returns the index of a word in its leaf.
 const fn word_in_leaf(word: u64) -> usize {
     (word & ((1 << LEAF_LOG) - 1)) as usize
 }
 
-/// The bits of one word that belong to `range`; the range reaches into the word.
+/// Returns the bits of a word that belong to `range`, which must overlap the word.
 fn mask(word: u64, range: &Range<u64>) -> u64 {
     let low = range.start.saturating_sub(word * WORD_BITS);
     let high = (range.end - word * WORD_BITS).min(WORD_BITS);
@@ -76,13 +76,13 @@ impl BitSet {
         Self { root: Node::new(height, len as usize), height, limit }
     }
 
-    /// The number below which all members are.
+    /// Returns the exclusive upper limit of members.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Returns the leaf of a word, or, where it was never allocated, the base-2 logarithm of the words in the aligned
-    /// range around it that has no members. The word lies below the limit.
+    /// Returns the leaf of a word below the limit. If the leaf is not allocated, returns the base-2 logarithm of the
+    /// number of words in the aligned range around it without members.
     fn leaf(&self, word: u64) -> Result<&[AtomicU64], u32> {
         let (mut node, mut height, mut within) = (&self.root, self.height, word);
         loop {
@@ -120,12 +120,12 @@ impl BitSet {
         }
     }
 
-    /// Whether a number is in the set; false for one beyond the limit.
+    /// Returns whether a number is in the set; false for a number beyond the limit.
     pub fn contains(&self, number: u64) -> bool {
         number < self.limit && self.word(number / WORD_BITS) >> (number % WORD_BITS) & 1 == 1
     }
 
-    /// Adds a number. Returns whether it was new; false for one beyond the limit, which is not added.
+    /// Adds a number. Returns whether it is new; a number beyond the limit is not added and returns false.
     pub fn insert(&self, number: u64) -> bool {
         number < self.limit && {
             let bit = 1 << (number % WORD_BITS);
@@ -133,7 +133,7 @@ impl BitSet {
         }
     }
 
-    /// Takes a number out. Returns whether it was in.
+    /// Removes a number. Returns whether it was in the set.
     pub fn remove(&self, number: u64) -> bool {
         let word = (number < self.limit).then(|| self.existing(number / WORD_BITS)).flatten();
         word.is_some_and(|word| {
@@ -142,8 +142,7 @@ impl BitSet {
         })
     }
 
-    /// Adds a range, as far as it is below the limit, and calls `again` with each number in it that was in the
-    /// set before.
+    /// Adds a range, clipped to the limit, and calls `again` with each number of it that was already in the set.
     pub fn insert_range(&self, range: Range<u64>, mut again: impl FnMut(u64)) {
         let range = range.start..range.end.min(self.limit);
         if range.is_empty() {
@@ -159,7 +158,7 @@ impl BitSet {
         }
     }
 
-    /// How many numbers of a range are in the set.
+    /// Returns how many numbers of a range are in the set.
     pub fn count(&self, range: Range<u64>) -> u64 {
         let range = range.start..range.end.min(self.limit);
         if range.is_empty() {
@@ -183,7 +182,7 @@ impl BitSet {
         count
     }
 
-    /// The word with the numbers `64 * index..64 * (index + 1)`, the lowest in the lowest bit; 0 beyond the limit.
+    /// Returns the bits of the numbers `64 * index..64 * (index + 1)`, lowest bit first; 0 beyond the limit.
     pub fn word(&self, index: u64) -> u64 {
         self.existing(index).map_or(0, |word| word.load(Ordering::Relaxed))
     }

@@ -1,13 +1,13 @@
-//! Work that is done by several threads.
+//! Parallel work.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Observer, Phase};
 
-/// Calls `one` with every number below `count`, by up to `threads` threads, each taking the lowest number that is
-/// left: what is read in the order of numbers stays nearly in order. Each thread has a state of its own, made by
-/// `state`. Tells of the progress, and ends early if the check is cancelled.
+/// Calls `one` with every number below `count`, on up to `threads` threads. Each thread takes the lowest remaining
+/// number, so that reads in the order of numbers stay nearly sequential. Each thread has its own state, created by
+/// `state`. Reports progress, and ends early if the check is cancelled.
 pub fn each<S>(
     threads: NonZero<usize>,
     count: u64,
@@ -32,7 +32,7 @@ pub fn each<S>(
     let more = threads.get().min(usize::try_from(count).unwrap_or(usize::MAX)).saturating_sub(1);
     std::thread::scope(|scope| {
         for _ in 0..more {
-            // A machine that gives no further thread does the work with fewer.
+            // If a thread cannot be started, fewer threads do the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

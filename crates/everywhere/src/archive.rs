@@ -12,7 +12,7 @@ use crate::load::Random;
 
 const FILES: u64 = 200;
 
-/// Makes an archive, reads it, and gives the digest of what was read.
+/// Creates an archive, reads it, and returns the digest of its contents.
 pub(crate) fn read() -> Result<u32, Box<dyn Error>> {
     let mut random = Random::new(3);
     let mut archive = GzEncoder::new(Vec::new(), Compression::fast());

@@ -1,4 +1,4 @@
-//! Damaged images: what reading, checking and repairing them says is the same everywhere, and none of it panics.
+//! Damaged images: reading, checking and repairing them has the same result on every host, without panics.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::digest::{Digest, bytes_of};
 use crate::images::{self, Findings, Format};
 use crate::load::Random;
 
-/// Images that are damaged in one way each.
+/// Number of images, each damaged in a different way.
 const IMAGES: u64 = 40;
-/// Places that are damaged in each of them.
+/// Number of damaged bytes in each image.
 const PLACES: u64 = 6;
-/// Bytes of a block, of which one that holds something is damaged.
+/// Size of the blocks in bytes. Only blocks with contents are damaged.
 const BLOCK_BYTES: usize = 1024;
 
-/// Damages an image in many ways, and digests what comes of it.
+/// Damages an image in many ways. Returns the digest of the results.
 pub(crate) fn look(format: Format, image: &MemoryDevice) -> Result<u32, Box<dyn Error>> {
     let bytes = bytes_of(image)?;
     let blocks = bytes.chunks(BLOCK_BYTES).enumerate();
@@ -28,7 +28,7 @@ pub(crate) fn look(format: Format, image: &MemoryDevice) -> Result<u32, Box<dyn 
         let mut random = Random::new(seed);
         let damaged = Arc::new(image.fork());
         for _ in 0..PLACES {
-            // What is early is about all of the image.
+            // Early blocks affect the whole image.
             let early = used.len().min(if random.below(2) == 0 { 200 } else { usize::MAX });
             let block = used[random.index(early)] * BLOCK_BYTES;
             let place = (block + random.index(BLOCK_BYTES)) as u64;
@@ -41,7 +41,7 @@ pub(crate) fn look(format: Format, image: &MemoryDevice) -> Result<u32, Box<dyn 
     Ok(digest.finish())
 }
 
-/// All that is said of one image.
+/// Returns all results for one image.
 fn one(format: Format, damaged: &Arc<MemoryDevice>) -> Vec<u8> {
     let read = images::read(format, damaged);
     let found = images::check(format, Arc::clone(damaged) as _);

@@ -1,4 +1,4 @@
-//! Digests of what was read.
+//! Digests of data.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use blockdev::BlockDevice;
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A running CRC-32C of anything, each piece with its length.
+/// A running CRC-32C of data, each piece with its length.
 #[derive(Default)]
 pub(crate) struct Digest(u32);
 
@@ -21,7 +21,7 @@ impl Digest {
     }
 }
 
-/// All bytes of a device.
+/// Returns all bytes of a device.
 pub(crate) fn bytes_of(device: &dyn BlockDevice) -> io::Result<Vec<u8>> {
     let len = usize::try_from(device.len()).map_err(io::Error::other)?;
     let mut bytes = vec![0; len];
@@ -29,7 +29,7 @@ pub(crate) fn bytes_of(device: &dyn BlockDevice) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The digest of all bytes of a device.
+/// Returns the digest of all bytes of a device.
 pub(crate) fn of_device(device: &dyn BlockDevice) -> io::Result<u32> {
     let (mut crc, mut at, mut chunk) = (0, 0, vec![0; CHUNK_BYTES]);
     while at < device.len() {

@@ -1,4 +1,4 @@
-//! Images in memory: making, reading and checking them.
+//! Images in memory: creating, reading and checking them.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -18,10 +18,10 @@ use crate::{TIME, load};
 
 const IMAGE_BYTES: u64 = 64 << 20;
 
-/// Longest file that is read.
+/// Maximum size of a file to be read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Which file system.
+/// Type of the file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Format {
     Ext4,
@@ -45,12 +45,12 @@ impl Format {
     }
 }
 
-/// One thread: findings come in the same order everywhere, and some hosts have no more.
+/// One thread, so that findings have the same order everywhere; some hosts have only one.
 fn options() -> Options {
     Options::default().with_threads(NonZero::<usize>::MIN)
 }
 
-/// All findings, as they come.
+/// All findings in order.
 #[derive(Default)]
 pub(crate) struct Findings(Mutex<Vec<Finding>>);
 
@@ -66,7 +66,7 @@ impl Observer for Findings {
     }
 }
 
-/// Makes an image and works on it.
+/// Creates an image and changes it.
 pub(crate) fn make(format: Format) -> Result<Arc<MemoryDevice>, Box<dyn Error>> {
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     match format {
@@ -98,7 +98,7 @@ pub(crate) fn make(format: Format) -> Result<Arc<MemoryDevice>, Box<dyn Error>> 
     }
 }
 
-/// What a check finds.
+/// Returns the findings of a check.
 pub(crate) fn check(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result<Vec<Finding>> {
     let findings = Findings::default();
     match format {
@@ -108,7 +108,7 @@ pub(crate) fn check(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result
     Ok(findings.into_inner())
 }
 
-/// Opens an image and reads all that is in it.
+/// Opens an image and reads everything in it.
 pub(crate) fn read(format: Format, device: &Arc<MemoryDevice>) -> vfs::Result<u32> {
     let device = Arc::clone(device) as Arc<dyn BlockDevice>;
     Ok(match format {
@@ -117,7 +117,7 @@ pub(crate) fn read(format: Format, device: &Arc<MemoryDevice>) -> vfs::Result<u3
     })
 }
 
-/// The digest of all files, and of what cannot be read.
+/// Returns the digest of all files and errors.
 fn read_all(fs: &dyn FileSystem) -> u32 {
     let (paths, mut digest) = (Paths::new(fs), Digest::default());
     for visit in paths.walk(fs.root(), Order::Physical) {

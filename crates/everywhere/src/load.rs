@@ -1,13 +1,13 @@
-//! Operations at random, the same ones everywhere.
+//! Pseudo-random operations, the same on every host.
 
 use vfs::{FileSystem, Ino, NewInode, RenameMode, Result};
 
 use crate::TIME;
 
-/// Operations on one image.
+/// Number of operations on one image.
 const OPERATIONS: usize = 4000;
 
-/// Numbers that look random (a 64-bit linear congruential generator, whose high bits are used).
+/// Pseudo-random numbers (a 64-bit linear congruential generator, whose high bits are used).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -15,7 +15,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -31,7 +31,7 @@ impl Random {
         (0..len).map(|i| first.wrapping_add((i as u8).wrapping_mul(step))).collect()
     }
 
-    /// A name that nothing has yet. Its bytes are of all values: hashes depend on how a host sees those above 127.
+    /// Returns a new name. Its bytes include all values, because hashes depend on the signedness of bytes above 127.
     fn name(&mut self, number: usize) -> Vec<u8> {
         let len = self.below(40);
         let tail =
@@ -40,14 +40,14 @@ impl Random {
     }
 }
 
-/// A name, and the directory that has it.
+/// A name and its directory.
 struct Named {
     dir: Ino,
     name: Vec<u8>,
     ino: Ino,
 }
 
-/// What is in a file system by now.
+/// Current contents of a file system.
 struct Load<'a> {
     fs: &'a dyn FileSystem,
     random: Random,
@@ -55,7 +55,7 @@ struct Load<'a> {
     files: Vec<Named>,
 }
 
-/// Makes, changes and removes files and directories.
+/// Creates, changes and removes files and directories.
 pub(crate) fn run(fs: &dyn FileSystem) -> Result<()> {
     let (dirs, files) = (vec![fs.root()], Vec::new());
     let mut load = Load { fs, random: Random::new(7), dirs, files };
@@ -66,7 +66,7 @@ pub(crate) fn run(fs: &dyn FileSystem) -> Result<()> {
 }
 
 impl Load<'_> {
-    /// A directory: half of the time the root, which becomes large.
+    /// Returns a directory: in half of the cases the root, which becomes large.
     fn dir(&mut self) -> Ino {
         if self.random.below(2) == 0 {
             self.dirs[0]
@@ -114,7 +114,7 @@ impl Load<'_> {
         self.random.bytes(len).into_iter().map(|b| b.max(1)).collect()
     }
 
-    /// Changes something that is there.
+    /// Changes an existing file.
     fn change(&mut self, choice: u64, dir: Ino, name: Vec<u8>) -> Result<()> {
         let at = self.random.index(self.files.len());
         let Named { dir: old_dir, name: old_name, ino } = &self.files[at];
@@ -124,7 +124,7 @@ impl Load<'_> {
                 let len = self.random.below(if self.random.0 >> 60 == 0 { 3000 } else { 100 });
                 let value = self.random.bytes(len);
                 match self.fs.set_xattr(ino, b"user.everywhere", &value) {
-                    // Symbolic links have none.
+                    // Symbolic links have no permissions.
                     Err(vfs::Error::NotPermitted(_)) => {}
                     other => other?,
                 }

@@ -1,9 +1,10 @@
-//! What the library makes of the same work on this host: one line of digests, which must be the same everywhere.
+//! Executes the same work on every host and prints one line of digests, which must be the same everywhere.
 //!
-//! It makes an image of each format in memory, changes it at random, reads it, checks it, damages it in many ways,
-//! checks and repairs that, and reads a compressed archive. With the name of a directory it puts the images there, for
-//! others to judge, and reads files of this host; there is a second line then. Where nothing can be printed (wasm32-unknown-unknown), it fails unless its line is that of another
-//! host, which `DISKWRIGHT_EXPECTED` named when it was compiled.
+//! It creates an image of each format in memory, changes it at random, reads and checks it, damages it in many ways,
+//! checks and repairs the results, and reads a compressed archive. With a directory as argument it also writes the
+//! images there, for external checkers, and reads files of this host; it then prints a second line. If nothing can be
+//! printed (wasm32-unknown-unknown), it fails unless its line equals that of another host in `DISKWRIGHT_EXPECTED` at
+//! compile time.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -20,14 +21,14 @@ use vfs::Timestamp;
 
 use images::Format;
 
-/// Every time in the images: 2020-09-13.
+/// Time of everything in the images: 2020-09-13.
 const TIME: Timestamp = Timestamp { sec: 1_600_000_000, nsec: 0 };
 
 /// The line of another host.
 const EXPECTED: Option<&str> = option_env!("DISKWRIGHT_EXPECTED");
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Nobody knows the time on some hosts, and it is not to be another one on each.
+    // Some hosts have no clock, and the time must be the same on all hosts.
     if !vfs::clock::provide(|| TIME) {
         return Err("somebody else provides the time".into());
     }

@@ -1,4 +1,4 @@
-//! A directory of the host as a source, with what all hosts that have files know of them.
+//! A host directory as a source, with the attributes that all hosts with files support.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use crate::digest::Digest;
 
 const FILES: u32 = 40;
 
-/// Makes a tree in a directory that is to be new, reads it as a source, and gives the digest of what was read.
+/// Creates a tree in a new directory, reads it as a source, and returns the digest of its contents.
 pub(crate) fn read(directory: &Path) -> Result<u32, Box<dyn Error>> {
     make(directory)?;
     let mut source = DirectorySource::open(directory, &Options::default())?;

@@ -1,5 +1,5 @@
-//! What can fail below a file system: the device, or contents that are damaged. Every layer speaks of damage
-//! in these terms, so the type is below all of them.
+//! Errors below a file system: failures of the device and damaged contents. All layers report damage with these types,
+//! so they are below all layers.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -14,14 +14,14 @@ pub enum Error {
     /// The block device failed.
     #[error("device error: {0}")]
     Device(#[from] io::Error),
-    /// A metadata block is not what its place says it must be.
+    /// A metadata block does not have the expected structure.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
 }
 
-/// Damage found in an image: which structure, where, what was expected and what was found.
+/// Damage found in an image: the structure, its location, the expected and the actual value.
 ///
-/// It is built off the hot path and boxed, so that a `Result` that carries it stays small.
+/// It is boxed, so that a `Result` that contains it stays small; damage is not on the hot path.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Corruption(Box<Details>);
 
@@ -39,33 +39,33 @@ struct Details {
 }
 
 impl Corruption {
-    /// Damage in `structure` (the format's own term, such as "extent tree node").
+    /// Creates damage of `structure` (the format's own term, such as "extent tree node").
     pub fn new(structure: &'static str, problem: impl Into<String>) -> Self {
         Self(Box::new(Details { structure, problem: problem.into(), ..Details::default() }))
     }
 
-    /// The file-system block the structure lies in, unless a caller closer to the damage set it.
+    /// Sets the file-system block of the structure, unless it is already set.
     #[must_use]
     pub fn at_block(mut self, block: u64) -> Self {
         self.0.block.get_or_insert(block);
         self
     }
 
-    /// The inode the structure belongs to, unless a caller closer to the damage set it.
+    /// Sets the inode of the structure, unless it is already set.
     #[must_use]
     pub fn of_inode(mut self, inode: u64) -> Self {
         self.0.inode.get_or_insert(inode);
         self
     }
 
-    /// The block group (ext4) or allocation group (XFS) the structure belongs to.
+    /// Sets the block group (ext4) or allocation group (XFS) of the structure.
     #[must_use]
     pub fn in_group(mut self, group: u64) -> Self {
         self.0.group.get_or_insert(group);
         self
     }
 
-    /// What the format or another structure says must be there, and what is.
+    /// Sets the expected and the actual value.
     #[must_use]
     pub fn mismatch(mut self, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
         self.0.expected = Some(expected.to_string());
@@ -73,19 +73,19 @@ impl Corruption {
         self
     }
 
-    /// What to do about it, where more is known than that a checker should look.
+    /// Sets advice that is more specific than running a checker.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.0.advice = Some(advice.into());
         self
     }
 
-    /// Whether it says itself what to do about it.
+    /// Returns whether it has specific advice.
     pub fn has_advice(&self) -> bool {
         self.0.advice.is_some()
     }
 
-    /// A checksum that does not match: `computed` from the bytes, `stored` beside them.
+    /// Creates damage for a checksum mismatch: `computed` from the bytes, `stored` in the structure.
     pub fn checksum(structure: &'static str, computed: u32, stored: u32) -> Self {
         let mut damage = Self::new(structure, "wrong checksum")
             .mismatch(format_args!("{computed:#010x}"), format_args!("{stored:#010x}"));
@@ -93,37 +93,37 @@ impl Corruption {
         damage
     }
 
-    /// Whether it is a checksum that does not match.
+    /// Returns whether it is a checksum mismatch.
     pub fn is_checksum(&self) -> bool {
         self.0.is_checksum
     }
 
-    /// The structure that is damaged.
+    /// Returns the damaged structure.
     pub fn structure(&self) -> &'static str {
         self.0.structure
     }
 
-    /// What is wrong with it.
+    /// Returns the description of the problem.
     pub fn problem(&self) -> &str {
         &self.0.problem
     }
 
-    /// What must be there and what is, where the damage is a difference.
+    /// Returns the expected and the actual value, if the damage is a difference.
     pub fn difference(&self) -> Option<(&str, &str)> {
         self.0.expected.as_deref().zip(self.0.found.as_deref())
     }
 
-    /// The block group or allocation group it belongs to, where known.
+    /// Returns the block group or allocation group, if it is known.
     pub fn group(&self) -> Option<u64> {
         self.0.group
     }
 
-    /// The file-system block it lies in, where known.
+    /// Returns the file-system block, if it is known.
     pub fn block(&self) -> Option<u64> {
         self.0.block
     }
 
-    /// The inode it belongs to, where known.
+    /// Returns the inode, if it is known.
     pub fn inode(&self) -> Option<u64> {
         self.0.inode
     }

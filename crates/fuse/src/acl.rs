@@ -1,4 +1,4 @@
-//! POSIX access control lists as a whole: what acl(5) says of them and permission bits.
+//! POSIX access control lists and their relation to permission bits, according to acl(5).
 
 #[cfg(test)]
 mod tests;
@@ -8,25 +8,25 @@ use smallvec::SmallVec;
 pub(crate) use vfs::acl::{ACCESS, DEFAULT};
 use vfs::acl::{Entry, Malformed, NO_ID, PERMISSIONS, Tag};
 
-/// Whether an entry can be part of a valid list.
+/// Returns whether an entry can be part of a valid list.
 const fn is_valid(entry: &Entry) -> bool {
     entry.permissions & !PERMISSIONS == 0 && (entry.id == NO_ID) != entry.tag.is_named()
 }
 
-/// A valid list: an entry each for the owner, the group and others, in between any number of named users
-/// and groups, and a mask if there are such.
+/// A valid list: one entry each for the owner, the group and others; between them any number of named users and groups,
+/// and a mask if there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
-    /// In the order of their tags.
+    /// Sorted by tag.
     entries: Vec<Entry>,
 }
 
 impl Acl {
-    /// Reads an attribute's value. Entries of named users may have any order among themselves, and so
-    /// may those of groups, but nobody may be named twice: kernels let that pass, xfs_repair does not.
+    /// Parses an attribute's value. Entries of named users may be in any order, and so may those of groups. Duplicates
+    /// are rejected: the kernel accepts them, but xfs_repair does not.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if it is of another version, `EINVAL` if it is not a valid list.
+    /// `EOPNOTSUPP` if the version is unknown, `EINVAL` if the list is invalid.
     pub(crate) fn parse(value: &[u8]) -> Result<Self, Errno> {
         let entries = vfs::acl::parse(value).map_err(|malformed| match malformed {
             Malformed::Version => Errno::OPNOTSUPP,
@@ -36,34 +36,34 @@ impl Acl {
         if acl.is_valid() { Ok(acl) } else { Err(Errno::INVAL) }
     }
 
-    /// The attribute's value.
+    /// Returns the attribute's value.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         vfs::acl::to_bytes(self.entries.iter().copied())
     }
 
-    /// The nine permission bits that correspond to it: those of the group are the mask's if there is one.
+    /// Returns the equivalent permission bits; the group bits are those of the mask if there is one.
     pub(crate) fn mode(&self) -> u16 {
         let class = self.group_class();
         let bits = |tag| self.permissions(tag).unwrap_or(0);
         bits(Tag::UserObj) << 6 | bits(class) << 3 | bits(Tag::Other)
     }
 
-    /// Whether it says no more than the nine bits do: then it is not stored.
+    /// Returns whether the list is equivalent to permission bits, so that it need not be stored.
     pub(crate) fn is_minimal(&self) -> bool {
         self.entries.len() == 3
     }
 
-    /// Follows a change of the permission bits.
+    /// Updates the list after a change of the permission bits.
     pub(crate) fn set_mode(&mut self, mode: u16) {
         self.change_by_mode(mode, |_, bits| bits);
     }
 
-    /// Takes away what the permission bits do not have: how a new file's list comes from the default one.
+    /// Removes permissions that are not in the permission bits: derives a new file's list from the default list.
     pub(crate) fn restrict(&mut self, mode: u16) {
         self.change_by_mode(mode, |permissions, bits| permissions & bits);
     }
 
-    /// Changes the entries that correspond to the permission bits, each by its bits.
+    /// Changes each entry that corresponds to permission bits.
     fn change_by_mode(&mut self, mode: u16, change: impl Fn(u16, u16) -> u16) {
         let class = self.group_class();
         for entry in &mut self.entries {
@@ -77,12 +77,12 @@ impl Acl {
         }
     }
 
-    /// The entry that the group's permission bits correspond to.
+    /// Returns the tag of the entry that corresponds to the group's permission bits.
     fn group_class(&self) -> Tag {
         if self.permissions(Tag::Mask).is_some() { Tag::Mask } else { Tag::GroupObj }
     }
 
-    /// What the entry of a tag says that there is one of at most.
+    /// Returns the permissions of a tag with at most one entry.
     fn permissions(&self, tag: Tag) -> Option<u16> {
         self.entries.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions)
     }

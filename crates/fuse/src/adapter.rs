@@ -1,4 +1,4 @@
-//! What is known of a mount while it is served.
+//! State of a mount while it is served.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -11,39 +11,40 @@ use crate::protected::Protected;
 use crate::space::Space;
 use crate::{OnDamage, Options};
 
-/// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
-/// changes the image, and of its own changes the kernel knows.
+/// Validity of cached information in the kernel, in seconds: ten years, practically unlimited. The image changes only
+/// through the kernel, which tracks its own changes.
 pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;
 
-/// A file system, served to the kernel.
+/// Serves a file system to the kernel.
 pub struct Adapter<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) options: Options,
-    /// Inodes that the kernel knows.
+    /// Inodes known to the kernel.
     pub(crate) known: Known,
-    /// How long the kernel may keep which inode a name stands for, in seconds.
+    /// Validity of directory entries in the kernel's cache, in seconds.
     pub(crate) entry_valid_sec: u64,
-    /// What is left, and what found no room.
+    /// Free space, and failed write-back.
     pub(crate) space: Space,
-    /// The image was found damaged.
+    /// True if the image was found damaged.
     damaged: AtomicBool,
-    /// Something could not be written.
+    /// True if a change could not be stored.
     lost: AtomicBool,
-    /// It was asked to stop for good.
+    /// True after a shutdown request.
     pub(crate) shut_down: AtomicBool,
-    /// Something has changed since [`Self::take_changed`].
+    /// True if something has changed since [`Self::take_changed`].
     changed: AtomicBool,
     pub(crate) protected: Protected,
 }
 
 impl<'a> Adapter<'a> {
-    /// Serves `fs`.
+    /// Creates an adapter for `fs`.
     pub fn new(fs: &'a dyn FileSystem, options: Options) -> Self {
         Self {
             fs,
             options,
             known: Known::default(),
-            // The kernel takes names that differ for different entries: it must ask each time.
+            // The kernel caches different spellings of a name as different entries, so it must revalidate them each
+            // time.
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             space: Space::default(),
             damaged: AtomicBool::new(false),
@@ -54,64 +55,63 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Lets go of all inodes that the kernel knew, for after the mount: files that were open and have no
-    /// name are then gone. Dropping the adapter does the same.
+    /// Releases all inodes known to the kernel, after the mount has ended. Open files without a name are freed.
+    /// Dropping the adapter does the same.
     ///
     /// # Errors
-    /// The first that the file system has with one. The others are let go of all the same.
+    /// The first error of the file system. All inodes are released even then.
     pub fn finish(&self) -> vfs::Result<()> {
         self.known.close_all(self.fs)
     }
 
-    /// Whether the image was found damaged so far.
+    /// Returns whether the image was found damaged.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is written any more, because the image was found damaged.
+    /// Returns whether writing has stopped because the image was found damaged.
     pub(crate) fn has_stopped(&self) -> bool {
         self.is_damaged() && self.options.on_damage == OnDamage::ReadOnly
     }
 
-    /// Something has changed. To be called after it has.
+    /// Records a change. Must be called after the change.
     pub(crate) fn note_change(&self) {
-        // Either this sees that the last change was taken, or the thread that took it syncs this one too.
+        // Either this load sees that the flag was taken, or the thread that took it syncs this change, too.
         fence(Ordering::SeqCst);
         if !self.changed.load(Ordering::Relaxed) {
             self.changed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether something has changed since the last call. All of that is done: a sync that follows
-    /// makes it durable.
+    /// Returns whether something has changed since the last call. A subsequent sync makes all these changes durable.
     pub(crate) fn take_changed(&self) -> bool {
         let changed = self.changed.swap(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         changed
     }
 
-    /// The inode of a node: the number is the same, but the root is always node 1.
+    /// Returns the inode of a node. The numbers are equal, except that the root is always node 1.
     pub(crate) fn ino(&self, nodeid: u64) -> Ino {
         if nodeid == abi::ROOT_ID { self.fs.root() } else { Ino(nodeid) }
     }
 
-    /// The node of an inode.
+    /// Returns the node of an inode.
     pub(crate) fn node(&self, ino: Ino) -> u64 {
         if ino == self.fs.root() { abi::ROOT_ID } else { ino.0 }
     }
 
-    /// Changes are about to be made.
+    /// Checks that changes are permitted.
     ///
     /// # Errors
-    /// `EROFS` if none may be made (any more).
+    /// `EROFS` if they are not, or no longer.
     pub(crate) fn check_writable(&self) -> Result<(), Errno> {
         if self.options.read_only || self.has_stopped() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
-    /// The number for an error. Every error of the file system comes through here.
+    /// Converts an error to an errno. Every error of the file system passes through here.
     pub(crate) fn failed(&self, error: &Error) -> Errno {
         if matches!(error, Error::Corrupt(_)) && !self.damaged.swap(true, Ordering::Relaxed) {
-            // The caller gets a number. Who looks at this process can be told more.
+            // The caller gets an errno; the log gets the details.
             tracing::error!("{error}");
             if self.has_stopped() {
                 self.space.end();
@@ -120,8 +120,8 @@ impl<'a> Adapter<'a> {
         errno(error)
     }
 
-    /// The same for an error of something that was to be stored. Once the device has failed, writes do not wait:
-    /// each is told at once whether it was stored.
+    /// Like [`Self::failed`], for an error of a change to be stored. After a device error, writes are synchronous, so
+    /// that each one returns its own error.
     pub(crate) fn not_stored(&self, error: &Error) -> Errno {
         if matches!(error, Error::Device(_)) && !self.lost.swap(true, Ordering::Relaxed) {
             tracing::error!("a change could not be stored: {error}");

@@ -1,4 +1,4 @@
-//! What the kernel is told of inodes, and of the whole file system.
+//! Attributes of inodes, and totals of the file system.
 
 mod change;
 
@@ -13,22 +13,21 @@ use crate::adapter::VALID_SEC;
 
 pub(crate) use change::CAPABILITIES;
 
-/// The same for a file without any space, if it may get some. The kernel does not know how much space
-/// what it writes back takes, and asks anew only when the file is closed; but programs that see contents
-/// without space take them for a hole and do not read them (GNU tar with `--sparse`).
+/// Validity of the attributes of a file without allocated space, if it may get some. The kernel does not know the space
+/// of its write-back and asks again only when the file is closed. Programs such as GNU tar with `--sparse` treat a file
+/// with contents but no space as a hole and do not read it.
 const EMPTY_VALID_SEC: u64 = 1;
 
-/// What programs are told to read and write in units of, in bytes.
+/// Preferred I/O size reported to programs, in bytes.
 const BLOCK_SIZE: u32 = 4096;
 
-/// Parts of [`Statx`] that are always there (`STATX_BASIC_STATS`), and the time of creation
-/// (`STATX_BTIME`).
+/// Fields of [`Statx`] that are always valid (`STATX_BASIC_STATS`), and the creation time (`STATX_BTIME`).
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
 impl Adapter<'_> {
-    /// Answers GETATTR as it comes from the kernel. With an open file it may come before a write, and for
-    /// that alone if the kernel was made to forget what it knows.
+    /// Answers a GETATTR from the kernel. With an open file it may precede a write. That is its only purpose if the
+    /// kernel's cached attributes were invalidated.
     pub(crate) fn getattr_before_write(
         &self,
         ino: Ino,
@@ -41,7 +40,7 @@ impl Adapter<'_> {
         self.getattr(ino, reply)
     }
 
-    /// The answer to GETATTR and SETATTR.
+    /// Answers GETATTR and SETATTR.
     pub(crate) fn getattr(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let attributes = self.attributes(ino)?;
         let (attr_valid, attr) = (self.attr_valid(&attributes), self.attr(&attributes));
@@ -71,15 +70,15 @@ impl Adapter<'_> {
         })
     }
 
-    /// The attributes of an inode as the image has them.
+    /// Returns the attributes of an inode as stored in the image.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes, Errno> {
         self.result(self.fs.attributes(ino))
     }
 
-    /// An inode as the answer to a look-up.
+    /// Returns an inode as the answer to a look-up.
     pub(crate) fn entry_out(&self, attributes: &Attributes) -> EntryOut {
         let nodeid = self.node(attributes.ino);
-        // The kernel wants the root's to be 0.
+        // The kernel requires 0 for the root.
         let generation = if nodeid == abi::ROOT_ID { 0 } else { attributes.generation };
         EntryOut {
             nodeid,
@@ -91,7 +90,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// How long the kernel may keep attributes, in seconds.
+    /// Returns the validity of attributes in the kernel's cache, in seconds.
     fn attr_valid(&self, attributes: &Attributes) -> u64 {
         if self.is_protected(attributes) {
             return 0;
@@ -100,14 +99,14 @@ impl Adapter<'_> {
         if may_get_space && attributes.blocks_512 == 0 { EMPTY_VALID_SEC } else { VALID_SEC }
     }
 
-    /// Attributes as the kernel takes them.
+    /// Converts attributes to the kernel's structure.
     fn attr(&self, attributes: &Attributes) -> Attr {
         let Attributes { atime, mtime, ctime, .. } = *attributes;
         Attr {
             ino: attributes.ino.0,
             size: attributes.size,
             blocks: attributes.blocks_512,
-            // Before 1970, the two's complement.
+            // Times before 1970 as two's complement.
             atime: atime.sec as u64,
             mtime: mtime.sec as u64,
             ctime: ctime.sec as u64,
@@ -124,7 +123,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// The same for STATX, with the time of creation.
+    /// Converts attributes to the structure of STATX, with the creation time.
     fn stat(&self, attributes: &Attributes) -> Statx {
         let btime_bit = if attributes.crtime.is_some() { STATX_BTIME } else { 0 };
         Statx {
@@ -148,7 +147,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Type and permissions.
+/// Returns type and permissions.
 fn mode(attributes: &Attributes) -> u16 {
     attributes.file_type.mode_bits() | attributes.permissions
 }
@@ -157,14 +156,14 @@ fn sx_time(time: Timestamp) -> SxTime {
     SxTime { tv_sec: time.sec, tv_nsec: time.nsec, reserved: 0 }
 }
 
-/// A device number as the protocol has it: the lower 8 bits of the minor number, 12 of the major one, the
-/// upper 12 of the minor one.
+/// Encodes a device number as in the protocol: the lower 8 bits of the minor number, 12 bits of the major number, the
+/// upper 12 bits of the minor number.
 fn encode_device(device: DeviceNumber) -> u32 {
     let DeviceNumber { major, minor } = device;
     minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
 }
 
-/// The way back.
+/// Decodes a device number.
 pub(crate) fn decode_device(rdev: u32) -> DeviceNumber {
     DeviceNumber { major: rdev >> 8 & 0xfff, minor: rdev & 0xff | rdev >> 12 & 0xf_ff00 }
 }
@@ -178,7 +177,7 @@ mod tests {
 
     #[test]
     fn device_numbers_are_the_kernels() {
-        // What stat(2) calls 8:1, 259:7 and 4095:1048575.
+        // Values from stat(2) for 8:1, 259:7 and 4095:1048575.
         for (major, minor, rdev) in
             [(8, 1, 0x801), (259, 7, 0x1_0307), (1, 256, 0x10_0100), (4095, 0xf_ffff, u32::MAX)]
         {

@@ -1,9 +1,9 @@
-//! The caller of a request that does not name it.
+//! The caller of a request without credentials.
 //!
-//! Where mounts may map ids ([`Options::idmap`](crate::Options::idmap)), the kernel (6.18) says who asks only
-//! in requests that make something, because a new inode needs an owner: in all others, through whichever
-//! mount they come, user and group are -1. It checks permissions itself, but for a few things, which it
-//! leaves to file systems. For those the thread that asks is looked up: it waits for the answer.
+//! If mounts may map IDs ([`Options::idmap`](crate::Options::idmap)), the kernel (6.18) supplies the caller only in
+//! requests that create an inode, because the new inode needs an owner. In all others, through any mount, user and
+//! group are -1. The kernel checks permissions itself, except for a few checks that it leaves to file systems. For
+//! those, the calling thread is looked up in `/proc`, where it is waiting for the answer.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,35 +11,35 @@ use std::os::unix::fs::FileExt;
 use fuse_device::Errno;
 use fuse_device::abi::InHeader;
 
-/// What stands for no user.
+/// The ID that means "unknown".
 const NO_ID: u32 = u32::MAX;
 
-/// Whose rights the caller has. `None` if that cannot be told.
+/// Returns the effective user of the caller, or `None` if it is unknown.
 pub(crate) fn uid(header: &InHeader) -> Option<u32> {
     if header.uid != NO_ID {
         return Some(header.uid);
     }
     let status = status(header)?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    // The real, effective, saved and file system's.
+    // The real, effective, saved and file-system ID.
     ids.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
-/// What proc_pid_status(5) says of the thread that asks. `None` for a caller whose process this one cannot see:
-/// its number is 0.
+/// Returns proc_pid_status(5) of the calling thread. `None` for a process that is not visible to this one: its number
+/// is 0.
 pub(crate) fn status(header: &InHeader) -> Option<String> {
     fs::read_to_string(format!("/proc/{}/status", header.pid)).ok()
 }
 
-/// Whether the caller is the superuser.
+/// Returns whether the caller is the superuser.
 pub(crate) fn is_superuser(header: &InHeader) -> bool {
     uid(header) == Some(0)
 }
 
-/// A number in the caller's memory.
+/// Reads a number from the caller's memory.
 ///
 /// # Errors
-/// `EPERM` if this process may not read there, `EFAULT` if nothing is there.
+/// `EPERM` if this process may not read it, `EFAULT` if the address is invalid.
 pub(crate) fn read_memory(header: &InHeader, address: u64) -> Result<u32, Errno> {
     let memory = File::open(format!("/proc/{}/mem", header.pid)).map_err(|_| Errno::PERM)?;
     let mut bytes = [0; size_of::<u32>()];

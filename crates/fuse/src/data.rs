@@ -1,8 +1,7 @@
-//! The contents of files: reading, writing, space, holes, copies, and what makes them durable.
+//! File contents: reads, writes, allocation, holes, copies and durability.
 //!
-//! The kernel caches writes. What it writes back later (`WRITE_CACHE`) changes bytes and size alone: it
-//! keeps size and times itself meanwhile, and sends the times with SETATTR. All other changes set the
-//! times here.
+//! The kernel caches writes. Its write-back (`WRITE_CACHE`) changes contents and size only; the kernel maintains size
+//! and times in its cache and sends the times with SETATTR. All other changes set the times here.
 
 mod access;
 mod allocate;
@@ -21,14 +20,14 @@ use vfs::{ChangePurpose, Error, Ino, SetAttributes};
 
 use crate::{Adapter, clock, space};
 
-/// From so many bytes on, having the kernel take them from the image costs less than copying them.
+/// Minimum size of a read for which splicing from the image is cheaper than copying.
 const IN_PLACE_FROM: u32 = 16 << 10;
 
 impl Adapter<'_> {
-    /// Reads straight into the answer, or has the kernel take it from the image.
+    /// Reads directly into the answer, or lets the kernel splice from the image.
     pub(crate) fn read(&self, ino: Ino, args: &ReadIn, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let len = if self.send_in_place(ino, args, reply)? {
-            // It has some bytes.
+            // At least one byte.
             1
         } else {
             let room = reply.room(args.size as usize)?;
@@ -36,20 +35,20 @@ impl Adapter<'_> {
             reply.advance(len);
             len
         };
-        // The flags are those of the open file, with `O_NOATIME`.
+        // The flags are those of the open file, including `O_NOATIME`.
         if len > 0 && args.flags & OFlags::NOATIME.bits() == 0 {
             self.accessed(ino);
         }
         Ok(())
     }
 
-    /// Answers with bytes where they lie, if there are many of them. Whether that was done.
+    /// Answers a large read with file ranges. Returns whether that was possible.
     fn send_in_place(&self, ino: Ino, args: &ReadIn, reply: &mut Reply<'_>) -> Result<bool, Errno> {
         if args.size < IN_PLACE_FROM || !reply.sends_files() {
             return Ok(false);
         }
         let mut is_sent = false;
-        // While the file is locked: what is freed could become another file's, and its bytes be sent.
+        // Runs while the file is locked: freed blocks could otherwise become another file's before the transfer.
         let found = self.fs.read_in_place(ino, args.offset, args.size.into(), &mut |parts| {
             is_sent = reply.send_files(parts.iter().map(|part| (part.file, part.offset, part.len)));
         });
@@ -88,8 +87,7 @@ impl Adapter<'_> {
         reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
     }
 
-    /// Makes an inode durable, and with it everything else that was done before; times only if all is
-    /// asked for.
+    /// Makes an inode durable, together with all earlier changes. Times are included only in a full sync.
     pub(crate) fn fsync(&self, ino: Ino, args: &FsyncIn) -> Result<(), Errno> {
         self.check_durable()?;
         let is_for_data = args.fsync_flags & FSYNC_FDATASYNC != 0;
@@ -103,12 +101,12 @@ impl Adapter<'_> {
         self.fs.sync().map_err(|error| self.not_stored(&error))
     }
 
-    /// Something is asked to be durable. After damage it cannot become so: nothing is written any more.
+    /// Checks that changes can still become durable. After damage nothing is written any more.
     fn check_durable(&self) -> Result<(), Errno> {
         if self.has_stopped() { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// The contents of a file have changed: now.
+    /// Sets the times of a change of contents.
     fn contents_changed(&self, ino: Ino) -> Result<(), Errno> {
         let now = Some(clock::now());
         let purpose = ChangePurpose::Consequence;
@@ -116,7 +114,7 @@ impl Adapter<'_> {
         self.result(self.fs.set_attributes(ino, &times))
     }
 
-    /// A result of the file system, its error as a number.
+    /// Converts an error of the file system to an errno.
     pub(crate) fn result<T>(&self, result: Result<T, Error>) -> Result<T, Errno> {
         result.map_err(|error| self.failed(&error))
     }

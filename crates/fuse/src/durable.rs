@@ -1,29 +1,29 @@
 //! `sync` and `dirsync`: changes that are durable before their request is answered.
 //!
-//! The kernel has contents written through by itself, where a mount is `sync`. Of names and attributes it
-//! leaves that to the file system, and for FUSE that is here.
+//! For contents, the kernel itself uses synchronous writes if a mount is `sync`. For names and attributes it leaves
+//! that to the file system, and for FUSE to this module.
 
 use fuse_device::{Errno, Handler, Kernel, Operation, PageCache, Reply, Request, Settings, ioctl};
 
 use crate::Adapter;
 
-/// Answers as the adapter does, and syncs after what has to be durable then.
+/// Answers like the adapter, and syncs after changes that must be durable.
 pub struct Durable<'a> {
     adapter: &'a Adapter<'a>,
-    /// Changes of directories wait.
+    /// Changes of directories are synchronous.
     directories: bool,
-    /// Changes of attributes wait.
+    /// Changes of attributes are synchronous.
     attributes: bool,
 }
 
 impl<'a> Durable<'a> {
     /// With `sync` all changes are durable when they are answered, with `dirsync` those of directories.
     pub fn new(adapter: &'a Adapter<'a>, sync: bool, dirsync: bool) -> Self {
-        // As mount(2) has it, `MS_SYNCHRONOUS` includes `MS_DIRSYNC`.
+        // As in mount(2), `MS_SYNCHRONOUS` includes `MS_DIRSYNC`.
         Self { adapter, directories: sync || dirsync, attributes: sync }
     }
 
-    /// Whether an operation has to be durable when it is answered.
+    /// Returns whether an operation must be durable when it is answered.
     fn waits(&self, operation: &Operation<'_>) -> bool {
         match operation {
             Operation::Symlink { .. }
@@ -45,7 +45,7 @@ impl<'a> Durable<'a> {
 }
 
 impl Durable<'_> {
-    /// Syncs after a request that was done, if it has to be durable.
+    /// Syncs after a completed request, if it must be durable.
     fn make_durable(&self, request: &Request<'_>) -> Result<(), Errno> {
         if !self.waits(&request.operation) {
             return Ok(());

@@ -1,14 +1,14 @@
-//! Errors as the numbers that programs get.
+//! Conversion of errors to errnos.
 
 use fuse_device::Errno;
 use vfs::Error;
 
-/// The number for an error of the file system.
+/// Returns the errno of a file-system error.
 pub(crate) fn errno(error: &Error) -> Errno {
     match error {
         Error::Device(_) => Errno::IO,
         Error::Unsupported(_) => Errno::OPNOTSUPP,
-        // EUCLEAN: what ext4 and XFS return for damage.
+        // EUCLEAN, which ext4 and XFS return for damage.
         Error::Corrupt(_) => Errno::UCLEAN,
         Error::NotFound => Errno::NOENT,
         Error::Exists => Errno::EXIST,

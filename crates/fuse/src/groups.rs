@@ -1,14 +1,14 @@
-//! Which groups a caller is in.
+//! Groups of a caller.
 //!
-//! A request tells the group that new files get, and not the others. Those are looked up where it matters,
-//! which is seldom.
+//! A request contains only the group for new files. The supplementary groups are looked up when they are needed, which
+//! is rare.
 
 use fuse_device::abi::InHeader;
 
 use crate::caller;
 
-/// Whether the caller of a request is in a group. Of callers that cannot be looked up (they are of another
-/// process namespace, or have not waited) only the one group counts.
+/// Returns whether the caller of a request is in a group. For callers that cannot be looked up (in another PID
+/// namespace, or no longer waiting) only the group of the request counts.
 pub(crate) fn is_in(header: &InHeader, gid: u32) -> bool {
     if header.gid == gid {
         return true;
@@ -16,11 +16,11 @@ pub(crate) fn is_in(header: &InHeader, gid: u32) -> bool {
     caller::status(header).is_some_and(|status| lists(&status, gid))
 }
 
-/// Whether proc_pid_status(5) has a group, as the one for files or among the supplementary ones. (Where ids
-/// are mapped, a request does not tell the first either.)
+/// Returns whether proc_pid_status(5) contains a group, as the file-system group or a supplementary one. (With ID
+/// mapping, the request does not contain the former either.)
 fn lists(status: &str, gid: u32) -> bool {
     let values = |key| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-    // The real, effective, saved and file system's.
+    // The real, effective, saved and file-system ID.
     let own = values("Gid:").split_whitespace().nth(3);
     own.into_iter()
         .chain(values("Groups:").split_whitespace())

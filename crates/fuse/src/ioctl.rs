@@ -1,8 +1,8 @@
-//! Requests by ioctl(2): which function does which. Whatever is not known is answered `ENOTTY`, which is what
-//! programs take for "this file system has no such thing".
+//! Dispatch of ioctl(2) requests. Unknown commands return `ENOTTY`, which programs interpret as "not supported by this
+//! file system".
 //!
-//! The kernel lets through what can be asked without following pointers. It checks no rights: each function
-//! here checks what its kernel counterpart would.
+//! The kernel forwards requests without pointers. It checks no permissions: each function here makes the checks of its
+//! kernel counterpart.
 
 mod flags;
 mod trim;
@@ -13,7 +13,7 @@ use vfs::Ino;
 
 use crate::Adapter;
 
-/// Bytes of a label with the NUL that ends it (`FSLABEL_MAX`).
+/// Size of a label buffer including the final NUL (`FSLABEL_MAX`).
 pub(crate) const LABEL_ROOM: usize = 256;
 
 /// `FS_IOC_GETFSLABEL`.
@@ -25,7 +25,7 @@ pub(crate) const GOINGDOWN: u32 = ioctl::read(b'X', 125, size_of::<u32>());
 
 pub(crate) use flags::may_forbid;
 
-/// A request: its caller, its inode and its input.
+/// A request: its caller, inode and input.
 #[derive(Clone, Copy)]
 pub(crate) struct Ioctl<'a> {
     pub(crate) header: &'a InHeader,
@@ -35,14 +35,14 @@ pub(crate) struct Ioctl<'a> {
 }
 
 impl Adapter<'_> {
-    /// Answers IOCTL, with what the kernel holds of files if the request is a late one.
+    /// Answers IOCTL. `cache` gives access to the kernel's page cache if the request is a late one.
     pub(crate) fn ioctl(
         &self,
         request: &Ioctl<'_>,
         reply: &mut Reply<'_>,
         cache: Option<&PageCache<'_>>,
     ) -> Result<(), Errno> {
-        // One line for each command, and a function of its own that does it.
+        // One line for each command, with a separate function.
         match request.args.cmd {
             flags::GETFLAGS => self.getflags(request, reply),
             flags::SETFLAGS => self.setflags(request, reply, cache),
@@ -57,7 +57,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Whether a command may change something: nothing does to which nothing is said.
+/// Returns whether a command may change something: commands without input do not.
 pub(crate) fn may_change(args: &IoctlIn) -> bool {
     ioctl::takes_input(args.cmd)
 }

@@ -1,13 +1,13 @@
-//! Inodes that the kernel knows, and how often it was told of each.
+//! Inodes known to the kernel, with their look-up counts.
 //!
-//! As long as it knows one, the file system keeps it (`FileSystem::open`): an unlinked file that is open,
-//! a directory that is somebody's working directory. So no number is used again while the kernel could
-//! still mean what it stood for before.
+//! As long as the kernel knows an inode, the file system keeps it (`FileSystem::open`): for example an unlinked open
+//! file, or the working directory of a process. So an inode number is never reused while the kernel could still refer
+//! to the old inode.
 //!
-//! Each inode in the table stands for one reference of the file system's: whoever puts it in brings the
-//! reference along, and whoever takes it out gives the reference back, both without a lock. Between the
-//! two, references of other threads may come and go: the file system counts them all. The table is in
-//! shards, so that threads seldom meet; one is locked for a look-up and no longer.
+//! Each inode in the table holds one reference in the file system. The thread that inserts it supplies the reference,
+//! and the thread that removes it drops the reference, both without a lock. In between, references of other threads may
+//! come and go, because the file system counts them. The table is sharded, so that contention is rare; a shard is
+//! locked for one access only.
 
 #[cfg(test)]
 mod tests;
@@ -17,30 +17,30 @@ use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;
 use vfs::{FileSystem, Ino, Result};
 
-/// Shards there are: a power of two, far more than threads.
+/// Number of shards: a power of two, far more than threads.
 const SHARDS: usize = 256;
 
-/// Inodes in a row that share a shard: about what a block of inodes has.
+/// Number of consecutive inodes in a shard: about those of a block of inodes.
 const NEIGHBOURS: u64 = 16;
 
-/// An odd number whose bits look random: 2^64 divided by the golden ratio.
+/// Multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Inodes that an empty shard keeps room for.
+/// Capacity that an empty shard keeps, in inodes.
 const ROOM_KEPT: usize = 64;
 
 struct Node {
     ino: u64,
-    /// How often the kernel was told of it and has not forgotten it since, at least 1.
+    /// Number of look-ups that the kernel has not forgotten, at least 1.
     nlookup: u64,
 }
 
-/// Apart in memory, so that threads on different shards do not share cache lines.
+/// Aligned to separate cache lines for threads on different shards.
 #[derive(Default)]
 #[repr(align(64))]
 struct Shard(Mutex<HashTable<Node>>);
 
-/// The table. The root is never in it: it is always there.
+/// The table. It never contains the root, which is always known.
 pub(crate) struct Known {
     shards: Box<[Shard]>,
 }
@@ -52,10 +52,10 @@ impl Default for Known {
 }
 
 impl Known {
-    /// The kernel is told of an inode once more.
+    /// Counts a look-up of an inode.
     ///
     /// # Errors
-    /// If the file system does not let it be opened; then nothing is counted.
+    /// If the file system cannot open it; then nothing is counted.
     pub(crate) fn tell(&self, fs: &dyn FileSystem, ino: Ino) -> Result<()> {
         if ino == fs.root() || self.tell_again(ino) {
             return Ok(());
@@ -64,10 +64,10 @@ impl Known {
         self.tell_opened(fs, ino)
     }
 
-    /// The kernel is told of an inode, and the caller's reference to it becomes the table's.
+    /// Counts a look-up of an inode, and takes over the caller's reference.
     ///
     /// # Errors
-    /// If there was one already and the file system cannot take back the other. The inode is counted.
+    /// If the table already has a reference and the file system cannot close the other one. The look-up is counted.
     pub(crate) fn tell_opened(&self, fs: &dyn FileSystem, ino: Ino) -> Result<()> {
         let is_new = {
             let mut shard = self.shard(ino).lock();
@@ -86,7 +86,7 @@ impl Known {
         if is_new { Ok(()) } else { fs.close(ino) }
     }
 
-    /// Counts, if the inode is in the table.
+    /// Counts a look-up, if the inode is in the table. Returns whether it is.
     fn tell_again(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino).lock();
         let node = shard.find_mut(hash(ino.0), |node| node.ino == ino.0);
@@ -96,15 +96,15 @@ impl Known {
         })
     }
 
-    /// The kernel forgets `nlookup` of the times; all, if there were fewer.
+    /// Subtracts `nlookup` look-ups, at most all.
     ///
     /// # Errors
-    /// If the file system cannot close the inode. It is forgotten all the same.
+    /// If the file system cannot close the inode. It is removed even then.
     pub(crate) fn forget(&self, fs: &dyn FileSystem, ino: Ino, nlookup: u64) -> Result<()> {
         if self.subtract(ino, nlookup) { fs.close(ino) } else { Ok(()) }
     }
 
-    /// Whether these were the last times.
+    /// Subtracts look-ups. Returns whether they were the last ones.
     fn subtract(&self, ino: Ino, nlookup: u64) -> bool {
         let mut shard = self.shard(ino).lock();
         let Ok(mut node) = shard.find_entry(hash(ino.0), |node| node.ino == ino.0) else {
@@ -121,10 +121,10 @@ impl Known {
         true
     }
 
-    /// The kernel is gone: forgets everything.
+    /// Removes everything after the kernel has disconnected.
     ///
     /// # Errors
-    /// The first of the file system's. All inodes are forgotten all the same.
+    /// The first error of the file system. All inodes are removed even then.
     pub(crate) fn close_all(&self, fs: &dyn FileSystem) -> Result<()> {
         let mut outcome = Ok(());
         for shard in &self.shards {
@@ -137,15 +137,14 @@ impl Known {
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<HashTable<Node>> {
-        // Neighbours share a shard: threads in different directories then rarely meet.
+        // Consecutive inodes share a shard, so threads in different directories rarely contend.
         &self.shards[(hash(ino.0 / NEIGHBOURS) >> 40) as usize % SHARDS].0
     }
 }
 
-/// Only their number is bounded by memory, not their choice: whoever can choose all inode numbers has
-/// made the image.
+/// Does not resist chosen inputs: only the author of an image can choose inode numbers.
 const fn hash(ino: u64) -> u64 {
     let mixed = ino.wrapping_mul(MIX);
-    // The upper bits are the good ones, and tables look at both ends.
+    // The upper bits are mixed best, and hash tables use both ends.
     mixed ^ mixed >> 32
 }

@@ -1,4 +1,4 @@
-//! FS_IOC_GETFSLABEL and FS_IOC_SETFSLABEL: the label of the file system, as `xfs_io -c label` asks for it.
+//! FS_IOC_GETFSLABEL and FS_IOC_SETFSLABEL: the label of the file system, for `xfs_io -c label`.
 
 use fuse_device::{Errno, Reply, ioctl};
 
@@ -18,7 +18,7 @@ impl Adapter<'_> {
         ioctl::answer(request.args, &room, reply)
     }
 
-    /// Obeys FS_IOC_SETFSLABEL, for the superuser alone.
+    /// Answers FS_IOC_SETFSLABEL, for the superuser only.
     pub(crate) fn set_label(&self, request: &Ioctl<'_>) -> Result<(), Errno> {
         if !caller::is_superuser(request.header) {
             return Err(Errno::PERM);

@@ -1,7 +1,7 @@
-//! Answers the kernel's FUSE requests from a [`vfs::FileSystem`], whatever its format.
+//! Answers the kernel's FUSE requests with a [`vfs::FileSystem`] of any format.
 //!
-//! Permissions are checked by the kernel (`default_permissions`, with ACLs); what a kernel file system
-//! does besides is done here: times, set-id bits, inheritance of groups and ACLs, errors as numbers.
+//! The kernel checks permissions (`default_permissions`, with ACLs). This crate does the other work of a kernel file
+//! system: times, set-id bits, inheritance of groups and ACLs, errnos.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Listings of directories, with and without what the kernel would look up next.
+//! Directory listings, with or without the attributes of the entries.
 //!
-//! A listing goes on after the cookie of its last record, so an entry that does not fit is simply not
-//! put in: the next request begins with it.
+//! A listing continues after the cookie of its last record, so an entry that does not fit is omitted: the next request
+//! begins with it.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::Adapter;
 
 impl Adapter<'_> {
-    /// READDIR.
+    /// Answers READDIR.
     pub(crate) fn readdir(
         &self,
         dir: Ino,
@@ -23,9 +23,9 @@ impl Adapter<'_> {
         self.list(dir, args, 0, reply)
     }
 
-    /// READDIRPLUS. Names come first, because nothing may be asked of the file system while it lists;
-    /// then every inode is looked at. Of one that cannot be read nothing is said: the kernel will ask
-    /// for it by name, and whoever wants it gets the error.
+    /// Answers READDIRPLUS. Names are collected first, because the file system must not be called while it lists; then
+    /// the attributes of every inode are read. An unreadable inode gets no attributes: the kernel will look it up by
+    /// name, and the caller gets the error then.
     pub(crate) fn readdirplus(
         &self,
         dir: Ino,
@@ -41,7 +41,7 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Puts in records with `head_len` zeros before each, as many as the request has room for.
+    /// Appends records with `head_len` zeros before each, as many as fit into the request.
     fn list(
         &self,
         dir: Ino,
@@ -57,11 +57,11 @@ impl Adapter<'_> {
         });
         if let Err(error) = listed {
             let errno = self.failed(&error);
-            // What was listed before is delivered; the next request meets the error again.
+            // The entries before the error are returned; the next request gets the error again.
             return if reply.is_empty() { Err(errno) } else { Ok(()) };
         }
         if is_full && reply.is_empty() {
-            // An empty answer would say that the directory ends here.
+            // An empty answer would mean the end of the directory.
             return Err(Errno::INVAL);
         }
         if args.offset == 0 && !self.options.keep_directory_times {
@@ -70,7 +70,7 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Completes a record of READDIRPLUS, and counts that the kernel is told of the inode.
+    /// Completes a record of READDIRPLUS, and counts the look-up of the inode.
     fn fill_in(&self, record: &mut [u8]) {
         let (head, rest) = record.split_at_mut(size_of::<EntryOut>());
         let Ok((dirent, name)) = Dirent::mut_from_prefix(rest) else { return };
@@ -89,7 +89,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Appends a record. `None`, and nothing is appended, if it does not fit.
+/// Appends a record. Returns `None`, and appends nothing, if it does not fit.
 fn put_record(
     reply: &mut Reply<'_>,
     size: usize,
@@ -117,7 +117,7 @@ fn put_record(
     Some(())
 }
 
-/// The first record of READDIRPLUS, and those after it.
+/// Splits off the first record of READDIRPLUS.
 fn split_record(records: &mut [u8]) -> Option<(&mut [u8], &mut [u8])> {
     let dirent_at = size_of::<EntryOut>();
     let (dirent, _) = Dirent::read_from_prefix(records.get(dirent_at..)?).ok()?;
@@ -125,7 +125,7 @@ fn split_record(records: &mut [u8]) -> Option<(&mut [u8], &mut [u8])> {
     records.split_at_mut_checked(len)
 }
 
-/// A type as a record has it; 0 if it is not known.
+/// Returns the type bits of a record; 0 if the type is unknown.
 fn type_bits(file_type: Option<FileType>) -> u32 {
     file_type.map_or(0, |file_type| u32::from(file_type.mode_bits() >> 12))
 }

@@ -1,7 +1,7 @@
-//! Names: found, made, moved and removed.
+//! Names: look-up, creation, renaming and removal.
 //!
-//! The kernel holds the lock of a directory while it asks for something there, so that nothing comes
-//! between the parts of an answer. Only look-ups of `.` and `..` come at any time, from NFS.
+//! The kernel locks a directory during its requests, so that other changes cannot intervene between the steps of an
+//! answer. Only look-ups of `.` and `..`, from NFS, come at any time.
 
 mod create;
 
@@ -17,7 +17,7 @@ const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
 impl Adapter<'_> {
-    /// Answers LOOKUP. That there is no such name is an answer, too, which the kernel remembers.
+    /// Answers LOOKUP. A missing name is a valid answer, too, which the kernel caches.
     pub(crate) fn lookup(&self, dir: Ino, name: &[u8], reply: &mut Reply<'_>) -> Result<(), Errno> {
         let found = match name {
             b"." => Ok(dir),
@@ -34,21 +34,21 @@ impl Adapter<'_> {
         self.put_entry(&self.result(entry)?, reply)
     }
 
-    /// An inode as the answer to a look-up: counts that the kernel is told of it.
+    /// Returns an inode as the answer to a look-up, and counts the look-up.
     ///
     /// # Errors
-    /// The file system's; `NotFound` if the inode is not in use. Then nothing is counted.
+    /// Those of the file system; `NotFound` if the inode is not in use. Then nothing is counted.
     pub(crate) fn entry(&self, ino: Ino) -> vfs::Result<EntryOut> {
         if ino.0 == ROOT_ID && ino != self.fs.root() {
-            // The number means the root to the kernel.
+            // This number means the root in the protocol.
             return Err(misleading("an entry leads to inode 1, which no file can be"));
         }
-        // Once it is open, it cannot become another one before its attributes are read.
+        // While it is open, its number cannot be reused before its attributes are read.
         self.known.tell(self.fs, ino)?;
         self.told_entry(ino)
     }
 
-    /// The same for an inode that is counted already. On an error it is not any more.
+    /// Like [`Self::entry`], for an inode that is counted already. After an error it is no longer counted.
     fn told_entry(&self, ino: Ino) -> vfs::Result<EntryOut> {
         let attributes = self.fs.attributes(ino);
         if attributes.is_err() {
@@ -57,26 +57,26 @@ impl Adapter<'_> {
         Ok(self.entry_out(&attributes?))
     }
 
-    /// The kernel will not be told of an inode after all that was counted.
+    /// Undoes the count of a look-up that will not be reported to the kernel.
     pub(crate) fn untell(&self, ino: Ino) {
-        // The error that is the reason for this one says more.
+        // The original error is more informative.
         let _ = self.forget(ino, 1);
     }
 
-    /// Answers with an entry that is counted. Without an answer it is not any more.
+    /// Answers with an entry that is counted. If the answer fails, it is no longer counted.
     fn put_entry(&self, entry: &EntryOut, reply: &mut Reply<'_>) -> Result<(), Errno> {
         reply.put(entry).inspect_err(|_| self.untell(self.ino(entry.nodeid)))
     }
 
-    /// Obeys FORGET.
+    /// Handles FORGET.
     pub(crate) fn forget(&self, ino: Ino, nlookup: u64) -> Result<(), Errno> {
         self.space.forget(ino);
         self.result(self.known.forget(self.fs, ino, nlookup))
     }
 
-    /// Obeys BATCH_FORGET.
+    /// Handles BATCH_FORGET.
     pub(crate) fn forget_all(&self, nodes: &[ForgetOne]) -> Result<(), Errno> {
-        // One that fails keeps no other from being forgotten; nobody is told.
+        // An error does not stop the others, and is not reported to anyone.
         let forget = |node: &ForgetOne| self.forget(self.ino(node.nodeid), node.nlookup);
         nodes.iter().map(forget).fold(Ok(()), Result::and)
     }
@@ -87,19 +87,19 @@ impl Adapter<'_> {
         reply.put_bytes(&target)
     }
 
-    /// Obeys UNLINK.
+    /// Handles UNLINK.
     pub(crate) fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         self.check_writable()?;
         self.result(self.fs.unlink(dir, name, Some(clock::now())))
     }
 
-    /// Obeys RMDIR.
+    /// Handles RMDIR.
     pub(crate) fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         self.check_writable()?;
         self.result(self.fs.rmdir(dir, name, Some(clock::now())))
     }
 
-    /// Obeys RENAME and RENAME2.
+    /// Handles RENAME and RENAME2.
     pub(crate) fn rename(
         &self,
         header: &InHeader,
@@ -137,12 +137,12 @@ impl Adapter<'_> {
     }
 }
 
-/// There is no such name, and will not be unless the kernel asks for it.
+/// Returns the answer for a missing name, which stays missing unless the kernel creates it.
 fn no_entry(entry_valid: u64) -> EntryOut {
     EntryOut { nodeid: 0, entry_valid, ..EntryOut::default() }
 }
 
-/// The inode of a name must be there.
+/// Converts an error: the inode of a name must exist.
 fn missing_inode(dir: Ino, error: Error) -> Error {
     match error {
         Error::NotFound => misleading(&format!("an entry of {dir} leads to an inode not in use")),

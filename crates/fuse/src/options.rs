@@ -1,45 +1,45 @@
-//! What a mount is asked to do differently.
+//! Options of a mount.
 
-/// When reading changes access times.
+/// Update policy of access times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
     /// Never (`noatime`).
     Never,
-    /// If the time is not after the last change, or a day old (`relatime`).
+    /// If the time is not later than the last change, or a day old (`relatime`).
     #[default]
     Relative,
-    /// Always (`strictatime`), as far as reads are not answered from the kernel's cache.
+    /// Always (`strictatime`), except for reads from the kernel's cache.
     Always,
 }
 
-/// What happens once the image has been found damaged.
+/// Behaviour after the image was found damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDamage {
-    /// Nothing is written any more: changes get `EROFS`.
+    /// Stop writing: changes return `EROFS`.
     #[default]
     ReadOnly,
-    /// The request that met it gets an error, and all else goes on.
+    /// Return an error to the affected request only.
     Continue,
 }
 
-/// How requests are answered.
+/// Options of an adapter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Nothing may be changed.
+    /// Changes are not permitted.
     pub read_only: bool,
-    /// When reading changes access times.
+    /// Update policy of access times.
     pub access_times: AccessTimes,
-    /// Listing a directory does not change its access time, whatever is said of others (`nodiratime`).
+    /// Listing a directory does not update its access time, independent of `access_times` (`nodiratime`).
     pub keep_directory_times: bool,
-    /// What happens after damage.
+    /// Behaviour after damage.
     pub on_damage: OnDamage,
-    /// All inodes appear to belong to this user, whatever the image says.
+    /// Owner reported for all inodes.
     pub uid: Option<u32>,
-    /// All inodes appear to belong to this group, whatever the image says.
+    /// Group reported for all inodes.
     pub gid: Option<u32>,
-    /// Mounts of this mount may map ids (`mount_setattr(2)`), where the kernel has that. Not together with
-    /// `uid` or `gid`.
+    /// Bind mounts of this mount may map IDs (`mount_setattr(2)`), if the kernel supports it. Not together with `uid`
+    /// or `gid`.
     pub idmap: bool,
-    /// New files are stored as this owner's (user and group) instead of the caller's.
+    /// Owner (user and group) of new files instead of the caller.
     pub owner: Option<(u32, u32)>,
 }

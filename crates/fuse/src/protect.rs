@@ -1,17 +1,16 @@
 //! Files whose flags forbid writing.
 //!
-//! The file system refuses what may not be; but the kernel (Linux 6.18), which does not know such flags of
-//! FUSE files, takes writes into its cache first. What is refused when it writes back is an error of
-//! fsync(2) and close(2), too late. So it is made to ask before the first byte: it may not keep the
-//! attributes of such a file, and looks at each write(2) whether the file could be run with others' rights.
-//! Of an immutable file it is told that it could. Then it sends the SETATTR that sets nothing, and that
+//! The file system rejects forbidden writes. But the kernel (Linux 6.18) ignores these flags for FUSE files and caches
+//! writes first, so the error would appear too late, at fsync(2) or close(2). So the kernel must ask before the first
+//! byte: it may not cache the attributes of such a file, and checks before each write(2) whether the file has
+//! capabilities. For an immutable file the answer is that it has. Then it sends the SETATTR without changes, which
 //! fails.
 //!
-//! Of a file that may be appended to it cannot be told apart who appends. There, what is written back may
-//! have old bytes in front of new ones, as long as they are the same.
+//! For an append-only file, appending writes cannot be distinguished from others. There a write-back may contain old
+//! bytes before the new ones, as long as they are unchanged.
 //!
-//! The kernel keeps what was refused, and shows it. It is made to forget it when attributes are asked for
-//! next, as it does whenever it opens such a file to read it.
+//! The kernel keeps rejected data in its cache and shows it. The cache is invalidated at the next request for
+//! attributes, which happens whenever such a file is opened for reading.
 
 use std::sync::atomic::Ordering;
 
@@ -20,21 +19,21 @@ use vfs::{Attributes, Error, FileType, Ino};
 
 use crate::Adapter;
 
-/// What the length of an attribute is said to be that is not there.
+/// Reported length of a capabilities attribute that does not exist.
 const PRETENDED_LEN: u32 = 20;
 
-/// Bytes that are compared at a time.
+/// Number of bytes compared at a time.
 const COMPARED_BYTES: usize = 64 << 10;
 
 impl Adapter<'_> {
-    /// From now on, there may be files whose flags forbid changes.
+    /// Records that files with flags that forbid changes may exist.
     pub(crate) fn note_protection(&self) {
         if !self.protected.exist.load(Ordering::Relaxed) {
             self.protected.exist.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes what the flags of an inode forbid that the kernel is told of. Whether they forbid anything.
+    /// Records the restrictions of an inode that is reported to the kernel. Returns whether there are any.
     pub(crate) fn is_protected(&self, attributes: &Attributes) -> bool {
         let is_any = attributes.protection.is_any();
         if is_any {
@@ -43,7 +42,7 @@ impl Adapter<'_> {
         is_any
     }
 
-    /// Whether the contents of a file may change at all.
+    /// Checks that the contents of a file may change at all.
     ///
     /// # Errors
     /// `EPERM` if not.
@@ -55,8 +54,7 @@ impl Adapter<'_> {
         self.result(attributes.protection.check_addition())
     }
 
-    /// How long the kernel is told that the capabilities of an immutable file are, whether it has any or
-    /// not; `None` for every other file.
+    /// Returns the pretended length of the capabilities of an immutable file; `None` for every other file.
     pub(crate) fn pretended_capabilities(&self, ino: Ino) -> Option<u32> {
         if !self.protected.exist.load(Ordering::Relaxed) {
             return None;
@@ -66,7 +64,7 @@ impl Adapter<'_> {
         (is_file && attributes.protection.is_immutable).then_some(PRETENDED_LEN)
     }
 
-    /// Writes to a file what the kernel writes back of it, in whole pages.
+    /// Writes the kernel's write-back, in whole pages, to a file.
     pub(crate) fn write_back(&self, ino: Ino, offset: u64, data: &[u8]) -> vfs::Result<()> {
         let refused = match self.fs.write(ino, offset, data, None) {
             Err(refused @ Error::NotPermitted(_)) => refused,
@@ -81,15 +79,15 @@ impl Adapter<'_> {
         self.fs.write(ino, attributes.size.max(offset), &data[old_len..], None)
     }
 
-    /// Has the kernel forget what was refused.
+    /// Invalidates the kernel's cache of rejected data.
     pub(crate) fn forget_refused(&self, cache: &PageCache<'_>) {
         for ino in self.protected.take_refused() {
-            // What it cannot forget it goes on showing.
+            // If the invalidation fails, the data stays visible.
             let _ = cache.write_back(self.node(ino), 0..u64::MAX);
         }
     }
 
-    /// Whether a file has these bytes already.
+    /// Returns whether a file already contains these bytes.
     fn holds(&self, ino: Ino, offset: u64, data: &[u8]) -> vfs::Result<bool> {
         let mut found = vec![0; COMPARED_BYTES.min(data.len())];
         for (number, part) in data.chunks(COMPARED_BYTES).enumerate() {

@@ -1,23 +1,23 @@
-//! Files whose flags forbid writing, as far as the kernel knows them.
+//! State of files whose flags forbid writing, as far as the kernel knows them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use vfs::Ino;
 
-/// What is known of files whose flags forbid writing.
+/// State of files whose flags forbid writing.
 #[derive(Default)]
 pub(crate) struct Protected {
-    /// Whether the kernel may know any.
+    /// True if the kernel may know any.
     pub(crate) exist: AtomicBool,
-    /// Files of which the kernel holds what was refused.
+    /// Files with rejected data in the kernel's cache.
     refused: Mutex<Vec<Ino>>,
-    /// Whether there are any.
+    /// True if there are any.
     has_refused: AtomicBool,
 }
 
 impl Protected {
-    /// Notes that the kernel holds what was refused of a file.
+    /// Records that the kernel has rejected data of a file in its cache.
     pub(crate) fn note_refused(&self, ino: Ino) {
         let mut refused = self.refused.lock();
         if !refused.contains(&ino) {
@@ -26,12 +26,12 @@ impl Protected {
         self.has_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the kernel holds what was refused.
+    /// Returns whether the kernel has rejected data in its cache.
     pub(crate) fn has_refused(&self) -> bool {
         self.has_refused.load(Ordering::Relaxed)
     }
 
-    /// The files of which the kernel holds what was refused, which are forgotten here.
+    /// Takes the files with rejected data in the kernel's cache.
     pub(crate) fn take_refused(&self) -> Vec<Ino> {
         let mut refused = self.refused.lock();
         self.has_refused.store(false, Ordering::Relaxed);

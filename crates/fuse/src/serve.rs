@@ -1,4 +1,4 @@
-//! Requests in, answers out: which part of the adapter does what.
+//! Dispatch of requests to the parts of the adapter.
 
 use fuse_device::{
     Errno, Handler, InitFlags, Kernel, Operation, PageCache, Reply, Request, Settings, abi,
@@ -8,16 +8,16 @@ use crate::Adapter;
 use crate::ioctl::{self, Ioctl};
 use crate::shutdown::is_shutdown;
 
-/// Most bytes of one read or write.
+/// Maximum size of a read or write in bytes.
 const MAX_WRITE: u32 = 1 << 20;
 
-/// Space of files that are freed at once, in 512-byte units: 16 MiB.
+/// Maximum space of files that are freed immediately, in 512-byte units: 16 MiB.
 const SMALL_BLOCKS_512: u64 = 32 * 1024;
 
-/// Inodes that are soon forgotten, if they are small.
+/// Maximum number of small inodes that are forgotten immediately.
 const QUICK_NODES: usize = 16;
 
-/// What is used where the kernel has it.
+/// Features to use if the kernel supports them.
 const FEATURES: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::EXPORT_SUPPORT)
     .union(InitFlags::DONT_MASK)
@@ -34,11 +34,11 @@ const FEATURES: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::HANDLE_KILLPRIV_V2)
     .union(InitFlags::SETXATTR_EXT);
 
-/// The same besides where nothing can be changed.
+/// Features of read-only mounts.
 ///
-/// Direct requests that nobody waits for are left to mounts without writes: Linux (seen with 6.18) forgets
-/// the pages that a direct write makes stale before it sends the write, and after it only if the caller has
-/// waited. Pages that others read meanwhile would stay, and be written back over newer bytes.
+/// Asynchronous direct I/O is limited to mounts without writes: Linux (tested with 6.18) invalidates the pages that a
+/// direct write makes stale before it sends the write, and after it only if the caller waits. Pages read by others in
+/// between would stay, and be written back over newer bytes.
 const READ_ONLY_FEATURES: InitFlags = FEATURES.union(InitFlags::ASYNC_DIO);
 
 impl Handler for Adapter<'_> {
@@ -70,7 +70,7 @@ impl Handler for Adapter<'_> {
             | Operation::Getxattr { .. }
             | Operation::Statfs => true,
             Operation::Setattr(args) => args.valid & abi::FATTR_SIZE == 0,
-            // What is forgotten may be gone for good, and its space has to be freed.
+            // A forgotten inode may have no names, and its space must be freed.
             Operation::Forget { .. } => self.is_small(request.header.nodeid),
             Operation::BatchForget { nodes } => {
                 nodes.len() <= QUICK_NODES && nodes.iter().all(|node| self.is_small(node.nodeid))
@@ -124,7 +124,7 @@ impl Handler for Adapter<'_> {
     }
 }
 
-/// Whether a request may have changed something, access times apart.
+/// Returns whether a request may have changed something other than access times.
 fn may_change(operation: &Operation<'_>) -> bool {
     if let Operation::Ioctl { args, .. } = operation {
         return ioctl::may_change(args);
@@ -150,21 +150,21 @@ fn may_change(operation: &Operation<'_>) -> bool {
 }
 
 impl Adapter<'_> {
-    /// Requests are to be answered.
+    /// Checks that requests are still served.
     ///
     /// # Errors
-    /// `EIO` if it was shut down.
+    /// `EIO` after a shutdown.
     fn check_served(&self) -> Result<(), Errno> {
         if self.is_shut_down() { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// Whether freeing an inode is soon done.
+    /// Returns whether freeing an inode is fast.
     fn is_small(&self, nodeid: u64) -> bool {
         let attributes = self.fs.attributes(self.ino(nodeid));
         attributes.is_ok_and(|attributes| attributes.blocks_512 <= SMALL_BLOCKS_512)
     }
 
-    /// Has a request answered by who does that.
+    /// Dispatches a request.
     fn answer(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let header = &request.header;
         let node = self.ino(header.nodeid);
@@ -209,8 +209,8 @@ impl Adapter<'_> {
                 self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply, None)
             }
             Operation::Destroy | Operation::Interrupt => Ok(()),
-            // Opening and closing need no message, and a file is made by MKNOD: nodes are all that
-            // requests name, and `Known` keeps them. The kernel remembers each `ENOSYS`.
+            // OPEN and CREATE are not needed, and files are created by MKNOD: requests contain nodes only, which
+            // `Known` keeps open. The kernel remembers each `ENOSYS`.
             Operation::Open(_)
             | Operation::Opendir(_)
             | Operation::Create { .. }

@@ -1,8 +1,8 @@
-//! XFS_IOC_GOINGDOWN, which ext4 knows as EXT4_IOC_SHUTDOWN: the file system stops as if the machine had.
-//! Afterwards every request fails with `EIO`, and nothing is written any more.
+//! XFS_IOC_GOINGDOWN, which is EXT4_IOC_SHUTDOWN in ext4: the file system stops as in a crash. Afterwards every request
+//! fails with `EIO`, and nothing is written any more.
 //!
-//! The number says that a caller reads what in truth it writes, so that the kernel hands over nothing: what
-//! is to be flushed before is read from the caller's memory, which takes the right to do so.
+//! The command number declares an output argument that is in fact an input, so the kernel does not pass it on. The
+//! flags are read from the caller's memory, which requires the permission to do so.
 
 use std::sync::atomic::Ordering;
 
@@ -12,20 +12,21 @@ use crate::ioctl::{GOINGDOWN, Ioctl};
 use crate::{Adapter, caller};
 
 // Flags (`XFS_FSOP_GOING_FLAGS_...`).
-/// All is written back first, what the kernel caches, too.
+/// Write back everything first, including the kernel's cache.
 const DEFAULT: u32 = 0;
-/// What is done is made durable first, but for what the kernel caches.
+/// Make changes durable first, without the kernel's cache.
 const LOGFLUSH: u32 = 1;
-/// Nothing is written first.
+/// Write nothing first.
 const NOLOGFLUSH: u32 = 2;
 
-/// Whether an operation is this request. It may need other ones done.
+/// Returns whether an operation is this request, which may depend on other requests.
 pub(crate) fn is_shutdown(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Ioctl { args, .. } if args.cmd == GOINGDOWN)
 }
 
 impl Adapter<'_> {
-    /// Obeys, for the superuser alone. Without a `cache` to write back (over io_uring) it cannot do so first.
+    /// Shuts down, for the superuser only. Without a `cache` to write back (over io_uring), the mode that writes back
+    /// first is not available.
     pub(crate) fn shut_down(
         &self,
         request: &Ioctl<'_>,
@@ -39,7 +40,7 @@ impl Adapter<'_> {
                 cache.ok_or(Errno::OPNOTSUPP)?.write_back_all()?;
                 self.syncfs()?;
             }
-            // The shutdown goes on if this fails: there is the more reason for it then.
+            // An error is all the more a reason to continue the shutdown.
             LOGFLUSH => self.syncfs().unwrap_or_default(),
             NOLOGFLUSH => {}
             _ => return Err(Errno::INVAL),
@@ -49,7 +50,7 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Whether it was shut down: the image is as after a crash, and is to be left so.
+    /// Returns whether it was shut down: the image is in the state after a crash, and must stay so.
     pub fn is_shut_down(&self) -> bool {
         self.shut_down.load(Ordering::Relaxed)
     }

@@ -1,16 +1,16 @@
-//! Room for what programs write, though the kernel does not ask for it.
+//! Space for cached writes, which the kernel does not reserve.
 //!
-//! With cached writes the kernel takes what programs write, and asks for room when it writes that back: too
-//! late for whoever has written it. So the nearer a file system is to full, the less may wait in the cache,
-//! and at the end nothing: then each write waits until it is stored, and fails if there is no room
-//! ([`Level`]). A thread sees to that ([`SpaceKeeper`]); requests only count what they take.
+//! With cached writes the kernel accepts data and needs space only at the write-back, too late to report an error to
+//! the writer. So the fuller a file system is, the less data may wait in the cache, and finally none: then each write
+//! is synchronous and fails if there is no space ([`Level`]). A thread controls that ([`SpaceKeeper`]); requests only
+//! count the space they take.
 //!
-//! Where the process may not steer the kernel, a write learns what happened to those before it: once a file
-//! could not be written back, the kernel is made to ask for its attributes before each write to it, which
-//! is refused as long as there is no room.
+//! If the process may not control the kernel, later writes get the error of earlier ones: after a failed write-back of
+//! a file, the kernel must request its attributes before each write, and the request fails as long as there is no
+//! space.
 //!
-//! In both cases what was stored of a file that grows is a beginning of it: after a write-back that found no
-//! room, none further behind is done, though it may be small enough to find some.
+//! In both cases the stored part of a growing file is a prefix: after a write-back without space, none behind it is
+//! accepted, even if it would fit.
 
 mod keeper;
 mod level;
@@ -24,13 +24,13 @@ use vfs::{FileSystem, Ino};
 
 pub use keeper::SpaceKeeper;
 
-/// What requests and the keeper tell each other.
+/// State shared by requests and the keeper.
 pub(crate) struct Space {
-    /// Bytes that may be taken until somebody has to look how many are left.
+    /// Number of bytes that may be taken before the keeper must check the free space.
     credit: AtomicI64,
-    /// Files in [`State::failed`]: none, nearly always.
+    /// Number of files in [`State::failed`]: usually 0.
     failed_count: AtomicUsize,
-    /// Writes cannot be made to wait, so that later ones are refused instead.
+    /// True if writes cannot be made synchronous, so that later ones are rejected instead.
     refuses_later: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -38,22 +38,22 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct State {
-    /// The keeper has something to do.
+    /// True if the keeper has work to do.
     is_due: bool,
-    /// The keeper is to end.
+    /// True if the keeper must end.
     is_over: bool,
-    /// Nothing is changed any more: no write may wait to be told so.
+    /// True if changes are no longer possible: all writes must return their own error.
     has_ended: bool,
-    /// Most bytes that were free when a write-back found no room.
+    /// Maximum number of free bytes when a write-back failed.
     useless: u64,
-    /// Files that could not be written back, and where the first bytes are that were not stored.
+    /// Files with a failed write-back, and the offset of their first lost bytes.
     failed: HashMap<Ino, u64>,
-    /// Those of them that the kernel has to ask about.
+    /// Files among them whose attributes the kernel must request.
     untold: Vec<Ino>,
 }
 
 impl State {
-    /// Has the keeper make the kernel ask about a file.
+    /// Requests that the keeper invalidates the kernel's attributes of a file.
     fn tell(&mut self, ino: Ino) {
         if !self.untold.contains(&ino) {
             self.untold.push(ino);
@@ -65,7 +65,7 @@ impl State {
 impl Default for Space {
     fn default() -> Self {
         Self {
-            // Without a keeper nobody looks.
+            // Without a keeper the space is not checked.
             credit: AtomicI64::new(i64::MAX),
             failed_count: AtomicUsize::new(0),
             refuses_later: AtomicBool::new(false),
@@ -76,7 +76,7 @@ impl Default for Space {
 }
 
 impl Space {
-    /// A request may have taken so many bytes.
+    /// Counts bytes that a request may have taken.
     pub(crate) fn took(&self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let before = self.credit.fetch_sub(bytes, Ordering::Relaxed);
@@ -85,10 +85,10 @@ impl Space {
         }
     }
 
-    /// Bytes of a file are about to be written back.
+    /// Checks a write-back at `offset`.
     ///
     /// # Errors
-    /// `ENOSPC` if bytes before them found no room: these would leave a hole.
+    /// `ENOSPC` if an earlier range of the file found no space: this one would leave a hole.
     pub(crate) fn check(&self, ino: Ino, offset: u64) -> Result<(), Errno> {
         if !self.has_failed() {
             return Ok(());
@@ -97,8 +97,8 @@ impl Space {
         if state.failed.get(&ino).is_none_or(|&failed| offset <= failed) {
             return Ok(());
         }
-        // That more comes means that whoever writes was not refused: the kernel may have asked for the attributes
-        // at the wrong moment, and then knows them. It is made to ask once more.
+        // A further write-back means that the writer was not rejected: the kernel may have cached the attributes in the
+        // meantime. They are invalidated again.
         if self.refuses_later.load(Ordering::Relaxed) {
             state.tell(ino);
             self.changed.notify_one();
@@ -106,12 +106,12 @@ impl Space {
         Err(Errno::NOSPC)
     }
 
-    /// Nothing is changed any more: what programs write from now on must fail when they write it.
+    /// Records that changes are no longer possible: later writes must fail synchronously.
     pub(crate) fn end(&self) {
         self.wake(|state| state.has_ended = true);
     }
 
-    /// Bytes of a file were stored.
+    /// Counts stored bytes of a file.
     pub(crate) fn stored(&self, ino: Ino, offset: u64, len: u64) {
         self.took(len);
         if self.has_failed() {
@@ -121,7 +121,7 @@ impl Space {
         }
     }
 
-    /// Bytes of a file could not be written back, though so many were free.
+    /// Records a failed write-back, although `free` bytes were free.
     pub(crate) fn ran_out(&self, ino: Ino, offset: u64, free: u64) {
         self.wake(|state| {
             let failed = state.failed.entry(ino).or_insert(offset);
@@ -132,7 +132,7 @@ impl Space {
         self.count_failed();
     }
 
-    /// A file got another size, or is gone: what could not be stored of it matters no more.
+    /// Forgets lost data of a file that was truncated or removed.
     pub(crate) fn forget(&self, ino: Ino) {
         if self.has_failed() {
             self.state.lock().failed.remove(&ino);
@@ -140,10 +140,10 @@ impl Space {
         }
     }
 
-    /// A program is about to write to a file.
+    /// Checks a write of a program.
     ///
     /// # Errors
-    /// `ENOSPC` if earlier writes to it found no room and it cannot be had in another way.
+    /// `ENOSPC` if earlier writes to the file found no space and no other way can report it.
     pub(crate) fn check_write(&self, ino: Ino) -> Result<(), Errno> {
         let refuses = self.has_failed()
             && self.refuses_later.load(Ordering::Relaxed)
@@ -168,7 +168,7 @@ impl Space {
     }
 }
 
-/// Free bytes of a file system that contents of files may take; 0 if it does not tell.
+/// Returns the free bytes for file contents; 0 if they are unknown.
 pub(crate) fn free_bytes(fs: &dyn FileSystem) -> u64 {
     fs.statfs().map_or(0, |all| all.blocks_for_contents * u64::from(all.block_size))
 }
@@ -206,7 +206,7 @@ mod tests {
         space.refuses_later.store(true, Ordering::Relaxed);
         assert_eq!(space.check_write(ino), Err(Errno::NOSPC));
         space.check_write(Ino(13)).unwrap();
-        // What is written back all the same was not refused: the kernel has to be told again.
+        // A further write-back means that the writer was not rejected, so the kernel must be notified again.
         space.state.lock().untold.clear();
         assert_eq!(space.check(ino, 4096), Err(Errno::NOSPC));
         assert_eq!(space.state.lock().untold, [ino]);

@@ -1,4 +1,4 @@
-//! Making changes durable every few seconds.
+//! Periodic sync.
 
 use std::sync::Arc;
 use std::thread::Scope;
@@ -8,16 +8,16 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::Adapter;
 
-/// Makes what was changed through an adapter durable at intervals, on a thread of the scope, until it
-/// is dropped. What it is busy with then, it ends; the scope waits for that.
+/// Makes changes of an adapter durable at intervals, on a thread of the scope, until it is dropped. A sync in progress
+/// is completed; the scope waits for it.
 ///
-/// Nothing is written where nothing has changed, and nothing after damage, if the mount stops then
+/// Nothing is written without changes, and nothing after damage if the mount stops writing then
 /// ([`crate::OnDamage::ReadOnly`]).
 pub struct Syncer {
     stop: Arc<Stop>,
 }
 
-/// Whether to stop, and what wakes the threads that wait for it.
+/// Stop flag, with a condition variable for waiting threads.
 #[derive(Default)]
 struct Stop {
     is_set: Mutex<bool>,
@@ -25,7 +25,7 @@ struct Stop {
 }
 
 impl Syncer {
-    /// Starts. Nothing ever happens if the interval is zero.
+    /// Starts the thread, unless the interval is zero.
     pub fn start<'scope, 'env: 'scope>(
         scope: &'scope Scope<'scope, 'env>,
         adapter: &'env Adapter<'env>,
@@ -53,7 +53,7 @@ impl Drop for Syncer {
 }
 
 impl Stop {
-    /// Waits. Whether it is to stop.
+    /// Waits for the interval. Returns whether to stop.
     fn wait(&self, interval: Duration) -> bool {
         let until = Instant::now().checked_add(interval);
         let mut is_set = self.is_set.lock();
@@ -77,7 +77,7 @@ fn sync_until(stop: &Stop, adapter: &Adapter<'_>, interval: Duration) {
             continue;
         }
         if let Err(error) = adapter.fs.sync() {
-            // Reported once: every caller of fsync gets the error.
+            // Logged once: every caller of fsync gets the error.
             adapter.not_stored(&error);
             adapter.note_change();
         }

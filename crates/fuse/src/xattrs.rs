@@ -1,8 +1,7 @@
-//! Extended attributes. Who may see and change which is checked by the kernel, by namespace, but for
-//! what it leaves to kernel file systems: names in `trusted.` are listed for the superuser alone.
+//! Extended attributes. The kernel checks permissions by namespace, except for one check that it leaves to file
+//! systems: `trusted.` names are listed for the superuser only.
 //!
-//! In `system.` there are the access control lists ([`lists`]), and one name more for reading
-//! ([`parents`]).
+//! The `system.` namespace contains the access control lists ([`lists`]), and one read-only name ([`parents`]).
 
 mod lists;
 mod parents;
@@ -14,8 +13,7 @@ use vfs::{ChangePurpose, Error, Ino, SetAttributes};
 use crate::attributes::CAPABILITIES;
 use crate::{Adapter, acl, caller, clock};
 
-/// Longest value, and longest list of names, in bytes, that Linux hands over (`XATTR_SIZE_MAX`,
-/// `XATTR_LIST_MAX`).
+/// Maximum size of a value and of a list of names in Linux, in bytes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const SIZE_MAX: usize = 1 << 16;
 
 // Flags of setxattr(2).
@@ -26,7 +24,7 @@ const SYSTEM: &[u8] = b"system.";
 const TRUSTED: &[u8] = b"trusted.";
 
 impl Adapter<'_> {
-    /// GETXATTR.
+    /// Answers GETXATTR.
     pub(crate) fn getxattr(
         &self,
         header: &InHeader,
@@ -49,7 +47,7 @@ impl Adapter<'_> {
         answer(&value, size, reply)
     }
 
-    /// LISTXATTR: the names, each with a NUL.
+    /// Answers LISTXATTR: the names, each followed by NUL.
     pub(crate) fn listxattr(
         &self,
         header: &InHeader,
@@ -60,7 +58,7 @@ impl Adapter<'_> {
         let mut names = Vec::new();
         self.result(self.fs.list_xattrs(ino, &mut |name| {
             let is_shown = !name.starts_with(TRUSTED) || caller::is_superuser(header);
-            // One byte too many is enough to know.
+            // One excess byte is sufficient to detect an overflow.
             if is_shown && names.len() <= SIZE_MAX {
                 names.extend_from_slice(name);
                 names.push(0);
@@ -69,7 +67,7 @@ impl Adapter<'_> {
         answer(&names, size, reply)
     }
 
-    /// SETXATTR.
+    /// Handles SETXATTR.
     pub(crate) fn setxattr(
         &self,
         ino: Ino,
@@ -90,7 +88,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// REMOVEXATTR. Without its access control list a file keeps its permissions.
+    /// Handles REMOVEXATTR. A file without its access control list keeps its permissions.
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         self.check_writable()?;
         if is_foreign(name) {
@@ -100,7 +98,7 @@ impl Adapter<'_> {
         self.inode_changed(ino)
     }
 
-    /// Whether an attribute is there, or is not, as setxattr(2) may ask for.
+    /// Checks that an attribute exists or is missing, as requested by setxattr(2).
     fn check_presence(&self, ino: Ino, name: &[u8], args: &SetxattrIn) -> Result<(), Errno> {
         if args.flags & (XATTR_CREATE | XATTR_REPLACE) == 0 {
             return Ok(());
@@ -112,7 +110,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// An inode has changed: now.
+    /// Sets the ctime of an inode.
     fn inode_changed(&self, ino: Ino) -> Result<(), Errno> {
         let ctime = Some(clock::now());
         let purpose = ChangePurpose::Consequence;
@@ -121,12 +119,12 @@ impl Adapter<'_> {
     }
 }
 
-/// Whether a name in `system.` is none that can be stored.
+/// Returns whether a `system.` name cannot be stored.
 fn is_foreign(name: &[u8]) -> bool {
     name.starts_with(SYSTEM) && name != acl::ACCESS && name != acl::DEFAULT
 }
 
-/// Answers with bytes, or with how many there are if the caller has no room yet.
+/// Answers with bytes, or with their number if the caller's buffer is empty.
 fn answer(bytes: &[u8], size: u32, reply: &mut Reply<'_>) -> Result<(), Errno> {
     if bytes.len() > SIZE_MAX {
         return Err(Errno::TOOBIG);

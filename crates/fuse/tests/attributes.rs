@@ -1,5 +1,4 @@
-//! Requests about attributes, on both formats. What the kernel's own ext4 says of the same is compared
-//! in `inheritance`.
+//! Requests about attributes, on both formats. `inheritance` compares with the kernel's own ext4.
 
 use crate::common;
 
@@ -35,14 +34,14 @@ fn times(attr: &Attr) -> [(i64, u32); 3] {
     ]
 }
 
-/// Makes all times of an inode these, so that it shows which are set to now.
+/// Sets all times of an inode to these values, to detect which are updated later.
 fn age(fs: &dyn FileSystem, node: u64) {
     let old = Some(Timestamp { sec: 1_000_000, nsec: 1 });
     let change = SetAttributes { atime: old, mtime: old, ctime: old, ..SetAttributes::default() };
     fs.set_attributes(Ino(node), &change).unwrap();
 }
 
-/// Which times of an inode are not as [`age`] left them.
+/// Returns the times of an inode that differ from those of [`age`].
 fn renewed(attr: &Attr) -> [bool; 3] {
     times(attr).map(|(sec, _)| sec != 1_000_000)
 }
@@ -190,7 +189,7 @@ fn times_keep_their_nanoseconds_before_1970_and_after_2038() {
             assert_eq!(caller.setattr(node, args), Err(Errno::INVAL));
         }
         assert_eq!(caller.attr(node), Ok(before));
-        // No format has times as late: they are brought in range.
+        // Later than the maximum of any format: the times are clamped.
         let late = SetattrIn { mtime: i64::MAX as u64, ..setattr(abi::FATTR_MTIME) };
         assert!(caller.setattr(node, late).unwrap().mtime > 1 << 33);
     });
@@ -272,11 +271,11 @@ fn set_id_bits_and_capabilities_go_with_owner_and_contents() {
                 assert_eq!(attr.mode, S_IFREG | expected, "{args:?} of {mode:o}");
                 assert!(image.fs().get_xattr(Ino(file), CAPABILITY).is_err());
             }
-            // Of a directory they say something else.
+            // On a directory these bits have another meaning.
             caller.setattr(dir, chmod(mode)).unwrap();
             assert_eq!(caller.setattr(dir, uid).unwrap().mode, 0o040_000 | mode);
         }
-        // A mode that is given is what becomes of it, and neither it nor times take capabilities.
+        // A given mode is used unchanged, and neither it nor times remove capabilities.
         image.fs().set_xattr(Ino(file), CAPABILITY, &[1; 20]).unwrap();
         caller.setattr(file, chmod(0o4711)).unwrap();
         caller.setattr(file, setattr(abi::FATTR_MTIME_NOW)).unwrap();
@@ -291,7 +290,7 @@ fn a_list_that_is_damaged_is_no_reason_to_panic() {
     let image = Image::ext4();
     let caller = Caller::new(&image);
     let dir = caller.mkdir(ROOT_ID, "dir", 0o755).unwrap().nodeid;
-    // Two owners and nobody else, which no valid list has, but the format keeps.
+    // Two owners and no others: an invalid list, which the format stores all the same.
     let entry = [1, 0, 7, 0, 0xff, 0xff, 0xff, 0xff];
     let value = [&[2, 0, 0, 0][..], &entry, &entry].concat();
     for name in [&b"system.posix_acl_default"[..], b"system.posix_acl_access"] {

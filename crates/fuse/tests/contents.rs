@@ -1,4 +1,4 @@
-//! The contents of files through requests, held against plain bytes.
+//! File contents through requests, compared with a byte vector.
 
 use crate::serving;
 
@@ -17,7 +17,7 @@ const ZERO_RANGE: u32 = 0x10;
 
 const FILES: usize = 2;
 
-/// Files reach no further.
+/// Maximum size of the files.
 const REACH: u64 = 300_000;
 
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Puts bytes into a file of plain bytes.
+/// Writes bytes into a byte vector.
 fn put(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
     let end = offset as usize + data.len();
     if !data.is_empty() && file.len() < end {
@@ -77,7 +77,7 @@ fn run(client: &Client<'_>, nodes: &[u64], model: &mut [Vec<u8>], step: &Step) {
         Step::Fallocate { file, mode, offset, len } => {
             let outcome = client.fallocate(nodes[file], mode, offset, len);
             if outcome == Err(Errno::OPNOTSUPP) && mode & KEEP_SIZE != 0 {
-                // Files without extents have nothing past their end.
+                // Files without extents have no space past their end.
                 return;
             }
             outcome.unwrap();
@@ -104,7 +104,7 @@ fn run(client: &Client<'_>, nodes: &[u64], model: &mut [Vec<u8>], step: &Step) {
     }
 }
 
-/// Walks from data to hole to data, and finds nothing but zeros in what is called a hole.
+/// Moves from data to hole to data, and checks that holes contain only zeros.
 fn assert_map_is_sound(client: &Client<'_>, node: u64, bytes: &[u8]) {
     let size = bytes.len() as u64;
     let mut at = 0;
@@ -135,7 +135,7 @@ fn assert_contents(client: &Client<'_>, node: u64, bytes: &[u8]) {
     assert!(client.read(node, bytes.len() as u64, 10).unwrap().is_empty());
 }
 
-/// Answers where data is, which a mount that may change does not.
+/// Answers SEEK_DATA and SEEK_HOLE, which a writable mount answers only in late requests.
 fn reader(fs: &dyn FileSystem) -> Client<'_> {
     Client::new(fs, Options { read_only: true, ..Options::default() })
 }
@@ -177,7 +177,7 @@ fn seeking_is_exact_where_nothing_can_be_waiting() {
             (0, SEEK_HOLE, Ok(0)),
             (MIB + 5, SEEK_DATA, Ok(MIB + 5)),
             (MIB, SEEK_HOLE, Ok(MIB + 8192)),
-            // Allocated is not data.
+            // Allocated space is not data.
             (MIB + 8192, SEEK_DATA, Err(Errno::NXIO)),
             (2 * MIB, SEEK_HOLE, Ok(2 * MIB)),
             (4 * MIB, SEEK_HOLE, Err(Errno::NXIO)),
@@ -215,14 +215,14 @@ fn copies_keep_holes() {
         let (source, target) = (client.file("source"), client.file("target"));
         client.write(source, 8 * MIB, &pattern(3, 5000), 0).unwrap();
         client.truncate(source, 20 * MIB).unwrap();
-        // A hole in the target, data before it and after it.
+        // A hole in the target, with data on both sides.
         client.write(target, 0, &pattern(4, 4096), 0).unwrap();
         client.write(target, 2 * MIB, &pattern(5, 4096), 0).unwrap();
         let len = client.copy((source, 0), (target, 0), u64::MAX, true).unwrap();
         assert_eq!(len, 20 * MIB);
         let (from, to) = (client.getattr(source), client.getattr(target));
         assert_eq!(to.size, 20 * MIB);
-        // Space that the target had stays, and nothing else comes but what the data takes.
+        // The target keeps its space, and gets only the space for the data.
         assert!(
             to.blocks <= from.blocks + 2 * 8 + 16,
             "{kind:?}: {} of {}",
@@ -247,7 +247,7 @@ fn a_copy_ends_with_the_source_and_with_what_one_request_may() {
         assert_eq!(client.copy((source, u64::MAX), (target, 7), 10, true), Ok(0));
         assert_eq!(client.copy((source, 0), (target, u64::MAX - 3), 10, true), Err(Errno::FBIG));
         assert_eq!(client.read(target, 0, 100_000).unwrap()[7..], pattern(1, 10_000)[4000..]);
-        // More than an answer of the old kind can say.
+        // More than the answer of the old request can represent.
         client.truncate(source, 6 << 30).unwrap();
         assert_eq!(
             client.copy((source, 1 << 20), (target, 1 << 20), u64::MAX, false),
@@ -313,7 +313,7 @@ fn changes_take_privileges_away() {
         let mut client = Client::new(image.fs(), Options::default());
         let (node, other) = (client.file("f"), client.file("other"));
         client.write(other, 0, b"other", 0).unwrap();
-        // What is left of the mode, and whether the capabilities are.
+        // The remaining mode, and whether the capabilities remain.
         let after = |client: &Client<'_>, mode: u32, change: &dyn Fn()| {
             client.setxattr(node, CAPABILITY, b"some").unwrap();
             client.chmod(node, mode);
@@ -324,7 +324,7 @@ fn changes_take_privileges_away() {
         assert_eq!(after(&client, 0o6777, &|| write(WRITE_CACHE)), (0o6777, true));
         assert_eq!(after(&client, 0o6777, &|| write(0)), (0o6777, false));
         assert_eq!(after(&client, 0o6777, &|| write(WRITE_KILL_SUIDGID)), (0o777, false));
-        // Without execution by the group, the bit means something else.
+        // Without execute permission of the group, the bit has another meaning.
         assert_eq!(after(&client, 0o6767, &|| write(WRITE_KILL_SUIDGID)), (0o2767, false));
         let killed = WRITE_KILL_SUIDGID | WRITE_CACHE;
         assert_eq!(after(&client, 0o4755, &|| write(killed)), (0o755, true));
@@ -346,7 +346,7 @@ fn the_kernel_is_told_of_lost_privileges_before_contents_change() {
     on_each(&KINDS, |image| {
         let mut client = Client::new(image.fs(), Options::default());
         let (node, dir) = (client.file("f"), client.directory(ROOT_ID, "d"));
-        // What Linux sends first: it sets nothing.
+        // The request that Linux sends first, which sets nothing.
         let asked = |client: &Client<'_>, node, mode| {
             client.chmod(node, mode);
             let attr = client.setattr(node, SetattrIn::default()).unwrap();

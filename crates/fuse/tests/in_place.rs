@@ -1,5 +1,5 @@
-//! Reads that the kernel takes from the image itself: the same bytes as ever, nobody else's, and errors where
-//! there is nothing to take.
+//! Reads that the kernel splices from the image: the same bytes as copied reads, never those of another file, and
+//! errors if nothing can be spliced.
 
 use crate::common;
 
@@ -25,17 +25,17 @@ use xfs::Xfs;
 const SIZE: u64 = 128 << 20;
 const CACHE_BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;
-/// Reads of so many bytes are copied by nobody.
+/// Minimum size of reads that are not copied.
 const LARGE: usize = 64 << 10;
 
-/// An image in a file, which counts what is copied from it.
+/// An image in a file, which counts copied reads.
 struct Counted {
     inner: FileDevice,
-    /// Bytes read in large pieces.
+    /// Number of bytes read in large pieces.
     copied: AtomicU64,
-    /// Times that somebody was told where bytes lie.
+    /// Number of requests for the location of bytes.
     told: AtomicU64,
-    /// Bytes written in large pieces.
+    /// Number of bytes written in large pieces.
     stored: AtomicU64,
     writes: AtomicU64,
     flushes: AtomicU64,
@@ -131,7 +131,7 @@ impl InFile {
         }
     }
 
-    /// What a file of the root holds if the machine stops now.
+    /// Returns the contents of a file in the root after a crash at this point.
     fn after_a_crash(&self, name: &[u8]) -> Vec<u8> {
         let path = self.folder.path().join("crashed");
         fs::copy(self.folder.path().join("image"), &path).unwrap();
@@ -212,7 +212,7 @@ fn holes_and_what_was_never_written_are_zeros() {
             let mut expected = vec![0; 3 << 20];
             fallocate(&file, FallocateFlags::empty(), 1 << 20, 1 << 20).unwrap();
             file.set_len(3 << 20).unwrap();
-            // Many pieces, some of them next to each other.
+            // Many pieces, some of them adjacent.
             for at in (0..3 << 20).step_by(3 * PAGE) {
                 let bytes = pattern(at as u64, if at % 2 == 0 { PAGE } else { 2 * PAGE });
                 let bytes = &bytes[..bytes.len().min(expected.len() - at)];
@@ -264,25 +264,25 @@ fn an_image_that_was_cut_gives_errors_and_the_mount_goes_on() {
     }
 }
 
-/// Where the first page of a file begins in an image.
+/// Returns the offset of the first page of a file in an image.
 fn find(bytes: &[u8], page: &[u8]) -> u64 {
     let is_it = |at: &usize| bytes[*at..].starts_with(page);
     (0..bytes.len()).step_by(1024).find(is_it).expect("the file is in one piece") as u64
 }
 
-/// Pages of a file that says whose they are: its number, and where.
+/// Returns pages that contain the number of their file, and their index.
 fn stamped(number: u64, offset: u64, len: usize) -> Vec<u8> {
     let words = (offset / 8..(offset + len as u64) / 8).map(|word| number << 32 | word);
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Whether all of it is the file's own, or zeros.
+/// Returns whether all pages belong to the file or are zeros.
 fn is_own(number: u64, offset: u64, bytes: &[u8]) -> bool {
     let own = stamped(number, offset, bytes.len());
     bytes.chunks(8).zip(own.chunks(8)).all(|(found, own)| found == own || found == [0; 8])
 }
 
-/// One file is read while it is written, cut and punched, and what it loses goes to others.
+/// One file is read while it is written, truncated and punched, and its freed blocks are reused by others.
 #[test]
 fn readers_beside_writers_never_see_what_is_another_files() {
     require!(Root, Fuse, Tool("e2fsck"), Tool("xfs_repair"));
@@ -317,14 +317,14 @@ fn read_until(path: &Path, is_over: &AtomicBool, seed: u64, len: u64) {
     }
 }
 
-/// Makes and removes files that take what was freed.
+/// Creates and removes files that reuse freed blocks.
 fn others_until(root: &Path, is_over: &AtomicBool) {
     let mut number = 2;
     while !is_over.load(Ordering::Relaxed) {
         let path = root.join(format!("other-{number}"));
         let file = direct(&path);
         file.write_all_at(&stamped(number, 0, 8 << 20), 0).unwrap();
-        // What was freed can be had again.
+        // Freed blocks can be reused.
         file.sync_all().unwrap();
         fs::remove_file(path).unwrap();
         number += 1;
@@ -366,7 +366,7 @@ fn a_datasync_after_bytes_and_times_changed_is_one_flush() {
         let mut expected = pattern(1, 64 << 10);
         assert!(image.after_a_crash(b"file") == expected);
         for sec in 2..5 {
-            // What the kernel sends before it asks: times alone.
+            // The kernel sends this request first, with times only.
             let times = SetAttributes { mtime: now(sec), ctime: now(sec), ..Default::default() };
             fs.set_attributes(ino, &times).unwrap();
             fs.write(ino, 4096, &pattern(2, 8192), now(sec)).unwrap();

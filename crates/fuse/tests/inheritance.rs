@@ -1,5 +1,5 @@
-//! What new files inherit and what changes along with attributes, compared with the kernel's own ext4:
-//! by requests, and through a mount.
+//! Inheritance of new files, and side effects of changed attributes, compared with the kernel's own ext4: by requests,
+//! and through a mount.
 
 use crate::common;
 
@@ -23,7 +23,7 @@ const GROUP: u32 = 60;
 
 const NO_ID: u32 = u32::MAX;
 
-/// Access control lists: tags, permissions and ids.
+/// Access control lists: tags, permissions and IDs.
 const LISTS: [&[(u16, u16, u32)]; 9] = [
     &[(1, 7, NO_ID), (4, 5, NO_ID), (32, 0, NO_ID)],
     &[(1, 7, NO_ID), (4, 7, NO_ID), (32, 7, NO_ID)],
@@ -64,7 +64,7 @@ fn value(list: &[(u16, u16, u32)]) -> Vec<u8> {
     [vec![2, 0, 0, 0], list.iter().flat_map(entry).collect()].concat()
 }
 
-/// What an inode turned out to be.
+/// Resulting attributes of an inode.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     mode: u32,
@@ -74,7 +74,7 @@ struct Found {
     has_capabilities: bool,
 }
 
-/// Where files are made and changed.
+/// A place where files are created and changed.
 trait Side {
     type Node: Clone;
     fn root(&self) -> Self::Node;
@@ -82,17 +82,17 @@ trait Side {
     fn set_attribute(&self, node: &Self::Node, name: &str, value: &[u8]);
     fn chmod(&self, node: &Self::Node, mode: u32);
     fn chown(&self, node: &Self::Node, uid: Option<u32>, gid: Option<u32>);
-    /// By the superuser or somebody else.
+    /// By the superuser or another user.
     fn truncate(&self, node: &Self::Node, by_root: bool);
     fn found(&self, node: &Self::Node) -> Found;
 }
 
-/// Gives this thread an umask of its own: other tests make files meanwhile, with the process's.
+/// Gives this thread a separate umask, because other tests create files at the same time with that of the process.
 fn take_own_umask() {
     nix::sched::unshare(CloneFlags::CLONE_FS).unwrap();
 }
 
-/// A mount, whoever serves it.
+/// A mount by any server.
 struct Mounted {
     root: PathBuf,
 }
@@ -211,7 +211,7 @@ impl Side for Ours<'_> {
     }
 
     fn truncate(&self, &node: &u64, by_root: bool) {
-        // What the kernel asks for on behalf of who has not `CAP_FSETID`.
+        // The request of the kernel for a caller without `CAP_FSETID`.
         let valid = abi::FATTR_SIZE | if by_root { 0 } else { abi::FATTR_KILL_SUIDGID };
         self.setattr(node, SetattrIn { valid, size: 5, ..SetattrIn::default() });
     }
@@ -229,8 +229,8 @@ impl Side for Ours<'_> {
     }
 }
 
-/// New inodes of all kinds in directories with all lists, and their modes changed. What becomes of each,
-/// under the name of the case.
+/// Creates inodes of all kinds in directories with all lists, and changes their modes. Returns the results by case
+/// name.
 fn inherit(side: &impl Side) -> Vec<(String, Found)> {
     let mut all = Vec::new();
     let lists = [None].into_iter().chain(LISTS.into_iter().map(Some));
@@ -271,7 +271,7 @@ fn fill<S: Side>(side: &S, dir: &S::Node, case: (&str, u32), all: &mut Vec<(Stri
     }
 }
 
-/// Set-id bits and capabilities, as owners and sizes change.
+/// Changes owners and sizes of files with set-id bits and capabilities.
 fn lose_privileges(side: &impl Side) -> Vec<(String, Found)> {
     let mut all = Vec::new();
     // Version 2, effective, one permitted capability.
@@ -298,7 +298,7 @@ fn lose_privileges(side: &impl Side) -> Vec<(String, Found)> {
     all
 }
 
-/// Does something on an ext4 of the kernel's.
+/// Runs a function on a kernel mount of ext4.
 fn by_kernel(act: impl Fn(&Mounted) -> Vec<(String, Found)>) -> Vec<(String, Found)> {
     let folder = oracle::scratch();
     let image = folder.path().join("image");
@@ -307,7 +307,7 @@ fn by_kernel(act: impl Fn(&Mounted) -> Vec<(String, Found)>) -> Vec<(String, Fou
     act(&Mounted { root: mount.path().to_owned() })
 }
 
-/// Has both formats do what the kernel did.
+/// Checks that both formats behave like the kernel.
 fn compare(expected: &[(String, Found)], act: impl Fn(&Ours<'_>) -> Vec<(String, Found)>) {
     for image in [Image::ext4(), Image::xfs()] {
         let ours = Ours { fs: image.fs(), caller: Caller::new(&image) };
@@ -317,7 +317,7 @@ fn compare(expected: &[(String, Found)], act: impl Fn(&Ours<'_>) -> Vec<(String,
     }
 }
 
-/// The same through mounts of ours.
+/// Checks the same through our mounts.
 fn compare_mounted(expected: &[(String, Found)], act: impl Fn(&Mounted) -> Vec<(String, Found)>) {
     for image in [Image::ext4(), Image::xfs()] {
         mounted(&image, Options::default(), |path| {

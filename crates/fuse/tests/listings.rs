@@ -1,5 +1,4 @@
-//! Listings through requests: every name once, whatever the room, and every inode that the kernel is told
-//! of counted.
+//! Listings through requests: every name once, for any buffer size, and every look-up counted.
 
 use crate::serving;
 
@@ -10,7 +9,7 @@ use fuse_device::Errno;
 use fuse_device::abi::ROOT_ID;
 use serving::{Client, EXT4, Image, KINDS, Record, XFS, on_each};
 
-/// Bytes of a record besides its name.
+/// Size of a record without its name.
 const HEAD: u32 = 24;
 const HEAD_PLUS: u32 = 24 + 128;
 
@@ -24,7 +23,7 @@ fn part(client: &Client<'_>, dir: u64, plus: bool, offset: u64, size: u32) -> Ve
     ask(client, dir, offset, size).unwrap()
 }
 
-/// A whole listing, in requests of `size` bytes.
+/// Lists a whole directory in requests of `size` bytes.
 fn list(client: &Client<'_>, dir: u64, plus: bool, size: u32) -> Vec<Record> {
     let mut all: Vec<Record> = Vec::new();
     loop {
@@ -38,7 +37,7 @@ fn list(client: &Client<'_>, dir: u64, plus: bool, size: u32) -> Vec<Record> {
     }
 }
 
-/// Gives back what a listing counted.
+/// Forgets the look-ups of a listing.
 fn forget(client: &Client<'_>, records: &[Record]) {
     for entry in records.iter().filter_map(|record| record.entry) {
         if entry.nodeid != 0 {
@@ -47,7 +46,7 @@ fn forget(client: &Client<'_>, records: &[Record]) {
     }
 }
 
-/// A name of this length that no other number has.
+/// Returns a name of this length that is unique for the number.
 fn name(number: usize, len: usize) -> String {
     format!("{number:0>len$}")
 }
@@ -63,7 +62,7 @@ fn any_room_delivers_every_name_once() {
             expected.insert(name.clone().into_bytes(), client.create(dir, &name).nodeid);
         }
         expected.insert(b".".to_vec(), dir);
-        // The root's node is 1, but its inode has a number of its own.
+        // The root's node is 1, which differs from its inode number.
         let root = client.getattr(ROOT_ID).ino;
         assert_ne!(root, ROOT_ID);
         expected.insert(b"..".to_vec(), root);
@@ -131,7 +130,7 @@ fn records_say_what_an_inode_is() {
     });
 }
 
-/// Names that stay while others come and go between the parts of a listing.
+/// Names that stay while others are added and removed between the parts of a listing.
 fn others_come_and_go(image: &Image, plus: bool, size: u32) {
     let client = Client::new(image.fs(), Options::default());
     let dir = client.directory(ROOT_ID, &format!("d{plus}{size}"));
@@ -153,7 +152,7 @@ fn others_come_and_go(image: &Image, plus: bool, size: u32) {
             *seen.entry(record.name).or_insert(0) += 1;
         }
         round += 1;
-        // Each time one goes, listed or not, and another one comes, so that the directory grows.
+        // Each time one is removed, listed or not, and another one is added, so that the directory grows.
         let gone = round * 7 % 300;
         if gone % 3 != 0 {
             let outcome = client.unlink(dir, &name(gone, 20));
@@ -188,7 +187,7 @@ fn every_inode_told_of_is_counted() {
         let mut told: BTreeMap<u64, u64> = BTreeMap::new();
         for number in 0..30 {
             let node = client.create(dir, &name(number, 4)).nodeid;
-            // Known once by its making, and once by another name.
+            // Known once by its creation, and once by another name.
             client.link(node, dir, &name(number, 40)).unwrap();
             *told.entry(node).or_default() += 2;
         }
@@ -206,12 +205,12 @@ fn every_inode_told_of_is_counted() {
             client.unlink(dir, &name(number, 40)).unwrap();
         }
         for (&node, &times) in &told {
-            // Kept until the last time is forgotten.
+            // Kept until the last look-up is forgotten.
             client.forget(node, times - 1);
             assert_eq!(client.getattr(node).nlink, 0);
             client.forget(node, 1);
         }
-        // XFS may have given back a chunk of inodes that was there before.
+        // XFS may have freed an inode chunk that existed before.
         assert!(image.fs().statfs().unwrap().inodes_free <= free + 64);
         for &node in told.keys() {
             assert!(client.attr(node).is_err(), "{node} is still there");

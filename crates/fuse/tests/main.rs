@@ -1,6 +1,6 @@
-//! What the mount answers and does: judged by the kernel's side of FUSE, e2fsck, xfs_repair and models.
+//! Tests of the mount's answers and effects, checked by the kernel's side of FUSE, e2fsck, xfs_repair and models.
 //!
-//! Programs of their own are only those that choose an allocator, which counts for a whole program.
+//! Separate programs are only those that select a global allocator, which applies to a whole program.
 
 extern crate diskwright_fuse as fuse;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Names and attributes through mounts, as programs use them.
+//! Names and attributes through mounts, as in programs.
 
 use crate::common;
 
@@ -53,7 +53,7 @@ fn an_open_file_outlives_its_names() {
         drop(file);
         (0..50).for_each(|i| fs::remove_file(root.join(format!("n{i}"))).unwrap());
         assert_eq!(errno(fs::metadata(&path).unwrap_err()), Some(Errno::NOENT));
-        // The kernel forgets without waiting.
+        // The kernel forgets asynchronously.
         let is_freed = || image.fs().statfs().unwrap().inodes_free == free;
         oracle::wait_until("the inode to be freed", is_freed);
     });
@@ -103,7 +103,7 @@ fn names_move_and_change_places() {
         assert!(!at("d").exists());
         assert_eq!(rename("a", "a/b", RenameFlags::empty()), Err(Errno::INVAL));
         assert_eq!(errno(fs::remove_dir(at("a")).unwrap_err()), Some(Errno::NOTEMPTY));
-        // A directory that is somebody's own goes, and nothing can be made there any more.
+        // The working directory of a process is removed, and nothing can be created there any more.
         let dir = File::open(at("a")).unwrap();
         fs::remove_file(at("a/b")).unwrap();
         fs::remove_dir(at("a")).unwrap();

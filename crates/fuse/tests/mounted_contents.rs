@@ -1,5 +1,5 @@
-//! Contents, listings and extended attributes through mounts, as programs use them: what the kernel
-//! caches is part of what they see.
+//! Contents, listings and extended attributes through mounts, as in programs, including the effects of the kernel's
+//! cache.
 
 use crate::common;
 
@@ -22,7 +22,7 @@ use rustix::fs::{
 
 const MIB: u64 = 1 << 20;
 
-/// Somebody who is not the superuser.
+/// A user other than the superuser.
 const NOBODY: u32 = 65_534;
 
 fn on_mounts(test: impl Fn(&Path)) {
@@ -40,7 +40,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| ((at * 31 + seed) % 251) as u8 + 1).collect()
 }
 
-/// A file with data here and there, none of which has been written back.
+/// A sparse file whose data has not been written back.
 fn scattered(path: &Path) -> File {
     let file = open(path);
     for (offset, len) in [(0, 5000), (MIB, 5000), (3 * MIB - 1, 2)] {
@@ -105,7 +105,7 @@ fn copies_have_what_waits_in_the_cache_and_keep_holes() {
     require!(Root, Fuse);
     on_mounts(|root| {
         let (source, target) = (scattered(&root.join("source")), open(&root.join("target")));
-        // Waits, too, before, in and past the range that is copied to.
+        // Cached data also before, in and past the target range of the copy.
         for offset in [0, MIB, 9 * MIB] {
             target.write_all_at(&pattern(offset + 1, 4096), offset).unwrap();
         }
@@ -159,7 +159,7 @@ fn cached_and_direct_parts_are_one_file() {
         let flags = OFlags::DIRECT.bits() as i32;
         let direct =
             File::options().read(true).write(true).custom_flags(flags).open(&path).unwrap();
-        // The device of FUSE asks for no alignment.
+        // FUSE has no alignment requirements.
         direct.write_all_at(&pattern(3, 8192), MIB + 4096).unwrap();
         expected[MIB as usize + 4096..][..8192].copy_from_slice(&pattern(3, 8192));
         assert!(contents(&file) == expected);
@@ -234,7 +234,7 @@ fn large_directories_are_listed_and_emptied() {
         assert_eq!(listed.len(), names.len() + usize::from(root.join("lost+found").exists()));
         assert!(names.iter().all(|name| listed.contains(name)));
         for entry in fs::read_dir(root).unwrap().map(Result::unwrap) {
-            // As `rm -r` does: while the listing goes on.
+            // As in `rm -r`: during the listing.
             if entry.file_type().unwrap().is_file() {
                 assert_eq!(fs::read(entry.path()).unwrap(), entry.file_name().as_encoded_bytes());
                 fs::remove_file(entry.path()).unwrap();

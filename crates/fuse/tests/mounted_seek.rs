@@ -1,4 +1,4 @@
-//! Data and holes of files that the kernel has not written back.
+//! Data and holes of files with data that the kernel has not written back.
 
 use crate::common;
 
@@ -27,7 +27,7 @@ fn new_file(path: &Path) -> File {
     File::options().read(true).write(true).create_new(true).open(path).unwrap()
 }
 
-/// What SEEK_DATA and SEEK_HOLE say of a whole file.
+/// Returns the results of SEEK_DATA and SEEK_HOLE for a whole file.
 fn data_of(file: &File) -> Vec<Range<u64>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -52,16 +52,16 @@ fn what_is_only_cached_is_data() {
         let file = new_file(&root.join("file"));
         file.write_all_at(&[1; 10_000], 0).unwrap();
         assert_eq!(data_of(&file), std::slice::from_ref(&(0..10_000)));
-        // Behind the end that the file system knows, and in the middle of a hole that it knows.
+        // Past the end known to the file system, and in the middle of a hole known to it.
         file.write_all_at(&[2; 4096], 8 * MIB).unwrap();
         file.write_all_at(&[3; 4096], MIB).unwrap();
         file.set_len(16 * MIB).unwrap();
         let expected = [0..12 * KIB, MIB..MIB + 4096, 8 * MIB..8 * MIB + 4096];
         assert_eq!(data_of(&file), expected);
-        // The page after data, without anything between.
+        // The page directly after data.
         file.write_all_at(&[4; 4096], MIB + 4096).unwrap();
         assert_eq!(data_of(&file)[1], MIB..MIB + 8192);
-        // Data on both sides of where the first look finds a hole.
+        // Data on both sides of the hole that the first search finds.
         file.write_all_at(&[5; 4096], 8 * MIB + 4096).unwrap();
         file.write_all_at(&[6; 4096], 8 * MIB + 16384).unwrap();
         assert_eq!(

@@ -12,7 +12,7 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
-/// So long that the kernel need not ask again.
+/// A validity so long that the kernel need not ask again.
 const LONG_SEC: u64 = 300_000_000;
 
 #[test]
@@ -21,7 +21,7 @@ fn a_name_is_found_and_one_that_is_not_there_is_remembered() {
         let caller = Caller::new(image);
         let made = caller.create(ROOT_ID, "file");
         assert!(made.nodeid > 1 && made.attr.ino == made.nodeid && made.attr.nlink == 1);
-        // What space a file has that was empty, the kernel must ask again.
+        // The kernel must ask again for the space of a file that was empty.
         assert!(made.entry_valid > LONG_SEC && made.attr_valid <= 1);
         assert!(caller.mkdir(ROOT_ID, "dir", 0o755).unwrap().attr_valid > LONG_SEC);
         assert_eq!(caller.lookup(ROOT_ID, "file"), Ok(made));
@@ -47,7 +47,7 @@ fn dots_are_found_from_any_node() {
         assert_eq!(root.attr.ino, image.fs().root().0);
         assert_eq!(caller.lookup(file.nodeid, "..").err(), Some(Errno::NOTDIR));
 
-        // Not known any more, and then not there any more.
+        // First not known any more, then not existing any more.
         caller.forget(file.nodeid, 2);
         assert_eq!(caller.lookup(file.nodeid, ".").unwrap(), file);
         caller.forget(file.nodeid, 1);
@@ -58,7 +58,7 @@ fn dots_are_found_from_any_node() {
         for nodeid in [0, u64::MAX, 1 << 40] {
             assert!(caller.lookup(nodeid, ".").is_err(), "{nodeid}");
         }
-        // The file system's own inodes are nobody's: journal and orphan file, bitmap and summary.
+        // The file system's internal inodes are not accessible: journal and orphan file, bitmap and summary.
         let own =
             if image.name == "ext4" { [8, 12] } else { [root.attr.ino + 1, root.attr.ino + 2] };
         for nodeid in own {
@@ -80,13 +80,13 @@ fn an_unlinked_inode_stays_until_it_is_forgotten() {
         assert_eq!(caller.attr(file.nodeid).unwrap().nlink, 0);
         let others: Vec<_> = (0..40).map(|i| caller.create(ROOT_ID, &format!("n{i}"))).collect();
         assert!(others.iter().all(|other| other.nodeid != file.nodeid));
-        // It was told of twice.
+        // It was looked up twice.
         caller.forget(file.nodeid, 1);
         assert_eq!(caller.attr(file.nodeid).unwrap().nlink, 0);
         caller.forget(file.nodeid, 1);
         assert_eq!(caller.attr(file.nodeid).err(), Some(Errno::NOENT));
 
-        // Now the number is free, and comes back as another generation.
+        // Now the number is free, and is reused with another generation.
         let reused: Vec<_> = (0..400).map(|i| caller.create(ROOT_ID, &format!("m{i}"))).collect();
         let reused = reused.into_iter().find(|new| new.nodeid == file.nodeid);
         assert_ne!(reused.expect("the number comes back").generation, file.generation);
@@ -95,7 +95,7 @@ fn an_unlinked_inode_stays_until_it_is_forgotten() {
                 caller.unlink(ROOT_ID, &format!("{prefix}{i}")).unwrap();
             }
         }
-        // The kernel goes without forgetting.
+        // The kernel disconnects without forgetting.
         caller.adapter.finish().unwrap();
         assert_eq!(caller.inodes_free(), free);
         assert_eq!(caller.attr(others[0].nodeid).err(), Some(Errno::NOENT));
@@ -156,7 +156,7 @@ fn special_files_keep_their_kind_and_number() {
                 assert_eq!(caller.attr(made.nodeid).unwrap(), made.attr);
             }
         }
-        // XFS has not as many bits.
+        // XFS has fewer bits.
         let largest = caller.mknod(ROOT_ID, "largest", 0o020_600, u32::MAX);
         match image.name {
             "ext4" => assert_eq!(largest.unwrap().attr.rdev, u32::MAX),
@@ -193,7 +193,7 @@ fn links_lead_where_they_were_told() {
             caller.unlink(dir, name).unwrap();
             assert!(caller.attr(file.nodeid).is_ok());
         }
-        // The answer to LINK counted, too.
+        // The answer to LINK counted as well.
         caller.forget(file.nodeid, 1);
         assert_eq!(caller.attr(file.nodeid).err(), Some(Errno::NOENT));
         assert!(caller.link(file.nodeid, ROOT_ID, "back").is_err());
@@ -361,7 +361,7 @@ fn an_answer_without_room_leaves_no_trace() {
     });
 }
 
-/// Each thread has a directory, as if it held its lock, and all give names to one file.
+/// Each thread has a directory, as if it held its lock, and all add names to one file.
 #[test]
 fn many_threads_name_and_forget_one_file() {
     const THREADS: usize = 4;

@@ -1,4 +1,4 @@
-//! What is durable when, what damage ends, and access times.
+//! Durability of changes, the effects of damage, and access times.
 
 use crate::serving;
 
@@ -18,7 +18,7 @@ use vfs::FileSystem;
 const SHORT: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_secs(3600);
 
-/// Whether a file of the root outlasts the crash that left this.
+/// Returns whether a file of the root survived the crash.
 fn survives(crashed: MemoryDevice, name: &str) -> bool {
     let fs = Ext4::open(Arc::new(crashed), &ext4::OpenOptions::default()).unwrap();
     fs.lookup(fs.root(), name.as_bytes()).is_ok()
@@ -47,7 +47,7 @@ fn changes_become_durable_at_intervals_and_nothing_is_written_without() {
         for name in ["f", "g"] {
             let node = client.file(name);
             wait_until("a file to be durable", || survives(image.crashed(), name));
-            // After the last sync that there is reason for, reading gives none.
+            // After the last sync with pending changes, reads cause none.
             wait_until("an image that nobody writes to", || {
                 let before = image.device.count(Access::Flush);
                 client.getattr(node);
@@ -90,12 +90,12 @@ fn a_device_that_fails_is_reported_to_who_asks() {
         drop(syncer);
     });
     image.device.set(Access::Write, Fault::Never);
-    // What was lost stays lost.
+    // Lost changes stay lost.
     assert_eq!(client.fsync(node), Err(Errno::IO));
     assert_eq!(client.syncfs(), Err(Errno::IO));
 }
 
-/// An image with a damaged file and a sound one, by their nodes.
+/// Returns an image with a damaged file and a sound one, with their nodes.
 fn damaged() -> (Image, u64, u64) {
     let image = Image::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
@@ -120,10 +120,10 @@ fn after_damage_nothing_is_written() {
     assert_eq!(client.fallocate(sound, 0, 0, 4096), Err(Errno::ROFS));
     assert_eq!(client.copy((sound, 0), (sound, 9), 1, false), Err(Errno::ROFS));
     assert_eq!(client.setxattr(sound, b"user.x", b"1"), Err(Errno::ROFS));
-    // No success: what was written before is not durable, and will not be.
+    // No success: earlier writes are not durable, and will not be.
     assert_eq!(client.fsync(sound), Err(Errno::IO));
     assert_eq!(client.syncfs(), Err(Errno::IO));
-    // Reading goes on, and changes nothing.
+    // Reads continue, and change nothing.
     assert_eq!(client.read(sound, 0, 100).unwrap(), b"before");
     thread::scope(|scope| {
         let syncer = Syncer::start(scope, &client.adapter, SHORT);
@@ -153,7 +153,7 @@ fn access_times_follow_the_rules_of_mount() {
     const DAY: u64 = 24 * 60 * 60;
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let recent = now - DAY / 2;
-    // Access, modification and change times, and whether reading renews the first by each rule.
+    // Access, modification and change times, and whether a read updates the first under each policy.
     let cases = [
         (1, 2, 1, [false, true, true]),
         (1, 1, 0, [false, true, true]),

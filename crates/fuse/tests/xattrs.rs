@@ -15,7 +15,7 @@ const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 const PARENTS: &[u8] = b"system.diskwright.parents";
 
-/// The length that a request without room is told.
+/// Returns the length reported to a request with an empty buffer.
 fn asked_len(client: &Client<'_>, node: u64, operation: Operation<'_>) -> usize {
     let answer = client.ask(node, operation).unwrap();
     GetxattrOut::read_from_bytes(&answer).unwrap().size as usize
@@ -149,7 +149,7 @@ const GROUP_OBJ: (u16, u16, u32) = (0x04, 4, u32::MAX);
 const MASK: (u16, u16, u32) = (0x10, 5, u32::MAX);
 const OTHER: (u16, u16, u32) = (0x20, 1, u32::MAX);
 
-/// An access control list as Linux's attributes have it.
+/// Returns an access control list in the form of Linux's attributes.
 fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -167,7 +167,7 @@ fn permissions_and_lists_keep_step() {
         let node = client.file("f");
         let mode = || client.getattr(node).mode & 0o7777;
         client.chmod(node, 0o2777);
-        // The group's bits are the mask's.
+        // The group's bits are those of the mask.
         let named = list(&[USER_OBJ_RW, NAMED, GROUP_OBJ, MASK, OTHER]);
         client.setxattr(node, ACCESS, &named).unwrap();
         assert_eq!(mode(), 0o2651);
@@ -180,12 +180,12 @@ fn permissions_and_lists_keep_step() {
         // A caller who is not in the group loses the set-group-id bit.
         client.setxattr_with(node, ACCESS, &named, 0, SETXATTR_ACL_KILL_SGID).unwrap();
         assert_eq!(mode(), 0o651);
-        // One that says no more than permissions do is not stored.
+        // A list that is equivalent to permissions is not stored.
         client.setxattr(node, ACCESS, &list(&[USER_OBJ_RW, GROUP_OBJ, OTHER])).unwrap();
         assert_eq!(mode(), 0o641);
         assert_eq!(client.getxattr(node, ACCESS), Err(Errno::NODATA));
         assert_eq!(client.removexattr(node, ACCESS), Err(Errno::NODATA));
-        // Gone with an empty value, or removed, it leaves the permissions.
+        // Removing it, or setting an empty value, keeps the permissions.
         client.setxattr(node, ACCESS, &named).unwrap();
         client.setxattr(node, ACCESS, b"").unwrap();
         assert_eq!((client.getxattr(node, ACCESS), mode()), (Err(Errno::NODATA), 0o651));
@@ -208,7 +208,7 @@ fn default_lists_are_for_directories() {
         assert_eq!(client.setxattr(file, DEFAULT, &minimal), Err(Errno::ACCESS));
         assert_eq!(client.setxattr(link, DEFAULT, &minimal), Err(Errno::OPNOTSUPP));
         assert_eq!(client.setxattr(link, ACCESS, &minimal), Err(Errno::OPNOTSUPP));
-        // Here, a list of the permissions alone says something.
+        // Here, a list of the permissions alone has an effect.
         client.setxattr(dir, DEFAULT, &minimal).unwrap();
         assert_eq!(client.getxattr(dir, DEFAULT).unwrap(), minimal);
         assert_eq!(client.getattr(dir).mode & 0o7777, 0o755);

@@ -1,11 +1,11 @@
-//! The text that a command's help ends with, as sections of a page.
+//! Converts the text after a command's help to sections of a page.
 //!
-//! It is laid out by hand: a line that ends with a colon and that indented lines follow is a heading, indented lines are
-//! examples and tables, which stay as they are, and everything else is prose.
+//! The text is formatted manually: a line that ends with a colon and is followed by indented lines is a heading.
+//! Indented lines are examples and tables, which are copied verbatim. Everything else is prose.
 
 use std::io::{self, Write};
 
-/// The heading of what has none of its own.
+/// Default heading.
 const NOTES: &str = "Notes";
 
 /// Writes the sections.
@@ -29,7 +29,7 @@ pub(crate) fn render(text: &str, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The heading of a block, if it has one, and what follows it.
+/// Splits off the heading of a block, if it has one.
 fn split_heading(block: &str) -> (Option<&str>, &str) {
     match block.split_once('\n') {
         Some((first, rest)) if first.ends_with(':') && rest.starts_with(' ') => {
@@ -39,7 +39,7 @@ fn split_heading(block: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Lines of a block: indented ones as they are, others as words to be filled.
+/// Writes the lines of a block: indented ones verbatim, others as prose.
 fn lines(block: &str, out: &mut impl Write) -> io::Result<()> {
     let mut is_verbatim = false;
     for line in block.lines() {
@@ -53,7 +53,7 @@ fn lines(block: &str, out: &mut impl Write) -> io::Result<()> {
     if is_verbatim { writeln!(out, ".fi") } else { Ok(()) }
 }
 
-/// A line that roff shows as it is: nothing in it is a request or an escape, and a hyphen can be copied.
+/// Escapes a line for roff: no requests or escapes, and hyphens that can be copied.
 pub(crate) fn escaped(line: &str) -> String {
     let text = line.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }

@@ -1,6 +1,6 @@
-//! Man pages and completions of the program `diskwright`, made of its own help, for packages.
+//! Generates man pages and completions of the program `diskwright` from its own help, for packages.
 //!
-//! It is a program of its own, so that the one that people run does not carry what makes them.
+//! It is a separate program, so that the main program does not contain the generators.
 #![forbid(unsafe_code)]
 
 mod after_help;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where each shell looks for completions, below `share`.
+/// Directories in which shells search for completions, below `share`.
 const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions/diskwright"),
     (Shell::Zsh, "zsh/site-functions/_diskwright"),
@@ -54,7 +54,7 @@ fn write_all(directory: &Path) -> io::Result<()> {
 }
 
 fn complete(shell: Shell, command: &mut Command, file: &mut File) -> io::Result<()> {
-    // Written at once, because the generator has no way to say that writing failed.
+    // Generated in memory first, because the generator cannot report write errors.
     let mut text = Vec::new();
     clap_complete::generate(shell, command, "diskwright", &mut text);
     io::Write::write_all(file, &text)

@@ -9,7 +9,7 @@ use clap_mangen::Man;
 
 use crate::after_help;
 
-/// The program itself and all its commands, those of commands too, but for hidden ones.
+/// Returns the program and all its commands, including nested ones, except hidden ones.
 pub(crate) fn commands(program: Command) -> Vec<Command> {
     let mut program = program.disable_help_subcommand(true);
     program.build();
@@ -25,7 +25,7 @@ fn collect(command: Command, found: &mut Vec<Command>) {
     found.push(command);
 }
 
-/// A page of the first section of the manual.
+/// A page of section 1 of the manual.
 pub(crate) struct Page {
     command: Command,
 }
@@ -35,13 +35,14 @@ impl Page {
         Self { command }
     }
 
-    /// Writes it into a directory.
+    /// Writes the page into a directory.
     pub(crate) fn write(&self, directory: &Path) -> io::Result<()> {
         let text = self.text()?;
         fs::write(directory.join(Man::new(self.command.clone()).get_filename()), text)
     }
 
-    /// Its text. What follows the options in the help is laid out there by hand: examples and tables stay as they are.
+    /// Returns the text of the page. The text after the options is formatted manually: examples and tables are copied
+    /// verbatim.
     pub(crate) fn text(&self) -> io::Result<Vec<u8>> {
         let command = &self.command;
         let version = command.get_version().unwrap_or(env!("CARGO_PKG_VERSION"));

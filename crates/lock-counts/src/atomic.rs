@@ -1,4 +1,4 @@
-//! Counters that threads share.
+//! Shared counters with recording.
 
 use std::panic::Location;
 use std::sync::atomic::Ordering;
@@ -23,66 +23,66 @@ macro_rules! counter {
                 recording::touched(address, Location::caller(), is_write);
             }
 
-            /// Its value.
+            /// Returns the value.
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
                 self.note(false);
                 self.0.load(order)
             }
 
-            /// Sets its value.
+            /// Sets the value.
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 self.note(true);
                 self.0.store(value, order);
             }
 
-            /// Sets its value; the one before.
+            /// Sets the value and returns the old one.
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 self.note(true);
                 self.0.swap(value, order)
             }
 
-            /// Adds to its value, and wraps around; the value before.
+            /// Adds to the value with wrap-around and returns the old one.
             #[track_caller]
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 self.note(true);
                 self.0.fetch_add(value, order)
             }
 
-            /// Takes from its value, and wraps around; the value before.
+            /// Subtracts from the value with wrap-around and returns the old one.
             #[track_caller]
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 self.note(true);
                 self.0.fetch_sub(value, order)
             }
 
-            /// Makes its value at least this; the value before.
+            /// Raises the value to at least this and returns the old one.
             #[track_caller]
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 self.note(true);
                 self.0.fetch_max(value, order)
             }
 
-            /// Sets bits of its value; the value before.
+            /// Sets bits of the value and returns the old one.
             #[track_caller]
             pub fn fetch_or(&self, bits: $value, order: Ordering) -> $value {
                 self.note(true);
                 self.0.fetch_or(bits, order)
             }
 
-            /// Keeps only these bits of its value; the value before.
+            /// Keeps only these bits of the value and returns the old one.
             #[track_caller]
             pub fn fetch_and(&self, bits: $value, order: Ordering) -> $value {
                 self.note(true);
                 self.0.fetch_and(bits, order)
             }
 
-            /// Sets its value to what `change` makes of it, unless that is nothing: the value before.
+            /// Sets the value to the result of `change`, unless that is `None`. Returns the old value.
             ///
             /// # Errors
-            /// The value, if `change` makes nothing of it.
+            /// The value, if `change` returns `None`.
             #[track_caller]
             pub fn fetch_update(
                 &self,

@@ -1,11 +1,11 @@
-//! Locks of `parking_lot`, and counters of the standard library, that count how each thread uses them: how often, how
-//! long it holds them, how long it waits, and in which of its turns it writes their cache line.
+//! Locks of `parking_lot`, and counters of the standard library, that record their use by each thread: number of uses,
+//! hold times, wait times, and the turns in which the thread writes their cache lines.
 //!
-//! It is what `transaction::locks` is with the feature `count-locks`, for measurements only. A thread that does not
-//! [record](recording::start) pays for a look at a flag.
+//! They are the implementation of `transaction::locks` with the feature `count-locks`, for measurements only. A thread
+//! that does not [record](recording::start) only checks a flag.
 //!
-//! `unsafe` is here because the traits that `lock_api` makes locks of are unsafe to implement. Each function passes on
-//! to the same one of `parking_lot`'s lock, whose promises are therefore kept, and only takes notes beside.
+//! `unsafe` is necessary because the traits of `lock_api` are unsafe to implement. Each function forwards to the same
+//! function of `parking_lot`'s lock, whose guarantees therefore hold, and only records in addition.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod atomic;
@@ -17,13 +17,13 @@ pub use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard};
 
 pub use raw::{RawMutex, RawRwLock};
 
-/// A mutex that is counted.
+/// A mutex with recording.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-/// What holds a [`Mutex`].
+/// Guard of a [`Mutex`].
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-/// A lock for readers or a writer that is counted.
+/// A readers-writer lock with recording.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
-/// What holds a [`RwLock`] for reading.
+/// Shared guard of a [`RwLock`].
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
-/// What holds a [`RwLock`] for writing.
+/// Exclusive guard of a [`RwLock`].
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;

@@ -1,4 +1,4 @@
-//! The locks themselves.
+//! The raw locks.
 
 use std::panic::Location;
 use std::time::Instant;
@@ -7,18 +7,18 @@ use parking_lot::lock_api;
 
 use crate::recording::{self, Hold};
 
-/// What a [`Mutex`](crate::Mutex) is made of.
+/// The raw lock of a [`Mutex`](crate::Mutex).
 pub struct RawMutex(parking_lot::RawMutex);
 
-/// What a [`RwLock`](crate::RwLock) is made of.
+/// The raw lock of a [`RwLock`](crate::RwLock).
 pub struct RawRwLock(parking_lot::RawRwLock);
 
-/// Where a lock lies, as its holder is told apart.
+/// Returns the address of a lock, which identifies it.
 fn address<T>(lock: &T) -> usize {
     std::ptr::from_ref(lock).addr()
 }
 
-/// Takes a lock that was only tried if `is_held`, and notes it.
+/// Records a lock that was tried, if `is_held`.
 fn take(
     lock: usize,
     hold: Hold,
@@ -35,7 +35,8 @@ fn take(
     recording::acquired(lock, hold, place, Some(since.elapsed()));
 }
 
-// SAFETY: the lock is `parking_lot`'s, which excludes others as the trait wants; notes change nothing of that.
+// SAFETY: the lock is `parking_lot`'s, which guarantees exclusion as the trait requires; recording does not affect
+// that.
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
     const INIT: Self = Self(parking_lot::RawMutex::INIT);
@@ -59,7 +60,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
     unsafe fn unlock(&self) {
         recording::released(address(self));
-        // SAFETY: the caller holds the lock, as the trait demands.
+        // SAFETY: the caller holds the lock, as the trait requires.
         unsafe { self.0.unlock() };
     }
 
@@ -68,7 +69,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 }
 
-// SAFETY: as of the mutex.
+// SAFETY: as for the mutex.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
     const INIT: Self = Self(parking_lot::RawRwLock::INIT);
@@ -92,7 +93,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     unsafe fn unlock_shared(&self) {
         recording::released(address(self));
-        // SAFETY: the caller holds the lock shared, as the trait demands.
+        // SAFETY: the caller holds the lock shared, as the trait requires.
         unsafe { self.0.unlock_shared() };
     }
 
@@ -115,7 +116,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     unsafe fn unlock_exclusive(&self) {
         recording::released(address(self));
-        // SAFETY: the caller holds the lock exclusively, as the trait demands.
+        // SAFETY: the caller holds the lock exclusively, as the trait requires.
         unsafe { self.0.unlock_exclusive() };
     }
 
@@ -124,11 +125,11 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 }
 
-// SAFETY: as of the mutex.
+// SAFETY: as for the mutex.
 unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
     unsafe fn downgrade(&self) {
-        // It counts as held exclusively to its end, which is longer than it is.
-        // SAFETY: the caller holds the lock exclusively, as the trait demands.
+        // The whole hold counts as exclusive, which overestimates it. SAFETY: the caller holds the lock exclusively, as
+        // the trait requires.
         unsafe { self.0.downgrade() };
     }
 }

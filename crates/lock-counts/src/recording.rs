@@ -1,57 +1,57 @@
-//! What a thread notes of the locks and counters that it uses.
+//! Records of a thread's use of locks and counters.
 //!
-//! What noting takes is measured and kept apart, so that it is in no time: but for a part of each note, about what
-//! reading the clock takes, which `bench scalability` measures and subtracts.
+//! The time of recording is measured separately and excluded from all other times. Only a part of each record, about
+//! one reading of the clock, is not measured; `bench scalability` determines and subtracts it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-/// How a lock is held.
+/// Kind of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// By nobody else.
+    /// Exclusive.
     Exclusive,
-    /// By others, too.
+    /// Shared with other threads.
     Shared,
 }
 
-/// What a thread did with one lock or counter.
+/// Use of one lock or counter by a thread.
 #[derive(Clone, Debug)]
 pub struct Use {
-    /// The source file in which it was used first.
+    /// Source file of the first use.
     pub file: &'static str,
-    /// Whether it is a counter and no lock.
+    /// True for a counter, false for a lock.
     pub is_counter: bool,
-    /// How often it was held exclusively, or the counter written.
+    /// Number of exclusive holds, or of writes to the counter.
     pub exclusive: u64,
-    /// How often it was held shared, or the counter read.
+    /// Number of shared holds, or of reads of the counter.
     pub shared: u64,
-    /// How long it was held exclusively, in nanoseconds.
+    /// Total time of exclusive holds in nanoseconds.
     pub exclusive_ns: u64,
-    /// How long it was held shared, in nanoseconds.
+    /// Total time of shared holds in nanoseconds.
     pub shared_ns: u64,
-    /// Notes taken while it was held exclusively.
+    /// Number of records during exclusive holds.
     pub notes_inside: u64,
-    /// Notes taken while it was held shared.
+    /// Number of records during shared holds.
     pub notes_inside_shared: u64,
-    /// How often it had to be waited for.
+    /// Number of waits.
     pub waits: u64,
-    /// How long it was waited for, in nanoseconds.
+    /// Total wait time in nanoseconds.
     pub waited_ns: u64,
-    /// The turns of the thread in which it was used, ascending, and whether its cache line was written then.
+    /// Turns of the thread with a use, ascending, and whether its cache line was written in that turn.
     pub turns: Vec<(u32, bool)>,
 }
 
-/// What a thread noted.
+/// Records of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// What it did with each lock and counter, by address.
+    /// Use of each lock and counter, by address.
     pub uses: HashMap<usize, Use>,
-    /// How many notes it took: two of each lock that was held, one of each use of a counter.
+    /// Number of records: two for each hold of a lock, one for each use of a counter.
     pub notes: u64,
-    /// How long taking them took, in nanoseconds.
+    /// Total time of recording in nanoseconds.
     pub noting_ns: u64,
 }
 
@@ -74,14 +74,13 @@ thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
 
-/// Takes notes in this thread from now on, after those that it has in `record`. With a turn, it is noted when each
-/// line is used.
+/// Starts recording in this thread, in addition to `record`. With a turn, the uses of cache lines are recorded as well.
 pub fn start(record: Record, turn: Option<u32>) {
     let recorder = Recorder { base: Instant::now(), turn, held: Vec::new(), record };
     RECORDER.with(|slot| *slot.borrow_mut() = Some(recorder));
 }
 
-/// Takes no more notes in this thread; those that were taken.
+/// Stops recording in this thread and returns the record.
 pub fn stop() -> Record {
     RECORDER
         .with(|slot| slot.borrow_mut().take())
@@ -89,9 +88,9 @@ pub fn stop() -> Record {
         .unwrap_or_default()
 }
 
-/// Lets `note` work on the notes of this thread, if it takes any.
+/// Calls `note` with the recorder of this thread, if it is recording.
 fn with(note: impl FnOnce(&mut Recorder, u64)) {
-    // A thread that ends has none any more.
+    // The thread-local is gone while the thread ends.
     let _ = RECORDER.try_with(|slot| {
         let Ok(mut slot) = slot.try_borrow_mut() else { return };
         let Some(recorder) = &mut *slot else { return };
@@ -126,11 +125,11 @@ pub(crate) fn acquired(
 
 pub(crate) fn released(lock: usize) {
     with(|recorder, began| {
-        // One that was taken before notes were is not there.
+        // A lock taken before recording started is not in the list.
         if let Some(at) = recorder.held.iter().rposition(|held| held.lock == lock) {
             let held = recorder.held.remove(at);
             let Record { uses, notes, noting_ns } = &mut recorder.record;
-            // This note is not inside.
+            // This record itself is not inside.
             let inside = *notes - 1 - held.notes;
             let time = (began - held.since).saturating_sub(*noting_ns - held.noting_ns);
             if let Some(used) = uses.get_mut(&lock) {
@@ -159,12 +158,12 @@ pub(crate) fn touched(counter: usize, place: &'static Location<'static>, is_writ
 }
 
 impl Recorder {
-    /// Nanoseconds since notes are taken.
+    /// Returns the nanoseconds since recording started.
     fn now(&self) -> u64 {
         nanos(self.base.elapsed())
     }
 
-    /// What is known of a lock or counter that is being used.
+    /// Returns the entry of a lock or counter that is being used.
     fn used(
         &mut self,
         address: usize,
@@ -259,7 +258,7 @@ mod tests {
                 stop()
             }
         });
-        // Long enough for the thread to come to the lock, on any machine.
+        // Long enough for the thread to reach the lock on any machine.
         std::thread::sleep(Duration::from_millis(300));
         drop(guard);
         let record = other.join().unwrap();

@@ -1,11 +1,11 @@
-//! Cells: equal parts of the disk, and how many blocks of each kind lie in them.
+//! Cells: equal parts of the disk, with counts of their blocks by kind.
 
 use vfs::survey::{Extent, Kind};
 
-/// Blocks of each kind, by the number of the kind.
+/// Number of blocks of each kind, indexed by kind.
 pub(crate) type Counts = [u64; Kind::COUNT];
 
-/// Equal parts of the disk, in its order. The last one may be smaller.
+/// Equal parts of the disk in order. The last one may be smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cells {
     blocks: u64,
@@ -14,8 +14,8 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// At most `wanted` cells, at least one. Each has as many blocks as some power of two or three times that, so that
-    /// cells begin at round places.
+    /// Creates at most `wanted` cells, at least one. Their size in blocks is a power of two or three times a power of
+    /// two, so that cells begin at round offsets.
     pub(crate) fn new(blocks: u64, wanted: usize) -> Self {
         let least = blocks.div_ceil(wanted.max(1) as u64).max(1);
         let cell_blocks = match least.checked_next_power_of_two() {
@@ -26,33 +26,33 @@ impl Cells {
         Self { blocks, cell_blocks, counts: vec![[0; Kind::COUNT]; count] }
     }
 
-    /// How many there are.
+    /// Returns the number of cells.
     pub fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Whether there is none: never.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Blocks of every cell but the last.
+    /// Returns the number of blocks of every cell except the last.
     pub fn cell_blocks(&self) -> u64 {
         self.cell_blocks
     }
 
-    /// The blocks of a cell.
+    /// Returns the blocks of a cell.
     pub fn range(&self, cell: usize) -> std::ops::Range<u64> {
         let start = (cell as u64 * self.cell_blocks).min(self.blocks);
         start..start.saturating_add(self.cell_blocks).min(self.blocks)
     }
 
-    /// How many blocks of each kind a cell has, by the number of the kind.
+    /// Returns the number of blocks of each kind in a cell, indexed by kind.
     pub fn counts(&self, cell: usize) -> &[u64; Kind::COUNT] {
         &self.counts[cell]
     }
 
-    /// How many blocks of each kind there are.
+    /// Returns the number of blocks of each kind in all cells.
     pub fn totals(&self) -> [u64; Kind::COUNT] {
         let mut totals = [0; Kind::COUNT];
         for counts in &self.counts {
@@ -61,7 +61,7 @@ impl Cells {
         totals
     }
 
-    /// Counts blocks. Those behind the end of the disk do not count. How many that are.
+    /// Counts blocks, except those past the end of the disk. Returns the number of these.
     pub(crate) fn add(&mut self, extent: Extent) -> u64 {
         let end = extent.start.saturating_add(extent.len);
         let inside = end.min(self.blocks);
@@ -75,8 +75,8 @@ impl Cells {
         end - inside.max(extent.start.min(end))
     }
 
-    /// Makes each cell have as many blocks as it has: what nobody told of is unknown, and what is there too often is
-    /// taken from what there is most of. How many blocks were unknown, and how many too many.
+    /// Makes the counts of each cell add up to its size: missing blocks become unknown, surplus blocks are subtracted
+    /// from the most frequent kinds. Returns the number of unknown and of surplus blocks.
     pub(crate) fn settle(&mut self) -> (u64, u64) {
         let (mut unknown, mut twice) = (0, 0);
         for cell in 0..self.len() {

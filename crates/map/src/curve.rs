@@ -1,17 +1,17 @@
-//! How the disk goes through the picture.
+//! Order of the cells in the picture.
 
-/// The order in which cells fill the picture.
+/// Order in which cells fill the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curve {
     /// Row by row, each from left to right.
     #[default]
     Rows,
-    /// Along a Hilbert curve through a square, so that what is near on the disk is near in the picture.
+    /// Along a Hilbert curve through a square, so that cells close on the disk are close in the picture.
     Hilbert,
 }
 
-/// A grid that has a place for each cell. Rows have as many places as some power of two, so that they begin at round
-/// places of the disk.
+/// A grid with a place for each cell. The length of a row is a power of two, so that rows begin at round offsets of the
+/// disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     curve: Curve,
@@ -20,7 +20,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A grid of `cells` places or more: at least twice as many columns as rows, or a square.
+    /// Creates a grid with at least `cells` places: at least twice as many columns as rows, or a square.
     pub(crate) fn new(curve: Curve, cells: usize) -> Self {
         let cells = cells.max(1);
         match curve {
@@ -40,7 +40,7 @@ impl Grid {
         }
     }
 
-    /// Column and row of a cell.
+    /// Returns column and row of a cell.
     pub(crate) fn place(&self, cell: usize) -> (usize, usize) {
         match self.curve {
             Curve::Rows => (cell % self.columns, cell / self.columns),
@@ -48,14 +48,14 @@ impl Grid {
         }
     }
 
-    /// Whether the cell behind this one lies to its right.
+    /// Returns whether the next cell is the right neighbour.
     pub(crate) fn goes_right(&self, cell: usize) -> bool {
         let ((x, y), next) = (self.place(cell), self.place(cell + 1));
         next == (x + 1, y)
     }
 }
 
-/// The place at `at` of the Hilbert curve through a square whose side is a power of two.
+/// Returns the position with index `at` on the Hilbert curve through a square whose side is a power of two.
 fn hilbert(side: usize, at: usize) -> (usize, usize) {
     let (mut x, mut y, mut at) = (0, 0, at);
     let mut size = 1;

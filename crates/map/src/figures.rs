@@ -17,16 +17,16 @@ pub struct Figures {
     blocks: u64,
     groups: u64,
     group_blocks: u64,
-    /// What each place in an array of counts stands for.
+    /// Meaning of each index of the arrays of counts.
     kinds: Vec<KindFigures>,
     left_out: Option<&'static str>,
     log: LogFigures,
     free: FreeFigures,
     files: FileFigures,
     cell_blocks: u64,
-    /// Of each cell, in the order of the disk: blocks of each kind.
+    /// Number of blocks of each kind in each cell, in the order of the disk.
     cells: Vec<[u64; Kind::COUNT]>,
-    /// Blocks that are claimed more than once.
+    /// Number of blocks claimed more than once.
     claimed_twice: u64,
     remarks: Vec<String>,
     remarks_left_out: u64,
@@ -44,7 +44,7 @@ struct KindFigures {
 struct LogFigures {
     state: &'static str,
     blocks: u64,
-    /// First block and number of blocks of each part, up to 100 of them.
+    /// First block and number of blocks of each part, at most 100.
     parts: Vec<(u64, u64)>,
 }
 
@@ -64,7 +64,7 @@ struct FileFigures {
     directories: u64,
     directories_fragmented: u64,
     fragments: u64,
-    /// Files by the number of their pieces.
+    /// Files by number of fragments.
     histogram: Vec<Bucket>,
     most_fragmented: Vec<WorstFigures>,
 }
@@ -78,7 +78,7 @@ struct WorstFigures {
 }
 
 impl Figures {
-    /// The numbers of a survey.
+    /// Collects the numbers of a survey.
     pub fn new(survey: &Survey, options: &Options) -> Self {
         let totals = survey.cells.totals();
         let kinds = Kind::ALL.into_iter().zip(totals).map(|(kind, blocks)| KindFigures {

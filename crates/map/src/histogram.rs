@@ -1,21 +1,21 @@
-//! How many things there are of each size, by powers of two.
+//! Histograms by powers of two.
 
 use serde::Serialize;
 
-/// Things whose size is from one power of two up to the next.
+/// Items with sizes from one power of two up to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// Least size.
+    /// Minimum size.
     pub from: u64,
-    /// Greatest size.
+    /// Maximum size.
     pub to: u64,
-    /// How many things there are.
+    /// Number of items.
     pub count: u64,
-    /// Their sizes added up.
+    /// Sum of their sizes.
     pub sum: u64,
 }
 
-/// Counts of things by size.
+/// Counts of items by size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; 64],
@@ -30,7 +30,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a thing of a size of at least 1.
+    /// Adds an item. Its size must be at least 1.
     pub(crate) fn add(&mut self, size: u64) {
         let Some(bucket) = size.checked_ilog2() else { return };
         self.counts[bucket as usize] += 1;
@@ -39,22 +39,22 @@ impl Histogram {
         self.longest = self.longest.max(size);
     }
 
-    /// The largest of all sizes.
+    /// Returns the largest size.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// How many things there are.
+    /// Returns the number of items.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All sizes added up.
+    /// Returns the sum of all sizes.
     pub fn sum(&self) -> u64 {
         self.sums.iter().fold(0, |sum, more| sum.saturating_add(*more))
     }
 
-    /// The sizes from the smallest to the largest, empty ones in between included.
+    /// Returns the buckets from the smallest to the largest size, including empty ones in between.
     pub fn buckets(&self) -> Vec<Bucket> {
         let is_used = |at: &usize| self.counts[*at] > 0;
         let Some(first) = (0..64).find(is_used) else { return Vec::new() };

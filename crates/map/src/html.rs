@@ -1,4 +1,4 @@
-//! The picture and tables of its numbers as one page, which needs nothing beside it and runs no script.
+//! The picture with tables of its numbers, as a self-contained page without scripts.
 
 use std::fmt::Write;
 
@@ -25,10 +25,10 @@ ul{margin:0;padding-left:20px;overflow-wrap:anywhere}
 @media (prefers-color-scheme:dark){body{background:#0f1318;color:#e6edf3}th,td{border-color:#30363d}}
 ";
 
-/// The page.
+/// Returns the page.
 pub fn html(survey: &Survey, options: &Options) -> String {
     let mut out = String::new();
-    // A String takes all that is written to it.
+    // Writing to a String does not fail.
     let _ = write_page(survey, options, &mut out);
     out
 }
@@ -52,7 +52,7 @@ fn write_page(survey: &Survey, options: &Options, out: &mut String) -> std::fmt:
     Ok(())
 }
 
-/// A table: headings, of which those with a `#` are over numbers.
+/// Writes a table. Headings with a `#` belong to columns of numbers.
 fn table(out: &mut String, title: &str, headings: &[&str]) -> std::fmt::Result {
     writeln!(out, "<section>\n<h2>{title}</h2>\n<table>\n<thead><tr>")?;
     for heading in headings {

@@ -1,11 +1,10 @@
-//! A picture of what lies where on the disk of a file system.
+//! Pictures of the use of a file system's disk.
 //!
-//! [`Survey::take`] asks an open file system of any format what its blocks are used for, and counts that in cells: equal
-//! parts of the disk, so that memory depends on the number of cells and not on the size of the image. A survey is
-//! drawn by [`svg`], with tables around it by [`html`], with letters by [`text`], and [`Figures`] are all its numbers, to
-//! be serialised.
+//! [`Survey::take`] queries an open file system of any format for the use of its blocks and counts them in cells: equal
+//! parts of the disk, so that memory depends on the number of cells and not on the size of the image. [`svg`] draws a
+//! survey, [`html`] adds tables, [`text`] uses letters, and [`Figures`] contains all numbers for serialisation.
 //!
-//! Nothing here reads a file, starts a thread or asks what time it is, so that all of it works in a browser.
+//! The crate does not read files, start threads or use a clock, so it works in a browser.
 //!
 //! ```
 //! # use diskwright_map as map;
@@ -38,13 +37,13 @@ pub use svg::svg;
 pub use text::text;
 pub use words::word;
 
-/// What a picture says beside what was counted.
+/// Settings of a picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What the image is called.
+    /// Name of the image.
     pub title: String,
-    /// Its format, as people call it.
+    /// Name of its format for people.
     pub format: String,
-    /// How the disk goes through the picture.
+    /// Order of the cells in the picture.
     pub curve: Curve,
 }

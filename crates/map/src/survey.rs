@@ -1,4 +1,4 @@
-//! Asking a file system what lies where, and keeping what a picture needs of that.
+//! Surveys: the use of blocks, reduced to the data of a picture.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,76 +11,76 @@ use vfs::{Ino, Result};
 use crate::cells::Cells;
 use crate::histogram::Histogram;
 
-/// Most cells of a survey: more are smaller than what a screen shows.
+/// Maximum number of cells: more are smaller than a screen can show.
 pub const CELLS_MAX: usize = 1 << 16;
-/// Most remarks that are kept.
+/// Maximum number of remarks kept.
 const REMARKS_MAX: usize = 50;
-/// How many of the most fragmented files are named.
+/// Number of the most fragmented files that are listed.
 const WORST_MAX: usize = 10;
-/// Most parts of the log that are kept.
+/// Maximum number of parts of the log that are kept.
 const LOG_PARTS_MAX: usize = 100;
 
-/// A file in several pieces.
+/// A fragmented file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragmented {
-    /// Its inode.
+    /// Inode number.
     pub ino: Ino,
-    /// Its pieces.
+    /// Number of fragments.
     pub fragments: u64,
-    /// Its blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// One of its paths; `None` if none was found.
+    /// One of its paths, if one was found.
     pub path: Option<Vec<u8>>,
 }
 
-/// What was counted of regular files and directories that have blocks.
+/// Statistics of regular files and directories with blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// Those of them that lie in more than one piece.
+    /// Number of regular files with more than one fragment.
     pub files_fragmented: u64,
-    /// Directories.
+    /// Number of directories.
     pub directories: u64,
-    /// Those of them that lie in more than one piece.
+    /// Number of directories with more than one fragment.
     pub directories_fragmented: u64,
-    /// Regular files by the number of their pieces.
+    /// Regular files by number of fragments.
     pub fragments: Histogram,
-    /// The regular files and directories in most pieces, worst first.
+    /// The most fragmented regular files and directories, worst first.
     pub worst: Vec<Fragmented>,
 }
 
-/// What lies where.
+/// Use of the disk.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Size and parts of the image.
+    /// Size and structure of the image.
     pub shape: Shape,
-    /// What lies in each part of the disk. Each block of the disk counts once.
+    /// Use of each part of the disk. Each block counts once.
     pub cells: Cells,
-    /// Runs of free blocks by length, as the format lists them: a run ends at the end of its group.
+    /// Runs of free blocks by length, as listed by the format: a run ends at the end of its group.
     pub free: Histogram,
-    /// What was counted of files.
+    /// Statistics of files.
     pub files: Files,
-    /// The parts of the log: first block, and how many. At most 100.
+    /// Parts of the log: first block and number of blocks. At most 100.
     pub log: Vec<(u64, u64)>,
-    /// Blocks in use of which nothing says what for.
+    /// Number of blocks in use whose purpose is unknown.
     pub unknown: u64,
-    /// Blocks that were claimed more than once, how often beyond the first time. In a sound image there are none.
+    /// Number of surplus claims of blocks. 0 in a sound image.
     pub twice: u64,
-    /// What could not be read.
+    /// Messages about unreadable metadata.
     pub remarks: Vec<String>,
-    /// How many more remarks there were.
+    /// Number of further remarks.
     pub remarks_left_out: u64,
-    /// Whether nobody ended it early.
+    /// True if the survey was not cancelled.
     pub is_complete: bool,
 }
 
 impl Survey {
-    /// Asks a file system what lies where, and sorts that into at most so many cells ([`CELLS_MAX`] at most).
-    /// `progress` is told how many units of work of how many are done, and says whether to go on.
+    /// Surveys a file system with at most `cells` cells ([`CELLS_MAX`] at most). Calls `progress` with the completed
+    /// and total units of work; it returns whether to continue.
     ///
     /// # Errors
-    /// If the log cannot be looked at because the device fails. Whatever else cannot be read is a remark.
+    /// If the device fails while the log is examined. All other unreadable metadata becomes a remark.
     pub fn take(
         fs: &dyn TellsLayout,
         cells: usize,
@@ -95,17 +95,17 @@ impl Survey {
         Ok(survey)
     }
 
-    /// How many blocks of a kind there are.
+    /// Returns the number of blocks of a kind.
     pub fn total(&self, kind: Kind) -> u64 {
         self.cells.totals()[kind as usize]
     }
 
-    /// Whether all could be read, and each block is used for one thing.
+    /// Returns whether everything was readable and each block has one use.
     pub fn is_sound(&self) -> bool {
         self.remarks.is_empty() && self.unknown == 0 && self.twice == 0 && self.is_complete
     }
 
-    /// How many bytes some blocks have.
+    /// Converts a number of blocks to bytes.
     pub fn bytes(&self, blocks: u64) -> u64 {
         blocks.saturating_mul(self.shape.block_size.into())
     }
@@ -127,10 +127,10 @@ impl Survey {
     }
 }
 
-/// A file among the worst: the order is by pieces, then by number.
+/// Rank of a fragmented file: by fragments, then by inode number.
 type Rank = Reverse<(u64, Reverse<u64>, u64)>;
 
-/// Takes down what a file system tells.
+/// Records the reports of a file system.
 struct Taker<'t> {
     progress: &'t mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     cells: Cells,
@@ -160,7 +160,7 @@ impl<'t> Taker<'t> {
         }
     }
 
-    /// Notes a part of the log, which may go on where the last one ended.
+    /// Records a part of the log, merged with the last one if they are contiguous.
     fn add_log(&mut self, start: u64, len: u64) {
         if let Some((before, so_far)) = self.log.last_mut()
             && before.saturating_add(*so_far) == start

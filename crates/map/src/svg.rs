@@ -1,8 +1,8 @@
 //! The picture as SVG.
 //!
-//! A cell is a small rectangle. What is in it lies in it in layers as high as their shares; what there is least of is
-//! never too thin to be seen. All layers of a kind are one path, so that the picture stays small. Above each
-//! cell, or row of cells that hold the same alone, lies a shape that cannot be seen, which tells what is there.
+//! A cell is a small rectangle. Its contents are layers whose heights are their shares; the smallest share has a
+//! minimum height so that it stays visible. All layers of a kind form one path, to keep the picture small. An invisible
+//! shape over each cell, or row of cells with the same single kind, carries a tooltip.
 
 mod bars;
 mod style;
@@ -17,23 +17,23 @@ use crate::survey::Survey;
 use crate::words::{Escaped, count, log_words, path_text, share, size, things};
 use crate::{Curve, Options, word};
 
-/// Width of the picture; all lengths are in these units, which are pixels unless somebody scales it.
+/// Width of the picture. All lengths are in this unit, a pixel unless the picture is scaled.
 const WIDTH: f64 = 1000.0;
 const MARGIN: f64 = 28.0;
-/// Room beside the rows for the place on the disk at which they start.
+/// Space next to the rows for the disk offset at which they start.
 const GUTTER: f64 = 72.0;
-/// Height of rows that are many, and side of a square.
+/// Total height of many rows, and side of a square.
 const HEIGHT: f64 = 480.0;
 const SQUARE: f64 = 760.0;
-/// Least height of a layer, as a part of the cell.
+/// Minimum height of a layer, as a fraction of the cell.
 const LAYER_MIN: f64 = 0.16;
 /// Height of a line of text.
 const LINE: f64 = 24.0;
 
-/// The picture.
+/// Draws the picture.
 pub fn svg(survey: &Survey, options: &Options) -> String {
     let mut picture = Picture { survey, options, out: String::new(), y: MARGIN };
-    // A String takes all that is written to it.
+    // Writing to a String does not fail.
     let _ = picture.draw();
     let height = number(picture.y + MARGIN);
     let mut whole = String::with_capacity(picture.out.len() + 4096);
@@ -52,7 +52,7 @@ pub fn svg(survey: &Survey, options: &Options) -> String {
     whole
 }
 
-/// A length, with no more digits than can be seen.
+/// Formats a length with visible precision only.
 fn number(length: f64) -> String {
     let shown = format!("{length:.2}");
     shown.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -63,18 +63,18 @@ struct Picture<'p> {
     survey: &'p Survey,
     options: &'p Options,
     out: String,
-    /// Where what comes next begins.
+    /// Top of the next element.
     y: f64,
 }
 
-/// Where cells are drawn.
+/// Area of the cells.
 struct Field {
     grid: Grid,
     left: f64,
     top: f64,
-    /// From one cell to the next: to the right, and down.
+    /// Distance between cells: to the right, and down.
     step: (f64, f64),
-    /// Width and height of a cell: a gap is left between them.
+    /// Width and height of a cell, smaller than the distance to leave a gap.
     side: (f64, f64),
 }
 
@@ -126,7 +126,7 @@ impl Picture<'_> {
         self.notes()
     }
 
-    /// A line of text whose letters stand at `down` below where the drawing is.
+    /// Draws a line of text whose baseline is `down` below the current position.
     fn line(&mut self, x: f64, down: f64, class: &str, text: &str) -> std::fmt::Result {
         let y = number(self.y + down);
         let x = number(x);
@@ -152,7 +152,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// The cells: a rectangle each, and above it the layers of what is not free.
+    /// Draws the cells: a rectangle each, and above it the layers of kinds other than free.
     fn layers(&mut self, field: &Field) -> std::fmt::Result {
         let mut paths: [String; Kind::COUNT] = std::array::from_fn(|_| String::new());
         let (wide, tall) = (number(field.side.0), number(field.side.1));
@@ -177,7 +177,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// What is not free in a cell, and the part of its height that it gets.
+    /// Returns the kinds in a cell other than free, with their fractions of its height.
     fn parts(&self, cell: usize) -> Vec<(Kind, f64)> {
         let counts = self.survey.cells.counts(cell);
         let range = self.survey.cells.range(cell);
@@ -187,7 +187,7 @@ impl Picture<'_> {
             .filter(|kind| counts[*kind as usize] > 0)
             .map(|kind| (kind, (counts[kind as usize] as f64 / whole).max(LAYER_MIN)))
             .collect();
-        // What was made higher takes its room from the others.
+        // Layers with the minimum height take space from the others.
         let sum: f64 = parts.iter().map(|(_, part)| part).sum();
         let most = if counts[Kind::Free as usize] > 0 { 1.0 - LAYER_MIN / 2.0 } else { 1.0 };
         if sum > most {
@@ -196,7 +196,7 @@ impl Picture<'_> {
         parts
     }
 
-    /// Where on the disk rows start, beside some of them.
+    /// Draws the disk offsets at which some rows start.
     fn places(&mut self, field: &Field) -> std::fmt::Result {
         let every = (18.0 / field.step.1).ceil().max(1.0) as usize;
         let wanted = field.grid.rows.div_ceil(16).max(every).next_power_of_two();
@@ -214,7 +214,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// What each cell tells when it is pointed at. Neighbours that hold nothing but the same tell it together.
+    /// Adds the tooltips. Neighbours with the same single kind share one.
     fn hints(&mut self, field: &Field) -> std::fmt::Result {
         let cells = &self.survey.cells;
         let mut cell = 0;
@@ -242,7 +242,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// The kind of all blocks of a cell, if they are of one.
+    /// Returns the kind of all blocks of a cell, if it is the same.
     fn only(&self, cell: usize) -> Option<Kind> {
         let counts = self.survey.cells.counts(cell);
         let mut used = Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0);
@@ -272,7 +272,7 @@ impl Picture<'_> {
         format!("{from} to {to}, blocks {first} to {last}: {}", Escaped(&what.join(", ")))
     }
 
-    /// What each colour stands for, and how much there is of it, in two columns.
+    /// Draws the legend: colours and amounts, in two columns.
     fn legend(&mut self) -> std::fmt::Result {
         let survey = self.survey;
         let totals = survey.cells.totals();
@@ -302,7 +302,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// The log, and what could not be read.
+    /// Draws the state of the log and the remarks.
     fn notes(&mut self) -> std::fmt::Result {
         let survey = self.survey;
         let log = survey.log.first().map(|(start, _)| {
@@ -334,7 +334,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// The picture in words, for those who cannot see it.
+    /// Returns the picture in words, for accessibility.
     fn description(&self) -> String {
         let survey = self.survey;
         let totals = survey.cells.totals();

@@ -1,4 +1,4 @@
-//! The picture with letters, for a terminal.
+//! The picture in letters, for a terminal.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use crate::survey::Survey;
 use crate::words::{count, log_words, path_text, pieces, share, size, things};
 use crate::{Options, word};
 
-/// Cells of a line.
+/// Number of cells in a line.
 const COLUMNS: usize = 64;
-/// Width of the longest bar of a histogram.
+/// Maximum width of a bar of a histogram.
 const BAR: u64 = 40;
 
-/// A letter for each kind.
+/// Returns the letter of a kind.
 fn letter(kind: Kind) -> char {
     match kind {
         Kind::Headers => 'S',
@@ -34,10 +34,10 @@ fn letter(kind: Kind) -> char {
     }
 }
 
-/// A picture with a letter for what each cell has most of, and the numbers below it.
+/// Draws the most frequent kind of each cell as a letter, and the numbers below.
 pub fn text(survey: &Survey, options: &Options) -> String {
     let mut out = String::new();
-    // A String takes all that is written to it.
+    // Writing to a String does not fail.
     let _ = write_text(survey, options, &mut out);
     out
 }
@@ -129,7 +129,7 @@ fn write_files(survey: &Survey, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// A line for each bucket, with a bar as long as `value` says.
+/// Writes a line for each bucket, with a bar of length `value`.
 fn write_bars(
     buckets: &[Bucket],
     value: impl Fn(&Bucket) -> u64,

@@ -1,4 +1,4 @@
-//! Kinds, sizes and names as people read them.
+//! Human-readable kinds, sizes and names.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use vfs::survey::{Kind, LogState};
 
 use crate::histogram::Bucket;
 
-/// What a kind is called.
+/// Returns the name of a kind.
 pub fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Headers => "superblocks and headers",
@@ -26,7 +26,7 @@ pub fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// The name of a kind for programs.
+/// Returns the machine-readable name of a kind.
 pub(crate) fn key(kind: Kind) -> &'static str {
     match kind {
         Kind::Headers => "headers",
@@ -46,7 +46,7 @@ pub(crate) fn key(kind: Kind) -> &'static str {
     }
 }
 
-/// What the log is like, in words and for programs.
+/// Returns the state of the log, human-readable and machine-readable.
 pub(crate) fn log_words(state: LogState) -> (&'static str, &'static str) {
     match state {
         LogState::None => ("there is none", "none"),
@@ -64,7 +64,7 @@ pub(crate) fn log_words(state: LogState) -> (&'static str, &'static str) {
     }
 }
 
-/// A number of bytes as `12.3 MiB`.
+/// Formats a number of bytes as `12.3 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut power = 0;
@@ -81,7 +81,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A part of a whole in per cent. What is there is never 0, and what is not all is never 100.
+/// Formats a share in per cent. A share above 0 is never shown as 0, and a share below 100 never as 100.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0 %".into();
@@ -96,7 +96,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A number with its digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() * 4 / 3);
@@ -109,12 +109,12 @@ pub(crate) fn count(number: u64) -> String {
     shown
 }
 
-/// A number of things.
+/// Formats a number of items.
 pub(crate) fn things(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// Numbers of pieces.
+/// Formats a range of fragment counts.
 pub(crate) fn pieces(bucket: &Bucket) -> String {
     match (bucket.from, bucket.to) {
         (1, _) => "1 piece".into(),
@@ -123,8 +123,8 @@ pub(crate) fn pieces(bucket: &Bucket) -> String {
     }
 }
 
-/// Text within markup, or within quotes in a tag. What no document can hold, and what would change how the text around
-/// it looks, is replaced.
+/// Text for markup or quoted attributes. Replaces characters that are invalid in documents or that change the
+/// appearance of the text around them.
 pub(crate) struct Escaped<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Escaped<'_> {
@@ -144,13 +144,13 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Characters that are none for documents, or that change the direction of others or cannot be seen.
+/// Returns whether a character is invalid in documents, invisible, or changes the direction of text.
 fn is_odd(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A path as text: bytes that are none are shown as numbers.
+/// Formats a path. Bytes that are not UTF-8 are shown as numbers.
 pub(crate) fn path_text(path: &[u8]) -> String {
     let mut text = String::new();
     for chunk in path.utf8_chunks() {
@@ -162,7 +162,7 @@ pub(crate) fn path_text(path: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            // A String takes all that is written to it.
+            // Writing to a String does not fail.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }

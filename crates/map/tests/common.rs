@@ -1,4 +1,4 @@
-//! Images, surveys of them, and a ledger that has each block.
+//! Images, surveys of them, and a ledger with the use of each block.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub(crate) const GOLDEN: [&[(&str, &[u8])]; 2] = [
         "default", "small-blocks", "plain", "large-directory-blocks", "v4", "v4-ftype", "shared"),
 ];
 
-/// Undoes gzip, twice where it was done twice.
+/// Decompresses gzip, also if it was applied twice.
 pub(crate) fn unpack(packed: &[u8]) -> Vec<u8> {
     let mut bytes = packed.to_vec();
     while bytes.starts_with(b"\x1f\x8b") {
@@ -69,7 +69,7 @@ pub(crate) fn survey(fs: &dyn TellsLayout, cells: usize) -> Survey {
     Survey::take(fs, cells, &mut go_on).expect("a log that can be looked at")
 }
 
-/// What each block was told to be.
+/// Reported use of each block.
 pub(crate) struct Ledger {
     pub(crate) kinds: Vec<Option<Kind>>,
     pub(crate) remarks: Vec<String>,
@@ -80,7 +80,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger of an image in which each block must be told of once.
+    /// Creates the ledger of an image in which each block must be reported once.
     pub(crate) fn of(name: &str, fs: &dyn TellsLayout) -> Self {
         let ledger = Self::take(name, fs, true);
         let left = ledger.kinds.iter().position(Option::is_none);
@@ -89,7 +89,7 @@ impl Ledger {
         ledger
     }
 
-    /// A ledger of an image that may be damaged.
+    /// Creates the ledger of an image that may be damaged.
     pub(crate) fn of_damaged(name: &str, fs: &dyn TellsLayout) -> Self {
         Self::take(name, fs, false)
     }
@@ -147,8 +147,8 @@ impl Sink for Ledger {
     }
 }
 
-/// Checks that a sound image is counted right: each block once, as many free ones as it says, and the same in cells of
-/// any number.
+/// Checks the counts of a sound image: each block once, the reported number of free blocks, and the same totals with
+/// any number of cells.
 pub(crate) fn assert_right(name: &str, fs: &dyn TellsLayout) -> Survey {
     let ledger = Ledger::of(name, fs);
     let free = fs.statfs().expect("counts").blocks_free;

@@ -1,4 +1,4 @@
-//! Damaged images: what can be told is told, what cannot is unknown, and nothing panics or takes forever.
+//! Damaged images: the readable parts are reported, the others are unknown. No panics or endless loops.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ fn golden(wanted: &str) -> Vec<u8> {
     unpack(packed)
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Looks at a damaged image in all ways.
+/// Surveys a damaged image in all ways.
 fn look(name: &str, bytes: &[u8], norecovery: bool) -> Option<Survey> {
     let device = std::sync::Arc::new(blockdev::MemoryDevice::from_bytes(bytes));
     let fs = open(device, norecovery).ok()?;
@@ -51,7 +51,7 @@ fn no_damage_makes_it_panic() {
         let image = unpack(packed);
         for round in 0..rounds {
             let mut bytes = image.clone();
-            // Metadata lies at the start more often than elsewhere.
+            // Metadata is more often at the start than elsewhere.
             for _ in 0..1 + random.below(30) {
                 let within = [4 << 10, 64 << 10, 1 << 20, u64::MAX][random.below(4) as usize];
                 let at = random.below(within.min(bytes.len() as u64)) as usize;
@@ -63,7 +63,7 @@ fn no_damage_makes_it_panic() {
     assert!(seen > rounds, "{seen} could be opened");
 }
 
-/// The byte of a block of some kind of an image.
+/// Returns the byte range of a block of some kind of an image.
 fn block_of(image: &[u8], kind: Kind) -> std::ops::Range<usize> {
     let fs = open_bytes(image).expect("a sound image");
     let ledger = Ledger::of("image", &*fs);
@@ -78,7 +78,7 @@ fn what_cannot_be_read_is_unknown() {
         let image = golden(name);
         let whole = look(name, &image, false).expect("a sound image");
         assert!(whole.is_sound());
-        // The first inodes: nothing is known of what they have.
+        // The first inodes: the use of their blocks is unknown.
         let mut bytes = image.clone();
         bytes[block_of(&image, Kind::Inodes)].fill(0xa5);
         let survey = look(name, &bytes, true).expect("an image that can be opened");

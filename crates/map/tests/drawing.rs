@@ -1,4 +1,4 @@
-//! Pictures and pages: they are well formed, hold what was counted, and nothing in them is taken for markup.
+//! Pictures and pages are well formed, contain the counts, and escape all text.
 
 use map::{Curve, Figures, Options};
 use vfs::survey::Kind;
@@ -14,7 +14,7 @@ fn options(title: &str, curve: Curve) -> Options {
     Options { title: title.into(), format: "ext4".into(), curve }
 }
 
-/// Goes through the tags of a document. Each that is opened is closed, in the right order.
+/// Checks that all tags of a document are closed in the right order.
 fn assert_well_formed(text: &str, is_html: bool) {
     const EMPTY: [&str; 2] = ["meta", "br"];
     let mut open = Vec::new();

@@ -1,4 +1,4 @@
-//! Golden images of both formats: all of their blocks are known.
+//! Golden images of both formats: the use of all their blocks is known.
 
 use vfs::survey::{Kind, LogState};
 
@@ -24,7 +24,7 @@ fn every_block_of_a_golden_image_is_counted_once() {
     }
 }
 
-/// A golden image's survey.
+/// Returns the survey of a golden image.
 fn of(wanted: &str) -> map::Survey {
     let (_, packed) = GOLDEN.into_iter().flatten().find(|(name, _)| *name == wanted).expect(wanted);
     let fs = open_bytes(&unpack(packed)).expect("a sound image");
@@ -42,7 +42,7 @@ fn what_only_some_images_have_is_told_apart() {
     assert_eq!(of("xfs/default").shape.log, LogState::Clean);
 }
 
-/// Makes files, of which the log has all and their places nothing.
+/// Creates files that are only in the log, and not written back.
 fn make_files(fs: &dyn FileSystem) {
     let time = Timestamp { sec: 1_700_000_000, nsec: 0 };
     let new = NewInode { permissions: 0o644, uid: 0, gid: 0, time, parent_time: None };
@@ -60,7 +60,7 @@ fn what_the_log_holds_is_part_of_the_map_unless_it_is_not_wanted() {
         let (_, packed) = GOLDEN.into_iter().flatten().find(|(n, _)| *n == name).expect(name);
         let device = Arc::new(MemoryDevice::from_bytes(&unpack(packed)));
         let before = crate::common::survey(&*open(device.clone(), false).expect("sound"), 100);
-        // They are not closed: the images are as after a crash.
+        // The file systems are not closed: the images are as after a crash.
         if is_xfs {
             make_files(&Xfs::open_writable(device.clone(), &Default::default()).expect("sound"));
         } else {

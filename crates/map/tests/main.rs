@@ -1,4 +1,4 @@
-//! What this crate promises, compared with what images say of themselves, and with what the tools of the formats say.
+//! Contract of this crate, compared with the images' own records and with the tools of the formats.
 
 extern crate diskwright_map as map;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Where one file lies, as other programs say it; and its path.
+//! Layout of one file according to other programs, and its path.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use vfs::{FileSystem, Ino, Paths};
 
 use crate::common::{GOLDEN, Ledger, open_bytes, open_file, survey, unpack};
 
-/// Bytes of the file: with 4 KiB blocks 600 of them, so that ext3 needs blocks of pointers.
+/// File size in bytes: 600 blocks of 4 KiB, so that ext3 needs indirect blocks.
 const BYTES: usize = 600 * 4096;
 
 #[test]
@@ -22,7 +22,7 @@ fn a_file_lies_where_debugfs_says() {
     for fs_type in ["ext3", "ext4"] {
         Mke2fs::new(fs_type).block_size(4096).populate(&source).create(&image, 64 << 20);
         let text = debugfs(&image, "blocks /dir/file");
-        // Its version stands before.
+        // The version of the program precedes this line.
         let line =
             text.lines().find(|line| line.split_whitespace().all(|w| w.parse::<u64>().is_ok()));
         let blocks = line.expect("a line of blocks").split_whitespace();
@@ -71,7 +71,7 @@ fn a_file_lies_where_xfs_db_says() {
     assert_eq!((count, ledger.count(Kind::Data)), (600, 600), "{text}");
 }
 
-/// Paths of all inodes, as a walk meets them.
+/// Returns the paths of all inodes found by a walk.
 fn walked(fs: &dyn FileSystem) -> HashMap<Ino, Vec<Vec<u8>>> {
     let mut paths = HashMap::<Ino, Vec<Vec<u8>>>::new();
     for walked in Paths::new(fs).walk(fs.root(), Order::Sorted) {
@@ -84,7 +84,7 @@ fn walked(fs: &dyn FileSystem) -> HashMap<Ino, Vec<Vec<u8>>> {
 
 fn assert_named(name: &str, fs: &dyn FileSystem) {
     let paths = walked(fs);
-    // One that nobody has, too.
+    // Also an inode without a name.
     let mut inos: Vec<Ino> = paths.keys().copied().chain([Ino(1 << 40)]).collect();
     inos.sort_unstable();
     let (found, errors) = first_paths(fs, &inos);
@@ -123,7 +123,7 @@ fn files_in_many_pieces_are_named() {
     let home = scratch();
     let (image, source) = (home.path().join("image"), home.path().join("source"));
     std::fs::create_dir_all(source.join("deep/er")).unwrap();
-    // Holes before each block, and other files' blocks between.
+    // Holes before each block, and blocks of other files in between.
     let mut bytes = vec![0_u8; 4096 * 64];
     bytes.chunks_mut(4096 * 2).for_each(|pair| pair[0] = 1);
     std::fs::write(source.join("deep/er/<file> & \"co\""), &bytes).unwrap();

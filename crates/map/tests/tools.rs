@@ -1,4 +1,4 @@
-//! Images that the tools of the formats make, with many features: free space compared with what the tools say of it.
+//! Images with many features, created by the tools of the formats: comparison of free space with the tools.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +39,8 @@ const XFS: [&str; 9] = [
     "-d agcount=32 -s size=4096 -b size=4096",
 ];
 
-/// A tree with small and large files, one with holes, symbolic links in blocks of their own, and a large directory.
+/// Creates a tree with small and large files, a sparse file, symbolic links with separate blocks, and a large
+/// directory.
 fn make_tree(root: &Path) {
     let large = root.join("large");
     std::fs::create_dir_all(&large).unwrap();
@@ -55,18 +56,18 @@ fn make_tree(root: &Path) {
     }
 }
 
-/// What a program prints.
+/// Returns the output of a program.
 fn said(command: &mut Command) -> String {
     let output = command.output().expect("a program that is there");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The free blocks that dumpe2fs lists of all groups, as runs.
+/// Returns the free blocks that dumpe2fs lists for all groups, as runs.
 fn dumped(image: &Path) -> Vec<(u64, u64)> {
     let text = said(oracle::command("dumpe2fs").arg(image));
     let lists = text.lines().filter_map(|line| line.trim_start().strip_prefix("Free blocks: "));
-    // The line of the superblock has a number, and stands at the beginning of its line.
+    // The superblock's line contains a number and is not indented.
     let lists = lists.filter(|list| !list.starts_with(' '));
     let run = |run: &str| {
         let number = |text: &str| text.trim().parse::<u64>().expect("a block");
@@ -98,7 +99,7 @@ fn free_space_is_what_dumpe2fs_says_whatever_the_features() {
         let survey = assert_right(&name, &*fs);
         let mut free = Ledger::of(&name, &*fs).free_runs;
         free.sort_unstable();
-        // Of the last cluster of a run dumpe2fs names the first block only.
+        // dumpe2fs prints only the first block of the last cluster of a run.
         let cluster = options.split_whitespace().skip_while(|word| *word != "-C").nth(1);
         let cluster =
             cluster.map_or(1, |bytes| bytes.parse::<u64>().unwrap() / u64::from(block_size));
@@ -110,8 +111,8 @@ fn free_space_is_what_dumpe2fs_says_whatever_the_features() {
     }
 }
 
-/// Buckets of `xfs_db`'s histogram: least and greatest length, runs, blocks. It counts the blocks that groups keep for
-/// their trees as runs of one block, which are left out here.
+/// Returns the buckets of `xfs_db`'s histogram: minimum and maximum length, runs, blocks. It counts the blocks that
+/// groups reserve for their trees as runs of one block; these are removed here.
 fn freesp(image: &Path, groups: u64) -> Vec<[u64; 4]> {
     let text = xfs_db(image, &["freesp"]);
     let row = |line: &str| -> Option<[u64; 4]> {
@@ -145,7 +146,7 @@ fn free_space_is_what_xfs_db_says_whatever_the_features() {
         let ours = survey.free.buckets().into_iter().filter(|bucket| bucket.count > 0);
         let ours: Vec<[u64; 4]> = ours.map(|b| [b.from, b.to, b.count, b.sum]).collect();
         let mut theirs = freesp(&image, survey.shape.groups);
-        // The last bucket of theirs ends where a group does.
+        // The last bucket of xfs_db ends at the end of a group.
         if let (Some(last), Some(own)) = (theirs.last_mut(), ours.last()) {
             last[1] = own[1];
         }
@@ -171,13 +172,13 @@ fn files_that_kernels_share_count_once() {
             bytes.truncate(4096 * (copy + 1));
             use std::os::unix::fs::FileExt;
             let to = std::fs::File::options().write(true).open(&to).unwrap();
-            // Blocks in the midst become the copy's own.
+            // Blocks in the middle are no longer shared by the copy.
             to.write_all_at(&[8; 8192], 4096 * 3 * copy as u64 % (1 << 20)).unwrap();
         }
     });
     let survey = assert_right("reflinks", &*open_file(&image));
     assert!(survey.total(Kind::Shared) > 0);
-    // What is not shared any more.
+    // Blocks that are no longer shared.
     assert!(survey.total(Kind::Data) >= 2 * copies as u64);
     assert_eq!(survey.files.files, copies as u64 + 1);
 }
@@ -197,7 +198,7 @@ fn whatever_is_done_to_files_each_block_is_counted_once() {
     churn(&image, "xfs");
 }
 
-/// Lets the kernel write into files by turns, punch holes and allocate, so that they lie in many pieces.
+/// Lets the kernel write alternately into files, punch holes and allocate, to fragment them.
 fn churn(image: &Path, fs_type: &str) {
     use std::os::unix::fs::FileExt;
     let rounds = effort(150, 600, 3000);

@@ -1,7 +1,7 @@
-//! Computing a tree, with several threads.
+//! Parallel construction of a tree.
 //!
-//! Each level is computed from the one below, which has been stored by then, so that no tree has to fit memory. The
-//! threads of a level take pieces of it in order; which thread computes a piece decides nothing.
+//! Each level is computed from the stored level below, so a tree need not fit into memory. The threads of a level take
+//! pieces of it in order; the result does not depend on which thread computes a piece.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,37 +11,37 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{DIGEST_BYTES, Digest, Shape};
 
-/// Bytes that a thread takes at a time.
+/// Number of input bytes that a thread takes at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Where the data and the tree lie.
+/// Storage of the data and of the tree.
 pub trait Ground: Sync {
-    /// Why reading or writing can fail.
+    /// Error of reading or writing.
     type Error: Send;
 
-    /// Fills `buf` with data from `offset` on; past the end of the data there are zeros.
+    /// Fills `buf` with data from `offset` on; past the end of the data with zeros.
     fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// Whether it is known without reading that a range of the data has zeros only.
+    /// Returns whether a range of the data is known, without reading, to contain zeros only.
     fn is_hole(&self, _offset: u64, _len: u64) -> bool {
         false
     }
 
-    /// Fills `buf` with bytes that were written to the tree.
+    /// Fills `buf` with bytes of the tree that were written before.
     fn read_tree(&self, offset: u64, buf: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// Writes to the tree. Every byte of it is written once.
+    /// Writes to the tree. Every byte is written once.
     fn write_tree(&self, offset: u64, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// So many more bytes of data have been read.
+    /// Reports that `bytes` more bytes of data have been read.
     fn done(&self, _bytes: u64) {}
 }
 
-/// Computes the tree and stores it; the root hash. `prefix` goes into each digest before the block. Without data,
-/// the root hash is zero.
+/// Computes and stores the tree, and returns the root hash. `prefix` is hashed before the block in each digest. Without
+/// data, the root hash is zero.
 ///
 /// # Errors
-/// The first that the ground gave.
+/// The first error of `ground`.
 pub fn build<G: Ground>(
     ground: &G,
     shape: &Shape,
@@ -68,7 +68,7 @@ pub fn build<G: Ground>(
     Ok(digest_from(&start, &block))
 }
 
-/// The digest of bytes that lie in several parts.
+/// Returns the digest of bytes in several parts.
 pub fn digest(parts: &[&[u8]]) -> Digest {
     let mut hash = Sha256::new();
     for part in parts {
@@ -81,7 +81,7 @@ fn digest_from(start: &Sha256, block: &[u8]) -> Digest {
     start.clone().chain_update(block).finalize().into()
 }
 
-/// What a level is computed from.
+/// Input of a level.
 #[derive(Clone, Copy)]
 enum Below {
     Data,
@@ -93,17 +93,17 @@ enum Below {
 struct Worker<'a, G> {
     ground: &'a G,
     shape: &'a Shape,
-    /// The state of the hash before each block.
+    /// State of the hash before each block.
     start: &'a Sha256,
     below: Below,
-    /// Blocks of what is below.
+    /// Number of input blocks.
     inputs: u64,
     /// First block of this level.
     first: u64,
 }
 
 impl<G: Ground> Worker<'_, G> {
-    /// Bytes of a block of what is below.
+    /// Returns the size of an input block in bytes.
     fn input_bytes(&self) -> u64 {
         match self.below {
             Below::Data => self.shape.data_block().into(),
@@ -166,7 +166,7 @@ impl<G: Ground> Worker<'_, G> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Computes `count` blocks of the level from the one with the number `first` on.
+    /// Computes `count` blocks of the level, starting with number `first`.
     fn compute(&self, first: u64, count: u64, buffer: &mut Vec<u8>) -> Result<(), G::Error> {
         let (size, per_block) = (self.input_bytes(), self.shape.per_block());
         let (from, to) = (first * per_block, ((first + count) * per_block).min(self.inputs));
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// The plain definition: levels as lists of digests.
+    /// Reference implementation: levels as lists of digests.
     fn plain(data: &[u8], prefix: &[u8], block: usize) -> (Digest, Vec<u8>) {
         let hash = |bytes: &[u8]| -> Digest {
             let mut padded = bytes.to_vec();

@@ -1,9 +1,9 @@
-//! Hash trees over blocks, as dm-verity and fs-verity keep them.
+//! Hash trees over blocks, as used by dm-verity and fs-verity.
 //!
-//! The data is cut into blocks, and each block has a SHA-256 digest. The digests fill blocks, which have digests
-//! themselves, until one block holds them all: its digest is the root hash. Both users store the level with that
-//! one block first and the digests of the data last. What differs is where a tree lies and what goes into each
-//! digest before the block, which is up to the caller.
+//! The data is divided into blocks, and each block has a SHA-256 digest. The digests are packed into blocks, which have
+//! digests themselves, until a single block is left: its digest is the root hash. Both users store the level with that
+//! block first and the digests of the data last. The location of the tree and the prefix of each digest differ and are
+//! chosen by the caller.
 #![forbid(unsafe_code)]
 
 mod build;

@@ -1,33 +1,33 @@
-//! How many levels a tree has, and where each lies.
+//! The number of levels of a tree and their locations.
 
-/// Bytes of a digest.
+/// Size of a digest in bytes.
 pub const DIGEST_BYTES: usize = 32;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; DIGEST_BYTES];
 
-/// Blocks of one level that lie together.
+/// The contiguous blocks of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// First block, counted from the start of the tree.
     pub first: u64,
-    /// How many blocks there are.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
-/// The tree over so much data.
+/// Dimensions of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     data_block: u32,
     hash_block: u32,
     data_blocks: u64,
-    /// From the digests of the data up to the one block at the top. Empty if there is at most one data block.
+    /// From the digests of the data up to the single block at the top. Empty if there is at most one data block.
     levels: Vec<Level>,
 }
 
 impl Shape {
-    /// The tree over `data_bytes`. The last data block may be short: it counts as filled up with zeros. Block sizes
-    /// are powers of two, and a block of the tree has room for at least two digests.
+    /// Returns the tree over `data_bytes`. A short last data block counts as padded with zeros. Block sizes must be
+    /// powers of two, and a block of the tree must have room for at least two digests.
     pub fn new(data_bytes: u64, data_block: u32, hash_block: u32) -> Self {
         assert!(data_block.is_power_of_two() && hash_block.is_power_of_two());
         assert!(hash_block as usize >= 2 * DIGEST_BYTES);
@@ -48,32 +48,32 @@ impl Shape {
         Self { data_block, hash_block, data_blocks, levels }
     }
 
-    /// Bytes of a block of data.
+    /// Returns the size of a data block in bytes.
     pub fn data_block(&self) -> u32 {
         self.data_block
     }
 
-    /// Bytes of a block of the tree.
+    /// Returns the size of a block of the tree in bytes.
     pub fn hash_block(&self) -> u32 {
         self.hash_block
     }
 
-    /// Blocks of data.
+    /// Returns the number of data blocks.
     pub fn data_blocks(&self) -> u64 {
         self.data_blocks
     }
 
-    /// The levels from the digests of the data up.
+    /// Returns the levels, from the digests of the data upwards.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
 
-    /// Bytes of the whole tree.
+    /// Returns the size of the whole tree in bytes.
     pub fn tree_bytes(&self) -> u64 {
         self.levels.iter().map(|level| level.blocks).sum::<u64>() * u64::from(self.hash_block)
     }
 
-    /// Digests in a block of the tree.
+    /// Returns the number of digests in a block of the tree.
     pub(crate) fn per_block(&self) -> u64 {
         u64::from(self.hash_block) / DIGEST_BYTES as u64
     }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(levels(129), [(1, 2), (0, 1)]);
         assert_eq!(levels(128 * 128 + 1), [(3, 129), (1, 2), (0, 1)]);
         assert_eq!(Shape::new(129 * 4096, 4096, 4096).tree_bytes(), 3 * 4096);
-        // The largest there is has an end, too.
+        // The maximum size terminates, too.
         assert_eq!(Shape::new(u64::MAX, 512, 4096).levels().len(), 8);
     }
 

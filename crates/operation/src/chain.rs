@@ -1,75 +1,74 @@
-//! A list of orphans as it is on disk, linked both ways in memory, so that removing one from the
-//! middle takes no walk.
+//! A list of orphans on disk, doubly linked in memory, so that removal from the middle needs no traversal.
 //!
-//! On disk a head names the first (ext4: the superblock's `s_last_orphan`; XFS: one of a group's
-//! buckets), and each orphan's inode the next (`i_dtime`, `di_next_unlinked`).
+//! On disk the head (ext4: the superblock's `s_last_orphan`; XFS: a bucket of a group) contains the first inode, and
+//! each orphan's inode the next one (`i_dtime`, `di_next_unlinked`).
 
 use std::collections::HashMap;
 
-/// The neighbours of an orphan, 0 for none.
+/// Neighbours of an orphan, 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Neighbours {
     previous: u32,
     next: u32,
 }
 
-/// The list. Inode numbers are never 0, which stands for none.
+/// The list. Inode numbers are never 0, so 0 means none.
 #[derive(Default)]
 pub struct Chain {
     head: u32,
     members: HashMap<u32, Neighbours>,
 }
 
-/// What a change of the list changes on disk: the pointer `at` (0 for the head) becomes `to`.
+/// A pointer that changes on disk: the pointer of `at` (0 for the head) becomes `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
-    /// The orphan whose pointer it is; 0 for the head.
+    /// The orphan that contains the pointer; 0 for the head.
     pub at: u32,
-    /// The next one; 0 for none.
+    /// The next orphan; 0 for none.
     pub to: u32,
 }
 
-/// How to take a change of the list back.
+/// Information to undo a change of the list.
 #[derive(Clone, Copy)]
 pub enum Undo {
-    /// An orphan was put at the head.
+    /// An orphan was inserted at the head.
     Pushed(u32),
-    /// An orphan was taken out from between these.
+    /// An orphan was removed from between these.
     #[allow(missing_docs, reason = "the names say it")]
     Removed { ino: u32, previous: u32, next: u32 },
 }
 
 impl Chain {
-    /// The first orphan; 0 for none.
+    /// Returns the first orphan; 0 for none.
     pub fn head(&self) -> u32 {
         self.head
     }
 
-    /// Puts an orphan that is not on the list at its head. The pointers that change.
+    /// Inserts an orphan that is not on the list at its head. Returns the pointers that change.
     pub fn push(&mut self, ino: u32) -> ([Pointer; 2], Undo) {
         let next = self.head;
         self.insert(ino, Neighbours { previous: 0, next });
         ([Pointer { at: 0, to: ino }, Pointer { at: ino, to: next }], Undo::Pushed(ino))
     }
 
-    /// Puts an orphan that is not on the list behind `previous`, its last one.
+    /// Appends an orphan that is not on the list behind `previous`, the last one.
     pub fn append(&mut self, ino: u32, previous: u32) {
         self.insert(ino, Neighbours { previous, next: 0 });
     }
 
-    /// Takes an orphan off the list. The pointer to it that changes.
+    /// Removes an orphan from the list. Returns the pointer to it that changes, or `None` if it is not on the list.
     pub fn remove(&mut self, ino: u32) -> Option<(Pointer, Undo)> {
         let Neighbours { previous, next } = self.members.remove(&ino)?;
         self.join(previous, next);
         Some((Pointer { at: previous, to: next }, Undo::Removed { ino, previous, next }))
     }
 
-    /// Whether an orphan is on the list.
+    /// Returns whether an orphan is on the list.
     pub fn contains(&self, ino: u32) -> bool {
         self.members.contains_key(&ino)
     }
 
-    /// Takes the newest change back.
+    /// Undoes the newest change.
     pub fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Pushed(ino) => {
@@ -112,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// The list as its pointers on disk would be read.
+    /// Returns the list according to the pointers on disk.
     fn read(disk: &BTreeMap<u32, u32>) -> Vec<u32> {
         let next = |at: &u32| disk.get(at).copied().filter(|&next| next != 0);
         std::iter::successors(next(&0), next).collect()

@@ -1,51 +1,49 @@
-//! Inodes, as far as both formats deal with them alike: looking at one under its lock, and changing its
-//! attributes.
+//! Operations on inodes that both formats share: reads under the inode's lock, and changes of attributes.
 
 use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
 
 use crate::locks::InodeLocks;
 use crate::{Operation, RunOperations};
 
-/// An inode as it was read: its number, its place and a copy of its fields. Operations change the copy
-/// and stage it.
+/// An inode as read: its number, its location and a copy of its fields. Operations change the copy and stage it.
 pub trait InodeHandle: Clone {
-    /// Its number.
+    /// Returns the inode number.
     fn ino(&self) -> Ino;
 
-    /// Its generation: two inodes that had one number differ in it.
+    /// Returns the generation, which differs between inodes that had the same number.
     fn generation(&self) -> u32;
 
-    /// Its type.
+    /// Returns the type.
     ///
     /// # Errors
-    /// `Corrupt` if its mode names none.
+    /// `Corrupt` if the mode contains no valid type.
     fn file_type(&self) -> Result<FileType>;
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     fn is_dir(&self) -> bool;
 
-    /// How many names it has; a directory also counts its `.` and the `..` of its subdirectories.
+    /// Returns the number of links. A directory also counts its `.` and the `..` of its subdirectories.
     fn links(&self) -> u32;
 
-    /// Sets the number of names, which the format can hold.
+    /// Sets the number of links, which must not exceed the maximum of the format.
     fn set_links(&mut self, links: u32);
 
-    /// What its flags forbid.
+    /// Returns the restrictions by the inode's flags.
     fn protection(&self) -> Protection;
 
-    /// Sets the time of the last change of its contents.
+    /// Sets the modification time.
     fn set_mtime(&mut self, time: Timestamp);
 
-    /// Sets the time of the last change of the inode.
+    /// Sets the change time.
     fn set_ctime(&mut self, time: Timestamp);
 
-    /// Sets the attributes that are asked for.
+    /// Applies a change of attributes.
     fn apply(&mut self, change: &SetAttributes);
 
-    /// Damage to this inode or to what belongs to it.
+    /// Creates an error for damage to this inode or its structures.
     fn corrupt(&self, structure: &'static str, problem: &'static str) -> Error;
 
-    /// Notes a change of its contents, if there is a time for it.
+    /// Sets the times of a change of contents, if `time` is given.
     fn touch(&mut self, time: Option<Timestamp>) {
         if let Some(time) = time {
             self.set_mtime(time);
@@ -53,10 +51,10 @@ pub trait InodeHandle: Clone {
         }
     }
 
-    /// `NotADirectory` unless it is one.
+    /// Checks that it is a directory.
     ///
     /// # Errors
-    /// That one.
+    /// `NotADirectory`.
     fn require_directory(&self) -> Result<()> {
         if self.is_dir() { Ok(()) } else { Err(Error::NotADirectory) }
     }
@@ -64,45 +62,45 @@ pub trait InodeHandle: Clone {
 
 /// The inodes of a file system.
 pub trait Inodes: RunOperations {
-    /// An inode as it was read.
+    /// An inode as read.
     type Inode: InodeHandle;
 
-    /// The locks of all inodes.
+    /// Returns the locks of all inodes.
     fn locks(&self) -> &InodeLocks;
 
     /// Reads an inode in use.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use; what reading brings.
+    /// `NotFound` if it is not in use; read errors.
     fn load(&self, ino: Ino) -> Result<Self::Inode>;
 
-    /// Makes sure that what counts the usage of owners knows the new ones of a change. Nothing where
-    /// usage is not counted.
+    /// Ensures that the quota accounting has records for the new owners of a change. Does nothing without quotas.
     ///
     /// # Errors
-    /// What adding an owner brings.
+    /// Those of adding an owner.
     fn provide_owners(&self, _change: &SetAttributes) -> Result<()> {
         Ok(())
     }
 
-    /// Writes an inode when the operation commits.
+    /// Stages an inode, to be written when the operation commits.
     fn stage(op: &mut Self::Op<'_>, inode: Self::Inode);
 }
 
-/// Reads a directory in use. One that was removed has no names and gets none, even while it is open.
+/// Reads a directory in use. A removed directory that is still open counts as not in use: it has no names and gets
+/// none.
 ///
 /// # Errors
-/// `NotFound` if it is not in use or was removed; `NotADirectory`; what reading brings.
+/// `NotFound` if it is not in use or was removed; `NotADirectory`; read errors.
 pub fn load_dir<F: Inodes>(fs: &F, ino: Ino) -> Result<F::Inode> {
     let inode = fs.load(ino)?;
     inode.require_directory()?;
     if inode.links() == 0 { Err(Error::NotFound) } else { Ok(inode) }
 }
 
-/// Lets `look` see an inode, which nobody changes meanwhile.
+/// Calls `look` with an inode under its shared lock.
 ///
 /// # Errors
-/// `NotFound` if it is not in use; what reading brings, and what `look` returns.
+/// `NotFound` if it is not in use; read errors, and those of `look`.
 pub fn look_at<F: Inodes, R>(
     fs: &F,
     ino: Ino,
@@ -112,10 +110,10 @@ pub fn look_at<F: Inodes, R>(
     look(&fs.load(ino)?)
 }
 
-/// Lets `look` see a directory, which nobody changes meanwhile.
+/// Calls `look` with a directory under its shared lock.
 ///
 /// # Errors
-/// As [`load_dir`], and what `look` returns.
+/// Those of [`load_dir`] and of `look`.
 pub fn look_at_dir<F: Inodes, R>(
     fs: &F,
     dir: Ino,
@@ -125,10 +123,10 @@ pub fn look_at_dir<F: Inodes, R>(
     look(&load_dir(fs, dir)?)
 }
 
-/// Changes attributes of an inode, as [`vfs::FileSystem::set_attributes`] says.
+/// Changes attributes of an inode, as [`vfs::FileSystem::set_attributes`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn set_attributes<F: Inodes>(fs: &F, ino: Ino, change: &SetAttributes) -> Result<()> {
     fs.mode().check_writable()?;
     let _lock = fs.locks().exclusive(&[ino]);

@@ -1,14 +1,14 @@
-//! Why the body of an operation ended early.
+//! Reasons for which the body of an operation ends early.
 
 use fault::Corruption;
 use vfs::Error;
 
-/// What the body of an operation, and everything it calls, comes to.
+/// Result of the body of an operation and of everything it calls.
 pub type Outcome<T> = Result<T, Interrupt>;
 
-/// The body of an operation cannot go on: because it failed, or because it must start again with groups
-/// that it could not wait for. Only the core can make or see the second: code between the allocation that
-/// asked for it and the core passes it on and can never take it for a lack of space.
+/// The body of an operation cannot continue, because it failed or because it must start again with groups that it could
+/// not wait for. Only this crate can create or recognise a restart: code in between passes it on and cannot mistake it
+/// for a lack of space.
 #[derive(Debug)]
 pub struct Interrupt(Cause);
 
@@ -19,10 +19,10 @@ enum Cause {
 }
 
 impl Interrupt {
-    /// Start again.
+    /// Start the operation again.
     pub(crate) const RESTART: Self = Self(Cause::Restart);
 
-    /// The failure, if it is one.
+    /// Returns the error, unless this is a restart.
     pub fn failure(&self) -> Option<&Error> {
         match &self.0 {
             Cause::Failed(error) => Some(error),
@@ -30,12 +30,12 @@ impl Interrupt {
         }
     }
 
-    /// Whether the body failed for want of space.
+    /// Returns whether the body failed due to lack of space.
     pub fn is_no_space(&self) -> bool {
         matches!(self.failure(), Some(Error::NoSpace))
     }
 
-    /// Changes the failure, if it is one.
+    /// Maps the error, unless this is a restart.
     #[must_use]
     pub fn map_failure(self, change: impl FnOnce(Error) -> Error) -> Self {
         match self.0 {
@@ -44,7 +44,7 @@ impl Interrupt {
         }
     }
 
-    /// The failure; `None` to start again.
+    /// Returns the error; `None` for a restart.
     pub(crate) fn into_failure(self) -> Option<Error> {
         match self.0 {
             Cause::Failed(error) => Some(error),

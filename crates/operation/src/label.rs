@@ -1,15 +1,14 @@
-//! Labels of file systems: what may become one, and how its field in a superblock is read.
+//! Labels of file systems: validation, and the field in the superblock.
 
 use vfs::Result;
 use vfs::names::check_label;
 
 use crate::Mode;
 
-/// The field of `LEN` bytes that holds a label which a file system is to get: the bytes behind it are
-/// zeros.
+/// Returns the superblock field of `LEN` bytes for a new label, padded with zeros.
 ///
 /// # Errors
-/// `ReadOnly`; `Invalid` while the file system is being made, or if the label does not fit or has a NUL.
+/// `ReadOnly`; `Invalid` for an image in progress, or if the label is too long or contains a NUL.
 pub fn field<const LEN: usize>(mode: Mode, label: &[u8]) -> Result<[u8; LEN]> {
     mode.check_relabel()?;
     check_label(label, LEN)?;
@@ -18,7 +17,7 @@ pub fn field<const LEN: usize>(mode: Mode, label: &[u8]) -> Result<[u8; LEN]> {
     Ok(field)
 }
 
-/// The label that a field holds.
+/// Returns the label in a superblock field.
 pub fn parse(field: &[u8]) -> Vec<u8> {
     field.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
 }

@@ -1,4 +1,4 @@
-//! What ext4 and XFS do alike, between the transaction engine and the formats.
+//! Code that ext4 and XFS share, between the transaction engine and the formats.
 #![forbid(unsafe_code)]
 
 pub mod chain;

@@ -1,9 +1,9 @@
-//! Locks of inodes, the same for every format.
+//! Inode locks, shared by all formats.
 //!
-//! An inode's lock is one of a fixed number of stripes, chosen by the inode's number, so that
-//! locking allocates nothing. Two inodes may share a stripe. Stripes are waited for in ascending
-//! order only: who needs several inodes takes them in one call, and who learns of another one later
-//! may wait for its stripe only if that is above all it holds.
+//! An inode's lock is one of a fixed number of stripes, selected by the inode number, so that locking does not
+//! allocate. Two inodes may share a stripe. Threads wait for stripes in ascending order only: a caller that needs
+//! several inodes locks them in one call. It may add another inode later, but waits for its stripe only if that is
+//! above all held ones.
 
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
@@ -11,24 +11,24 @@ use transaction::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrite
 
 use vfs::Ino;
 
-/// Inodes in a row whose locks lie together: a thread at work in one directory stays on them, and
-/// others do not touch their cache lines.
+/// Number of consecutive inodes with adjoining locks. A thread that works in one directory stays within a row, and
+/// other threads do not touch its cache lines.
 const ROW: usize = 16;
 
-/// Rows of locks there are: so many that of 128 threads at work, one in eight finds another in its row.
+/// Number of rows. Of 128 active threads, about one in eight shares a row with another.
 const ROWS: usize = 1024;
 
-/// Locks of neighbours, on cache lines of their own.
+/// Locks of consecutive inodes, on separate cache lines.
 type Row = CachePadded<[RwLock<()>; ROW]>;
 
 /// The locks of all inodes of a file system.
 pub struct InodeLocks {
     rows: Box<[Row]>,
-    /// Held while a directory gets another parent: nothing else changes who is below whom.
+    /// Held while a directory gets another parent. Nothing else changes the ancestors of a directory.
     moves: Mutex<()>,
 }
 
-/// Inodes locked for change.
+/// Inodes locked exclusively.
 pub struct Locked<'a> {
     locks: &'a InodeLocks,
     held: SmallVec<[(usize, RwLockWriteGuard<'a, ()>); 4]>,
@@ -41,7 +41,7 @@ impl Default for InodeLocks {
 }
 
 impl InodeLocks {
-    /// Locks that nobody holds.
+    /// Creates unlocked locks.
     pub fn new() -> Self {
         Self { rows: (0..ROWS).map(|_| Row::default()).collect(), moves: Mutex::new(()) }
     }
@@ -55,12 +55,12 @@ impl InodeLocks {
         &self.rows[stripe / ROW][stripe % ROW]
     }
 
-    /// Waits until nobody changes an inode, and keeps it so.
+    /// Locks an inode for reading.
     pub fn shared(&self, ino: Ino) -> RwLockReadGuard<'_, ()> {
         self.lock(Self::stripe(ino)).read()
     }
 
-    /// Locks inodes for change.
+    /// Locks inodes exclusively.
     pub fn exclusive(&self, inos: &[Ino]) -> Locked<'_> {
         let mut stripes: SmallVec<[usize; 4]> = inos.iter().map(|&i| Self::stripe(i)).collect();
         stripes.sort_unstable();
@@ -69,16 +69,16 @@ impl InodeLocks {
         Locked { locks: self, held }
     }
 
-    /// Waits until no directory is being moved to another parent, and keeps it so. To be taken
-    /// before any inode.
+    /// Takes the lock of moves: no directory changes its parent until it is released. Must be taken before any inode
+    /// lock.
     pub fn moves(&self) -> MutexGuard<'_, ()> {
         self.moves.lock()
     }
 }
 
 impl Locked<'_> {
-    /// Locks one more inode. False if it cannot be waited for in order and somebody else has it:
-    /// then everything must be let go and locked again in one call.
+    /// Locks another inode. Returns false if its stripe is out of order and held by another thread. The caller must
+    /// then release everything and lock all inodes again in one call.
     #[must_use]
     pub fn add(&mut self, ino: Ino) -> bool {
         let stripe = InodeLocks::stripe(ino);
@@ -97,7 +97,7 @@ impl Locked<'_> {
 mod tests {
     use super::*;
 
-    /// Inodes whose stripes ascend.
+    /// Returns inodes with ascending stripes.
     fn ascending() -> Vec<Ino> {
         let mut inos: Vec<_> = (1..20).map(Ino).collect();
         inos.sort_by_key(|&ino| InodeLocks::stripe(ino));

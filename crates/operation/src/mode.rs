@@ -1,20 +1,20 @@
-//! What may be done to an open file system.
+//! Access mode of an open file system.
 
 use vfs::{Error, Result};
 
-/// What may be done to an open file system.
+/// Access mode of an open file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing may be changed.
+    /// No changes are permitted.
     ReadOnly,
-    /// It is still being made and nobody relies on it yet: it may be changed, without a log.
+    /// An image in progress: changes are permitted and not logged, because nothing relies on the image yet.
     InProgress,
-    /// It may be changed; changes become durable in its log, if it has one.
+    /// Changes are permitted and become durable in the log, if there is one.
     Writable,
 }
 
 impl Mode {
-    /// Whether the file system may be changed.
+    /// Checks that changes are permitted.
     ///
     /// # Errors
     /// `ReadOnly` if not.
@@ -25,10 +25,10 @@ impl Mode {
         }
     }
 
-    /// Whether its label may be changed.
+    /// Checks that the label may be changed.
     ///
     /// # Errors
-    /// `ReadOnly`; `Invalid` while it is being made.
+    /// `ReadOnly`; `Invalid` for an image in progress.
     pub fn check_relabel(self) -> Result<()> {
         self.check_writable()?;
         match self {

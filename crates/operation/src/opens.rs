@@ -1,8 +1,8 @@
-//! What is known in memory of inodes that are open, or in use though no name leads to them: orphans,
-//! which each format records in its own kind of place.
+//! State in memory of inodes that are open, or in use without a name: orphans, which each format records in a place of
+//! its own type.
 //!
-//! The table is in shards, so that threads seldom meet. A shard is locked for a look-up and no
-//! longer, with nothing else taken meanwhile.
+//! The table is sharded, so that contention is rare. A shard is locked for one access only, and no other lock is taken
+//! during that time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,13 +10,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use transaction::locks::Mutex;
 use vfs::{Error, Ino, Result};
 
-/// Shards there are: a power of two, far more than threads.
+/// Number of shards: a power of two, far more than threads.
 const SHARDS: usize = 512;
 
-/// Inodes in a row that share a shard: about what a block of the inode table has.
+/// Number of consecutive inodes in a shard: about those of a block of the inode table.
 const NEIGHBOURS: u64 = 16;
 
-/// An odd number whose bits look random: 2^64 divided by the golden ratio.
+/// Multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Clone, Copy)]
@@ -31,8 +31,7 @@ impl<P> Default for State<P> {
     }
 }
 
-/// Hashes inode numbers. Only their number is bounded by memory, not their choice: whoever can choose
-/// them all has made the image.
+/// Hashes inode numbers. It does not resist chosen inputs: only the author of an image can choose inode numbers.
 #[derive(Default)]
 struct InoHasher(u64);
 
@@ -48,18 +47,18 @@ impl Hasher for InoHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The upper bits are the good ones, and maps look at both ends.
+        // The upper bits are mixed best, and hash maps use both ends.
         self.0 ^ self.0 >> 32
     }
 }
 
 type Shard<P> = HashMap<u64, State<P>, BuildHasherDefault<InoHasher>>;
 
-/// Apart in memory, so that threads on different shards do not share cache lines.
+/// Aligned to separate cache lines for threads on different shards.
 #[repr(align(64))]
 struct Aligned<P>(Mutex<Shard<P>>);
 
-/// Open inodes, and orphans with the place where each is recorded.
+/// Open inodes, and orphans with the place of their record.
 pub struct OpenInodes<P> {
     shards: Box<[Aligned<P>]>,
 }
@@ -71,35 +70,35 @@ impl<P: Copy> Default for OpenInodes<P> {
 }
 
 impl<P: Copy> OpenInodes<P> {
-    /// A table of no inodes.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self { shards: (0..SHARDS).map(|_| Aligned(Mutex::default())).collect() }
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<Shard<P>> {
-        // Neighbours share a shard: threads in different directories then rarely meet.
+        // Consecutive inodes share a shard, so threads in different directories rarely contend.
         &self.shards[((ino.0 / NEIGHBOURS).wrapping_mul(MIX) >> 40) as usize % SHARDS].0
     }
 
-    /// Whether somebody has an inode open.
+    /// Returns whether an inode is open.
     pub fn is_open(&self, ino: Ino) -> bool {
         self.shard(ino).lock().get(&ino.0).is_some_and(|state| state.opens > 0)
     }
 
-    /// Where an orphan is recorded; `None` if the inode is none.
+    /// Returns the place of an orphan's record; `None` if the inode is not an orphan.
     pub fn place(&self, ino: Ino) -> Option<P> {
         self.shard(ino).lock().get(&ino.0).and_then(|state| state.place)
     }
 
-    /// Notes where an orphan is recorded, or that the inode is none any more.
+    /// Sets the place of an orphan's record; `None` if the inode is no longer an orphan.
     pub fn set_place(&self, ino: Ino, place: Option<P>) {
         self.change(ino, |state| state.place = place);
     }
 
-    /// Counts a reference to an inode in use.
+    /// Adds a reference to an inode in use.
     ///
     /// # Errors
-    /// If there are more references than can be counted.
+    /// If the number of references would overflow.
     pub fn open(&self, ino: Ino) -> Result<()> {
         self.change(ino, |state| {
             let too_many = Error::Invalid("too many references to one inode");
@@ -108,9 +107,9 @@ impl<P: Copy> OpenInodes<P> {
         })
     }
 
-    /// Gives a reference back. `None` if it is the last one to an orphan: then nothing is done, and
-    /// the caller must come back with the inode's lock and [`OpenInodes::close_last`]. Where the operation
-    /// that makes it an orphan has not committed yet, that one's thread looks for references after it.
+    /// Drops a reference. Returns `None`, and does nothing, if it is the last one to an orphan: the caller must then
+    /// lock the inode and call [`OpenInodes::close_last`]. If the operation that makes the inode an orphan has not
+    /// committed yet, its thread checks for references after the commit.
     ///
     /// # Errors
     /// If the inode is not open.
@@ -127,7 +126,7 @@ impl<P: Copy> OpenInodes<P> {
         })
     }
 
-    /// Gives a reference back; whether it was the last one to an orphan.
+    /// Drops a reference. Returns whether it was the last one to an orphan.
     ///
     /// # Errors
     /// If the inode is not open.
@@ -141,7 +140,7 @@ impl<P: Copy> OpenInodes<P> {
         })
     }
 
-    /// Forgets all references, and returns all orphans, in ascending order.
+    /// Drops all references and returns all orphans, in ascending order.
     pub fn close_all(&self) -> Vec<Ino> {
         let mut orphans = Vec::new();
         for shard in &self.shards {
@@ -157,7 +156,7 @@ impl<P: Copy> OpenInodes<P> {
         orphans
     }
 
-    /// An inode about which nothing is known takes no memory.
+    /// Removes the entry of an inode when it becomes empty.
     fn change<R>(&self, ino: Ino, change: impl FnOnce(&mut State<P>) -> R) -> R {
         let mut shard = self.shard(ino).lock();
         let state = shard.entry(ino.0).or_default();

@@ -1,46 +1,44 @@
-//! Where the time of directory listings goes: what a file system measures of itself while somebody
-//! wants to know.
+//! Optional time measurements of directory listings.
 //!
-//! Time is taken by block of a directory, never by entry, so that measuring changes little. While
-//! nobody measures, a block costs one branch that is always the same.
+//! Time is measured per block of a directory, never per entry, so that measuring has little influence. Without a
+//! measurement, a block costs one well-predicted branch.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a listing spends time on.
+/// A step of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListingStep {
-    /// Finding the directory and its blocks, reading and checking them, copying them.
+    /// Finding the directory and its blocks, reading, verifying and copying them.
     Reading,
     /// Hashing names.
     Hashing,
-    /// Bringing entries into the order of their cookies.
+    /// Sorting entries by their cookies.
     Sorting,
-    /// Handing entries to the caller, and what the caller does with them.
+    /// Passing entries to the caller, including the caller's work.
     Delivering,
 }
 
 const STEPS: usize = 4;
 
-/// What listings did, and how long it took them.
+/// Work of listings, and the time it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListingTimes {
     nanos: [u64; STEPS],
-    /// Blocks that entries were taken from. Directories that lie in their inode have none.
+    /// Blocks that entries were read from. Inline directories have none.
     pub blocks: u64,
-    /// Entries that were handed to the caller, `.` and `..` not counted.
+    /// Entries passed to the caller, except `.` and `..`.
     pub entries: u64,
 }
 
 impl ListingTimes {
-    /// Time spent on a step, all threads together.
+    /// Returns the time spent on a step, summed over all threads.
     pub fn time(&self, step: ListingStep) -> Duration {
         Duration::from_nanos(self.nanos[step as usize])
     }
 }
 
-/// Adds up what all listings of a file system do between [`start`](Self::start) and
-/// [`stop`](Self::stop).
+/// Accumulates the listings of a file system between [`start`](Self::start) and [`stop`](Self::stop).
 #[derive(Debug, Default)]
 pub struct ListingProfile {
     is_on: AtomicBool,
@@ -50,20 +48,19 @@ pub struct ListingProfile {
 }
 
 impl ListingProfile {
-    /// Measures listings that begin from now on. What was measured before and never asked for is
-    /// forgotten.
+    /// Starts measuring new listings. Discards earlier results.
     pub fn start(&self) {
         self.take();
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Measures no more, and says what the listings that have ended did.
+    /// Stops measuring, and returns the results of the listings that have ended.
     pub fn stop(&self) -> ListingTimes {
         self.is_on.store(false, Ordering::Relaxed);
         self.take()
     }
 
-    /// For a file system: the clock of a listing that begins.
+    /// Returns the clock of a new listing. Called by the file system.
     pub fn clock(&self) -> ListingClock<'_> {
         // A host without a clock measures nothing.
         if vfs::clock::IS_ON_HOST && self.is_on.load(Ordering::Relaxed) {
@@ -95,11 +92,11 @@ impl ListingProfile {
 
 /// A file system that measures its listings.
 pub trait MeasuresListings: vfs::FileSystem {
-    /// What tells where the time of listings goes.
+    /// Returns the profile of listings.
     fn listing_profile(&self) -> &ListingProfile;
 }
 
-/// The clock of one listing. Dropped, it adds what it measured to its profile.
+/// The clock of one listing. On drop it adds its measurements to the profile.
 #[derive(Debug)]
 pub struct ListingClock<'p>(Option<Running<'p>>);
 
@@ -111,12 +108,12 @@ struct Running<'p> {
 }
 
 impl ListingClock<'_> {
-    /// A clock that measures nothing.
+    /// Returns a clock that measures nothing.
     pub const fn off() -> Self {
         Self(None)
     }
 
-    /// Counts the time since the last call, or since the listing began, for `step`.
+    /// Attributes the time since the last call, or since the start of the listing, to `step`.
     #[inline]
     pub fn lap(&mut self, step: ListingStep) {
         if let Some(running) = &mut self.0 {
@@ -124,7 +121,7 @@ impl ListingClock<'_> {
         }
     }
 
-    /// Counts blocks that entries were taken from, and entries that were handed over.
+    /// Counts blocks that entries were read from, and entries passed to the caller.
     #[inline]
     pub fn count(&mut self, blocks: u64, entries: u64) {
         if let Some(Running { times, .. }) = &mut self.0 {

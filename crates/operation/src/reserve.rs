@@ -1,31 +1,31 @@
-//! The reserve: free space that only what gives space back may take.
+//! The reserve: free space that only operations that free space may use.
 //!
-//! To take a block out of the middle of an extent makes two extents of one, and the map may need a block
-//! for the second. On a full file system that block comes from here, so that freeing never fails for want
-//! of space. What is freed fills the reserve up again before anybody else gets any of it.
+//! Removing a block from the middle of an extent splits the extent, and the map may need a block for the second half.
+//! On a full file system that block comes from the reserve, so that freeing never fails due to lack of space. Freed
+//! space refills the reserve before other operations can use it.
 //!
-//! The reserve is divided among the groups of a file system, each of which holds its own share back. So
-//! an allocation compares a group's free space with a number, and looks at nothing that threads share; a
-//! group's own trees find room in the group; and what ordinary operations can take is a sum over groups.
-//! An image in progress has none until it is finished: its builder may use all of it.
+//! The reserve is divided among the groups of a file system, each of which withholds its own share. So an allocation
+//! compares a group's free space with a constant and reads no shared state, a group's own trees find space in the
+//! group, and the space available to ordinary operations is a sum over groups. An image in progress has no reserve: its
+//! builder may use all space.
 
-/// What of the reserve an operation may take. In ascending order: each may have what the ones before may.
+/// The part of the reserve that an operation may use, in ascending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
     /// Nothing.
     #[default]
     Ordinary,
-    /// Half of it: what was promised before must be kept, such as writing to space allocated in advance,
-    /// and must leave enough for what frees.
+    /// Half of it, for earlier promises such as writes to preallocated space. The rest stays for operations that free
+    /// space.
     Promised,
-    /// All of it: space is given back, or what a crash left is brought to its end.
+    /// All of it, for operations that free space or finish recovery.
     Freeing,
-    /// There is no reserve yet: the image is being made, and nobody relies on it.
+    /// There is no reserve: the image is in progress.
     Unbounded,
 }
 
 impl Claim {
-    /// How much of a group's share of the reserve must be left free.
+    /// Returns the part of a group's share that must stay free.
     #[must_use]
     pub const fn withheld(self, share: u32) -> u32 {
         match self {
@@ -36,19 +36,18 @@ impl Claim {
     }
 }
 
-/// How large a reserve is.
+/// Size of a reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReserveSize {
-    /// Of a group's space at most one in so many.
+    /// The reserve of a group is at most 1/`one_in` of its space.
     pub one_in: u32,
-    /// Of all groups together at most so much.
+    /// Maximum of all groups together.
     pub total_max: u64,
 }
 
 impl ReserveSize {
-    /// The share of group `index` of `count`, which has `len` blocks or clusters. The shares of all groups
-    /// together are at most [`ReserveSize::total_max`], and no group's is more than its part of that,
-    /// rounded up.
+    /// Returns the share of group `index` of `count`, which has `len` blocks or clusters. The sum of all shares is at
+    /// most [`ReserveSize::total_max`], and each share is at most its group's part of that, rounded up.
     #[must_use]
     pub fn share(&self, index: u32, count: u32, len: u32) -> u32 {
         let until = |groups: u64| self.total_max.saturating_mul(groups) / u64::from(count.max(1));

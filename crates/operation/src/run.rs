@@ -1,5 +1,5 @@
-//! Running an operation: from the start again where a group could not be waited for, and once more after
-//! a checkpoint where the space that is free waits for one.
+//! Execution of operations: a restart if a group could not be waited for, and a retry after a checkpoint if the free
+//! space is busy.
 
 use smallvec::SmallVec;
 use transaction::Engine;
@@ -8,35 +8,37 @@ use vfs::{Error, Result};
 use crate::reserve::Claim;
 use crate::{Mode, Outcome, Side};
 
-/// Checkpoints that an operation which frees waits for, if others are first to take what each of them
-/// makes usable.
+/// Maximum number of checkpoints that a freeing operation waits for, in case other operations take the space that each
+/// of them makes usable.
 const CHECKPOINTS_TO_FREE_MAX: u32 = 16;
 
-/// An operation of a format: a transaction, and its sides in memory. Dropped before [`Operation::commit`],
-/// it leaves no trace.
+/// An operation of a format: a transaction and its sides in memory. Dropping it before [`Operation::commit`] leaves no
+/// trace.
 pub trait Operation {
     /// The number of a block group or an allocation group.
     type Group: Copy + Ord;
 
-    /// Holds a group to the end of the operation.
+    /// Holds a group until the operation ends.
     ///
     /// # Errors
     /// An interrupt to start again, if the group cannot be waited for.
     fn hold_group(&mut self, group: Self::Group) -> Outcome<()>;
 
-    /// The groups that the operation holds, and the one it could not wait for, if there is one.
+    /// Returns the groups that the operation holds together with the one it could not wait for, or `None` if there is
+    /// none.
     fn groups_needed(&self) -> Option<SmallVec<[Self::Group; 4]>>;
 
-    /// Does what was put off to the end. After an error the operation must be dropped.
+    /// Executes deferred work at the end of the body. After an error the operation must be dropped.
     ///
     /// # Errors
-    /// What the body could have failed with.
+    /// Those of the body.
     fn finish(&mut self) -> Outcome<()>;
 
-    /// What it changes in memory, in the order in which that is kept ([`Side`] says why it is kept first).
+    /// Returns the changes in memory, in the order in which they are kept (see [`Side`] for the reason why before the
+    /// transaction).
     fn sides(&mut self) -> impl Side;
 
-    /// Says that it changes nothing but times, which nobody needs to read contents back.
+    /// Marks the operation as minor: it changes nothing but times, which are not needed to read contents.
     fn set_minor(&mut self);
 
     /// Joins the transaction of a finished operation, whose sides have been kept, to the running checkpoint.
@@ -45,40 +47,40 @@ pub trait Operation {
 
 /// A file system that runs operations.
 pub trait RunOperations {
-    /// Its operations.
+    /// The operations of the file system.
     type Op<'a>: Operation
     where
         Self: 'a;
 
-    /// Begins an operation that may take of the reserve what `claim` says.
+    /// Begins an operation that may use the part of the reserve that `claim` permits.
     ///
     /// # Errors
-    /// `Device` once something could not be written.
+    /// `Device` after a write error.
     fn begin(&self, claim: Claim) -> Result<Self::Op<'_>>;
 
-    /// The engine below.
+    /// Returns the engine.
     fn engine(&self) -> &Engine;
 
-    /// What may be done to it. While it is being made, nothing is kept back.
+    /// Returns the access mode. An image in progress has no reserve.
     fn mode(&self) -> Mode;
 
-    /// Whether blocks are free that only a checkpoint makes usable.
+    /// Returns whether there are busy blocks, which a checkpoint makes usable.
     fn has_busy(&self) -> bool;
 
-    /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
-    /// wanted that could not be waited for, or if space ran out while freed space waits for a checkpoint.
+    /// Runs `body` in an operation and commits it. `body` runs again from the start if a group could not be waited for,
+    /// or if space ran out while freed blocks are busy.
     ///
     /// # Errors
-    /// What `body` fails with, or ending the operation. Nothing has changed then.
+    /// Those of `body` and of the end of the operation. Nothing has changed then.
     fn atomically<R>(&self, body: impl FnMut(&mut Self::Op<'_>) -> Outcome<R>) -> Result<R> {
         self.atomically_with(Claim::Ordinary, body, |_| Ok(()))
     }
 
-    /// As [`RunOperations::atomically`], for what gives space back or ends what a crash left: it may take
-    /// the reserve, and waits for space that a checkpoint makes usable as often as there is some.
+    /// Like [`RunOperations::atomically`], for operations that free space or finish recovery. They may use the reserve,
+    /// and wait for several checkpoints if blocks are busy.
     ///
     /// # Errors
-    /// As [`RunOperations::atomically`].
+    /// Those of [`RunOperations::atomically`].
     fn atomically_freeing<R>(
         &self,
         body: impl FnMut(&mut Self::Op<'_>) -> Outcome<R>,
@@ -86,11 +88,11 @@ pub trait RunOperations {
         self.atomically_with(Claim::Freeing, body, |_| Ok(()))
     }
 
-    /// As [`RunOperations::atomically`], and runs `last` when nothing of the operation can fail any more,
-    /// just before it commits: for what could not be taken back.
+    /// Like [`RunOperations::atomically`], but runs `last` just before the commit, when nothing else of the operation
+    /// can fail. For actions that cannot be undone.
     ///
     /// # Errors
-    /// As [`RunOperations::atomically`], and what `last` returns.
+    /// Those of [`RunOperations::atomically`] and of `last`.
     fn atomically_then<R>(
         &self,
         body: impl FnMut(&mut Self::Op<'_>) -> Outcome<R>,
@@ -102,16 +104,16 @@ pub trait RunOperations {
     /// Runs `body` in an operation that changes nothing and is dropped.
     ///
     /// # Errors
-    /// What `body` fails with; `NoSpace` if it asked for groups out of order.
+    /// Those of `body`; `NoSpace` if it requested groups out of order.
     fn observe<R>(&self, body: impl FnOnce(&mut Self::Op<'_>) -> Outcome<R>) -> Result<R> {
         let mut op = self.begin(Claim::Ordinary)?;
         body(&mut op).map_err(|interrupt| interrupt.into_failure().unwrap_or(Error::NoSpace))
     }
 
-    /// As the others, with a claim to the reserve.
+    /// Common implementation, with a claim to the reserve.
     ///
     /// # Errors
-    /// As [`RunOperations::atomically_then`].
+    /// Those of [`RunOperations::atomically_then`].
     fn atomically_with<R>(
         &self,
         claim: Claim,
@@ -159,8 +161,8 @@ pub trait RunOperations {
     }
 }
 
-/// Makes everything done so far durable but times of inodes that changed alone. Nothing where nothing may be
-/// changed.
+/// Makes all completed changes durable, except inodes of which only times changed. Does nothing on a read-only file
+/// system.
 ///
 /// # Errors
 /// `Device`.
@@ -171,7 +173,7 @@ pub fn sync_data<F: RunOperations>(fs: &F) -> Result<()> {
     Ok(fs.engine().sync_data()?)
 }
 
-/// Makes everything done so far durable. Nothing where nothing may be changed.
+/// Makes all completed changes durable. Does nothing on a read-only file system.
 ///
 /// # Errors
 /// `Device`.

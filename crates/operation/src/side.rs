@@ -1,33 +1,32 @@
-//! What an operation changes in memory, outside of its transaction: sides.
+//! Sides: changes of an operation in memory, outside of its transaction.
 //!
-//! A transaction keeps what is in blocks: it joins them to the checkpoint when it commits, and puts the old
-//! bytes back when it is dropped. Beside it an operation changes state in memory that stands for blocks or
-//! goes with them. Each such part is a [`Side`] with the same protocol:
+//! A transaction covers changes of blocks: a commit joins them to the checkpoint, a drop restores the old bytes. In
+//! addition, an operation changes state in memory that represents or accompanies blocks. Each such part is a [`Side`]
+//! with the same protocol:
 //!
-//! - While the operation runs, what others could see of the side is locked, or only noted.
-//! - When the operation commits, [`Side::keep`] makes the change lasting and gives the locks back.
-//! - A side that is dropped before puts everything back as it was, and then gives the locks back.
+//! - While the operation runs, the visible parts of the side are locked, or changes are only collected.
+//! - When the operation commits, [`Side::keep`] makes the change permanent and releases the locks.
+//! - Dropping a side before that restores the old state and then releases the locks.
 //!
-//! **The order.** Sides are kept, or undone, while the transaction still holds the blocks, and the
-//! transaction ends last. There are two reasons:
+//! **The order.** Sides are kept, or undone, while the transaction still holds the blocks, and the transaction ends
+//! last. There are two reasons:
 //!
-//! - A checkpoint cannot be closed while a transaction is open. So the blocks of an operation and its sides
-//!   (counts of groups, usage of quotas, buffered names) are in the same checkpoint.
-//! - Who may have a side's lock next finds its blocks locked, and so waits until they are as the side
-//!   says: the bitmap of a group, the slot of an orphan, a block that held inodes.
+//! - A checkpoint cannot be closed while a transaction is open. So the blocks of an operation and its sides (counts of
+//!   groups, usage of quotas, buffered names) are in the same checkpoint.
+//! - The next holder of a side's lock finds the blocks still locked, and so waits until they agree with the side: the
+//!   bitmap of a group, the slot of an orphan, a block that contained inodes.
 //!
-//! Among themselves the sides are independent. They are kept in the order in which [`Operation::sides`]
-//! lists them, and undone as the fields of the operation are dropped: in an operation's `struct` the sides
-//! stand before the transaction.
+//! The sides are independent of each other. They are kept in the order of [`Operation::sides`], and undone in the order
+//! in which the fields of the operation are dropped. In the `struct` of an operation the sides are declared before the
+//! transaction.
 //!
 //! [`Operation::sides`]: crate::Operation::sides
 
 use crate::groups::{Group, HeldGroups};
 
-/// A part of an operation that is kept in memory. Dropped before [`Side::keep`], it is undone.
+/// A part of an operation in memory. Dropping it before [`Side::keep`] undoes it.
 pub trait Side {
-    /// Makes lasting what the operation changed, and gives back what it has locked. The transaction must
-    /// still be open.
+    /// Makes the changes of the operation permanent and releases the locks. The transaction must still be open.
     fn keep(&mut self);
 }
 

@@ -1,34 +1,34 @@
-//! Long runs of seeded cases in batches whose results are kept in a file, so that a run can be stopped and resumed.
+//! Long runs of seeded cases in batches whose results are kept in a file, so that a run can be interrupted and resumed.
 //!
-//! `DISKWRIGHT_DAMAGE_RUN=FILE,CASES[,FIRST]` asks for a run: `CASES` cases with seeds from `FIRST` (0), in batches of
-//! [`BATCH_CASES`]. Each finished batch is a line of the file: the run's name, the first seed, the number of cases and the
-//! seeds that went wrong. A batch that the file has is not run again.
+//! `DISKWRIGHT_DAMAGE_RUN=FILE,CASES[,FIRST]` requests a run: `CASES` cases with seeds from `FIRST` (0), in batches of
+//! [`BATCH_CASES`]. Each finished batch is a line of the file: the run's name, the first seed, the number of cases and
+//! the failed seeds. Batches in the file are not run again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Cases of one batch.
+/// Number of cases of a batch.
 pub const BATCH_CASES: u64 = 1000;
 
-/// The environment variable that asks for a run.
+/// The environment variable that requests a run.
 const VARIABLE: &str = "DISKWRIGHT_DAMAGE_RUN";
 
 /// A run of seeded cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batches {
     name: &'static str,
-    /// File of the results; `None` keeps none.
+    /// File of the results, if they are kept.
     file: Option<PathBuf>,
     first: u64,
     cases: u64,
 }
 
 impl Batches {
-    /// The run that the environment asks for, else one of `cases` cases whose results are not kept.
+    /// Returns the run requested by the environment, otherwise one of `cases` cases without a results file.
     ///
     /// # Panics
-    /// If the environment asks for it in a form that is not known.
+    /// If the environment variable is malformed.
     pub fn asked(name: &'static str, cases: u64) -> Self {
         match std::env::var(VARIABLE) {
             Ok(asked) => Self::named(name, &asked)
@@ -45,11 +45,10 @@ impl Batches {
         parts.next().is_none().then_some(Self { name, file, first, cases })
     }
 
-    /// Calls `case` with each seed that has no result yet; it returns a fault or `None`. Prints a fault as soon as it is
-    /// found.
+    /// Calls `case` with each seed without a result; it returns a fault or `None`. Prints each fault immediately.
     ///
     /// # Panics
-    /// At the end, with the faults of this run; or if the file of results cannot be written.
+    /// At the end if there were faults, and if the results file cannot be written.
     pub fn run(&self, mut case: impl FnMut(u64) -> Option<String>) {
         let mut faults = Vec::new();
         let end = self.first + self.cases;
@@ -76,7 +75,7 @@ impl Batches {
         assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     }
 
-    /// The start of a batch's line.
+    /// Returns the start of a batch's line.
     fn key(&self, start: u64, cases: usize) -> String {
         format!("{} first {start} cases {cases}", self.name)
     }

@@ -1,7 +1,7 @@
-//! Images in memory, shown to programs that only read them.
+//! Images in memory, made accessible to programs that read files.
 //!
-//! Tests judge hundreds of images that hardly differ. Each thread has one file for them, into which only what differs
-//! from the image before is written.
+//! Tests check hundreds of similar images. Each thread has one file for them, and writes only the differences from the
+//! previous image.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -14,23 +14,23 @@ use blockdev::{BlockDevice, MemoryDevice};
 
 use crate::scratch;
 
-/// What is compared and written at once, in bytes.
+/// Granularity of comparison and writing in bytes.
 const PAGE_BYTES: usize = 4096;
 
 thread_local! {
     static CANVAS: RefCell<Option<Canvas>> = const { RefCell::new(None) };
 }
 
-/// Calls `look` with the path of a file that holds this image. Nobody may write to that file, which another image
-/// will be in soon.
+/// Calls `look` with the path of a file that contains this image. The file must not be written, and will soon contain
+/// another image.
 ///
 /// # Panics
-/// If there is no room for the image.
+/// If there is no space for the image.
 pub fn show_image<R>(device: &MemoryDevice, look: impl FnOnce(&Path) -> R) -> R {
     show(|canvas| canvas.draw(device), look)
 }
 
-/// As [`show_image`], of an image that is in one piece.
+/// Like [`show_image`], for a contiguous image.
 ///
 /// # Panics
 /// As [`show_image`].
@@ -39,7 +39,7 @@ pub fn show_bytes<R>(image: &[u8], look: impl FnOnce(&Path) -> R) -> R {
 }
 
 fn show<R>(draw: impl FnOnce(&mut Canvas) -> io::Result<()>, look: impl FnOnce(&Path) -> R) -> R {
-    // Nobody else may have it meanwhile, and after a panic nobody shall.
+    // Taken, so that nothing else uses it during the call or after a panic.
     let canvas = CANVAS.with_borrow_mut(Option::take).map_or_else(Canvas::new, Ok);
     let drawn = canvas.and_then(|mut canvas| draw(&mut canvas).map(|()| canvas));
     let canvas = drawn.unwrap_or_else(|error| panic!("no room for an image: {error}"));
@@ -48,10 +48,10 @@ fn show<R>(draw: impl FnOnce(&mut Canvas) -> io::Result<()>, look: impl FnOnce(&
     answer
 }
 
-/// A file without a name, and what it holds.
+/// An unnamed file, and its contents.
 struct Canvas {
     file: File,
-    /// Where others find it as long as it is open: nothing is left behind, whatever becomes of this process.
+    /// Path by which others find it while it is open. Nothing is left behind when this process ends.
     path: PathBuf,
     shown: MemoryDevice,
 }
@@ -64,7 +64,7 @@ impl Canvas {
         Ok(Self { file, path, shown: MemoryDevice::new(0) })
     }
 
-    /// Empties it if it has another size.
+    /// Empties it if the size differs.
     fn resize(&mut self, len: u64) -> io::Result<()> {
         if self.shown.len() != len {
             self.file.set_len(0)?;
@@ -130,7 +130,7 @@ mod tests {
             device.read_at(0, &mut expected).unwrap();
             assert!(show_image(device, read) == expected);
         }
-        // What was shown as bytes is known, too, and what changes afterwards is no part of it.
+        // Contents drawn from bytes are known as well, and later changes of the source do not affect them.
         let mut bytes = vec![3; len as usize];
         assert!(show_bytes(&bytes, read) == bytes);
         bytes[100_000] = 4;

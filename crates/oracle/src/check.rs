@@ -1,4 +1,4 @@
-//! The verdict of `e2fsck` or `xfs_repair` on an image.
+//! Verdicts of `e2fsck` and `xfs_repair`.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::{ours, tool};
 
-/// Asserts that `e2fsck -fn` finds nothing to say about an image.
+/// Asserts that `e2fsck -fn` reports nothing about an image.
 ///
 /// # Panics
-/// With the checker's full output if it reports, asks or warns about anything.
+/// If the checker reports, asks or warns about anything, with its full output.
 #[track_caller]
 pub fn e2fsck(image: impl AsRef<Path>) {
     let image = image.as_ref();
@@ -18,14 +18,14 @@ pub fn e2fsck(image: impl AsRef<Path>) {
     }
 }
 
-/// Runs `e2fsck -fn`: nothing if the image is clean, else all the checker printed. What it accepts is shown to
-/// Diskwright's own check, too, with the feature `ext4`.
+/// Runs `e2fsck -fn`. Succeeds if the image is clean. With the feature `ext4`, an accepted image is also checked by
+/// Diskwright's own check.
 ///
-/// Exit status 0 alone is not enough, because some remarks (an extent tree that could be
-/// narrower, a skipped journal) leave it at 0. Only the lines of a silent run are accepted.
+/// Exit status 0 is not sufficient, because some remarks (an extent tree that could be narrower, a skipped journal) do
+/// not change it. Only the lines of a silent run are accepted.
 ///
 /// # Errors
-/// The checker's output, preceded by how it ended.
+/// The checker's exit status and output.
 pub fn e2fsck_verdict(image: &Path) -> Result<(), String> {
     let finished = tool::finish(tool::command("e2fsck").arg("-fn").arg(image));
     let clean = finished.code == Some(0) && finished.text.lines().all(is_expected);
@@ -37,16 +37,16 @@ pub fn e2fsck_verdict(image: &Path) -> Result<(), String> {
     Err(format!("exit status {:?}, remarks:\n{remarks}\nall:\n{}", finished.code, finished.text))
 }
 
-/// Whether a line is part of every run: banner, pass headings, summary.
+/// Returns whether a line is part of every run: banner, pass headings, summary.
 fn is_expected(line: &str) -> bool {
     let is_summary = line.contains(" files (") && line.ends_with(" blocks");
     line.is_empty() || line.starts_with("e2fsck 1.") || line.starts_with("Pass ") || is_summary
 }
 
-/// Asserts that `xfs_repair -n` finds nothing to say about an image.
+/// Asserts that `xfs_repair -n` reports nothing about an image.
 ///
 /// # Panics
-/// With the checker's full output if it reports, asks or warns about anything.
+/// If the checker reports, asks or warns about anything, with its full output.
 #[track_caller]
 pub fn xfs_repair(image: impl AsRef<Path>) {
     let image = image.as_ref();
@@ -55,29 +55,28 @@ pub fn xfs_repair(image: impl AsRef<Path>) {
     }
 }
 
-/// Runs `xfs_repair -n`: nothing if the image is clean, else all the checker printed. What it accepts is shown to
-/// Diskwright's own check, too, with the feature `xfs`.
+/// Runs `xfs_repair -n`. Succeeds if the image is clean. With the feature `xfs`, an accepted image is also checked by
+/// Diskwright's own check.
 ///
-/// As with `e2fsck`, only the lines of a silent run are accepted: several of its remarks leave the exit
-/// status at 0.
+/// As with `e2fsck`, only the lines of a silent run are accepted: several remarks do not change the exit status.
 ///
 /// # Errors
-/// The checker's output, preceded by how it ended.
+/// The checker's exit status and output.
 pub fn xfs_repair_verdict(image: &Path) -> Result<(), String> {
     xfs_repair_alone(image).and_then(|()| ours::xfs(image))
 }
 
-/// As [`xfs_repair_verdict`], without our own check.
+/// Like [`xfs_repair_verdict`], without our own check.
 ///
 /// # Errors
 /// As [`xfs_repair_verdict`].
 pub fn xfs_repair_alone(image: &Path) -> Result<(), String> {
     let mut command = tool::command("xfs_repair");
-    // Without the hundred threads that it would start to read ahead and to look at many groups at once:
-    // images of tests are small, and starting the threads takes longer than the work.
+    // Without its hundred threads for read-ahead and parallel groups: test images are small, and starting the threads
+    // takes longer than the work.
     command.args(["-n", "-f", "-P", "-o", "phase2_threads=1"]);
     if xfs_groups(image) == Some(1) {
-        // With a single group there is no second superblock to compare with.
+        // With a single group there is no second superblock to compare.
         command.args(["-o", "force_geometry"]);
     }
     let finished = tool::finish(command.arg(image));
@@ -90,15 +89,14 @@ pub fn xfs_repair_alone(image: &Path) -> Result<(), String> {
     Err(format!("exit status {:?}, remarks:\n{remarks}\nall:\n{}", finished.code, finished.text))
 }
 
-/// The number of allocation groups: `sb_agcount`, at byte 88 of the superblock.
+/// Returns the number of allocation groups: `sb_agcount`, at byte 88 of the superblock.
 fn xfs_groups(image: &Path) -> Option<u32> {
     let mut start = [0; 92];
     File::open(image).ok()?.read_exact(&mut start).ok()?;
     start.last_chunk().map(|field| u32::from_be_bytes(*field))
 }
 
-/// Whether a line is part of every run: phases, steps, and that the image lies on a file system without
-/// a geometry of its own.
+/// Returns whether a line is part of every run: phases, steps, and the remark that the image is in a file.
 fn is_expected_of_xfs(line: &str) -> bool {
     const EXPECTED: [&str; 20] = [
         "",
@@ -123,8 +121,7 @@ fn is_expected_of_xfs(line: &str) -> bool {
         "- process and check directory parent pointers...",
     ];
     let line = line.trim();
-    // With many groups it tells how far it is: "- 12:00:00: scanning ... - 37 of 37 allocation groups
-    // done".
+    // With many groups it prints progress: "- 12:00:00: scanning ... - 37 of 37 allocation groups done".
     let is_progress = line.starts_with("- ") && line.contains(" of ") && line.ends_with(" done");
     line.starts_with("Phase ")
         || line.starts_with("- agno = ")
@@ -132,10 +129,10 @@ fn is_expected_of_xfs(line: &str) -> bool {
         || EXPECTED.contains(&line)
 }
 
-/// Asserts that the checker of an image's format has nothing to say about it.
+/// Asserts that the checker of an image's format reports nothing.
 ///
 /// # Panics
-/// As [`e2fsck`] and [`xfs_repair`]; also if the image is of neither format.
+/// As [`e2fsck`] and [`xfs_repair`], and if the image has neither format.
 #[track_caller]
 pub fn judge(image: impl AsRef<Path>) {
     match Format::of(image.as_ref()) {
@@ -144,13 +141,13 @@ pub fn judge(image: impl AsRef<Path>) {
     }
 }
 
-/// The verdict of the checker of an image's format.
+/// Returns the verdict of the checker of an image's format.
 ///
 /// # Errors
 /// As [`e2fsck_verdict`] and [`xfs_repair_verdict`].
 ///
 /// # Panics
-/// If the image is of neither format.
+/// If the image has neither format.
 pub fn verdict(image: &Path) -> Result<(), String> {
     match Format::of(image) {
         Format::Ext => e2fsck_verdict(image),
@@ -158,7 +155,7 @@ pub fn verdict(image: &Path) -> Result<(), String> {
     }
 }
 
-/// The format of an image, by its magic number.
+/// The format of an image, according to its magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// ext2, ext3 or ext4.
@@ -168,10 +165,10 @@ pub enum Format {
 }
 
 impl Format {
-    /// Looks at an image.
+    /// Detects the format of an image.
     ///
     /// # Panics
-    /// If it cannot be read or is of neither format.
+    /// If it cannot be read or has neither format.
     #[track_caller]
     pub fn of(image: &Path) -> Self {
         let mut start = Vec::new();
@@ -184,7 +181,7 @@ impl Format {
         }
     }
 
-    /// What the kernel mounts it as.
+    /// Returns the kernel's name of the file system.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Self::Ext => "ext4",
@@ -192,7 +189,7 @@ impl Format {
         }
     }
 
-    /// The program that judges it.
+    /// Returns the checker program.
     pub fn checker(self) -> &'static str {
         match self {
             Self::Ext => "e2fsck",

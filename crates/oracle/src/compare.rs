@@ -1,15 +1,14 @@
-//! Where two trees differ.
+//! Differences of trees.
 
 use std::fmt::{Debug, Write};
 use std::ops::Range;
 
 use crate::tree::{Kind, Node, Tree};
 
-/// How many differences a failing comparison prints.
+/// Maximum number of differences that a failing comparison prints.
 const DIFFERENCES_SHOWN: usize = 20;
 
-/// What a comparison leaves out. The default leaves out only `atime`, `ctime` and
-/// `lost_found`, which no two trees can be expected to share.
+/// Properties excluded from a comparison. By default only `atime`, `ctime` and `lost_found`, which always differ.
 #[derive(Clone, Debug)]
 pub struct Ignore {
     /// Access times.
@@ -24,7 +23,7 @@ pub struct Ignore {
     pub owner: bool,
     /// Link counts of directories, which some file systems do not keep.
     pub directory_nlink: bool,
-    /// Which zeros are holes.
+    /// The hole or written state of zeros.
     pub holes: bool,
     /// All extended attributes.
     pub xattrs: bool,
@@ -32,7 +31,7 @@ pub struct Ignore {
     pub xattr_prefixes: Vec<&'static [u8]>,
     /// Attributes, times and extended attributes of the root directory.
     pub root: bool,
-    /// The directory `lost+found` in the root, and its share in the root's link count.
+    /// The directory `lost+found` in the root, and its link of the root.
     pub lost_found: bool,
     /// Whole subtrees, by path.
     pub paths: Vec<&'static [u8]>,
@@ -70,7 +69,7 @@ impl Ignore {
     }
 }
 
-/// Asserts that two trees are the same but for what is ignored.
+/// Asserts that two trees are equal except for ignored properties.
 ///
 /// # Panics
 /// With the first differences and their number.
@@ -84,7 +83,7 @@ pub fn assert_same(expected: &Tree, actual: &Tree, ignore: &Ignore) {
     panic!("the trees differ in {} places:\n{}", differences.len(), shown.join("\n"));
 }
 
-/// Every difference between two trees, one line each, in the order of the paths.
+/// Returns all differences between two trees, one line each, in the order of the paths.
 pub fn differences(expected: &Tree, actual: &Tree, ignore: &Ignore) -> Vec<String> {
     let mut found = Vec::new();
     for (path, node) in expected.nodes.iter().filter(|(path, _)| !ignore.skips(path)) {
@@ -102,7 +101,7 @@ pub fn differences(expected: &Tree, actual: &Tree, ignore: &Ignore) -> Vec<Strin
     found
 }
 
-/// How many of the root's links belong to an ignored `lost+found`.
+/// Returns the number of the root's links that belong to an ignored `lost+found`.
 fn links_ignored(tree: &Tree, ignore: &Ignore) -> u64 {
     u64::from(ignore.lost_found && tree.nodes.contains_key(b"lost+found".as_slice()))
 }
@@ -198,7 +197,7 @@ impl Pair<'_> {
     }
 }
 
-/// The beginning of a long value, with its length and a checksum that tells it apart.
+/// Returns the beginning of a long value, with its length and checksum.
 fn first_bytes(value: &[u8]) -> String {
     let start = value[..value.len().min(32)].escape_ascii();
     format!("{start} ({} bytes, crc {:08x})", value.len(), crc32c::crc32c(value))

@@ -1,28 +1,28 @@
-//! How much work tests do: one setting for seeds, rounds, states of a crash and how often a judge is asked.
+//! Amount of work of tests: one setting for the numbers of seeds, rounds, crash states and checks.
 
 use std::sync::OnceLock;
 
-/// Names the step: `quick`, `full` or `long`.
+/// Contains the level: `quick`, `full` or `long`.
 const VARIABLE: &str = "DISKWRIGHT_EFFORT";
 
-/// How much work the tests of this process do, as `DISKWRIGHT_EFFORT` says.
+/// Amount of work of the tests in this process, according to `DISKWRIGHT_EFFORT`.
 ///
-/// A step changes only how often something is done, never what is asserted.
+/// The level changes only how often something is done, never the assertions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// What finds bugs soon, judges included: `cargo test --workspace` where nothing is set.
+    /// Finds most bugs quickly, including external checkers: the default of `cargo test --workspace`.
     Quick,
-    /// What CI does for every change.
+    /// The level of CI for every change.
     Full,
-    /// Hours, before a release and after changes that go deep.
+    /// Hours, before a release and after fundamental changes.
     Long,
 }
 
 impl Effort {
-    /// The step that the environment asks for.
+    /// Returns the level requested by the environment.
     ///
     /// # Panics
-    /// If it names none.
+    /// If it is unknown.
     pub fn asked() -> Self {
         static ASKED: OnceLock<Effort> = OnceLock::new();
         *ASKED.get_or_init(|| Self::named(std::env::var(VARIABLE).ok().as_deref()))
@@ -38,11 +38,11 @@ impl Effort {
     }
 }
 
-/// The number of seeds, rounds, steps or states for the step that is asked for: of *quick*, *full* and *long*.
+/// Returns the number of seeds, rounds, steps or states for the requested level.
 ///
 /// ```
 /// for seed in 0..diskwright_oracle::effort(1, 4, 100) {
-///     // A run whose operations follow from the seed.
+///   // A run whose operations follow from the seed.
 /// #   let _: u64 = seed;
 /// }
 /// ```

@@ -1,4 +1,4 @@
-//! Crash explorations as tests of both formats run them.
+//! Crash explorations for the tests of both formats.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::effort;
 
 const THREADS: usize = 2;
 
-/// A few failures tell as much as all.
+/// Maximum number of failures before an exploration ends.
 const FAILURES_MAX: usize = 5;
 
-/// Explores crashes of a target, at this number of states or until there are some failures.
+/// Explores crashes of a target, up to this number of states or some failures.
 ///
 /// # Panics
 /// If it hangs.
@@ -30,15 +30,15 @@ pub fn explore(
     })
 }
 
-/// Asserts that a target survives crashes. *Full*, which is CI, looks at half of `states` states, *quick* at a fifth,
-/// of shorter runs, and *long* at fifteen times as many.
+/// Asserts that a target survives crashes. *full*, the level of CI, examines half of `states` states, *quick* a fifth
+/// with shorter runs, and *long* fifteen times as many.
 ///
 /// # Panics
-/// With what is wrong, and how to see it again.
+/// With the failures, and instructions to reproduce them.
 #[track_caller]
 pub fn assert_survives(target: &dyn Target, judges: &[&dyn Judge], options: Options, states: u64) {
     let states = effort(states / 5, states / 2, states * 15);
-    // Else the few states of a quick exploration would all be of how the first runs begin.
+    // Otherwise the few states of a quick exploration would all be at the beginning of the first runs.
     let per_run_max = effort((states / 4).max(10), u64::MAX, u64::MAX);
     let states_per_run =
         options.states_per_run.min(usize::try_from(per_run_max).unwrap_or(usize::MAX));

@@ -1,7 +1,7 @@
-//! Random damage to the structures of an image, the same for every format.
+//! Random damage to the structures of an image, for any format.
 //!
-//! A format's tests say where structures are ([`HarmTarget`]) and how checksums are made valid again. One seed gives the
-//! same damage on every run.
+//! A format's tests supply the locations of structures ([`HarmTarget`]) and a function that makes checksums valid
+//! again. The same seed causes the same damage.
 
 use std::ops::Range;
 

@@ -1,31 +1,31 @@
-//! The judges that Diskwright's tests share: programs this project did not write.
+//! Independent checkers ("judges") and tools shared by Diskwright's tests: programs that this project did not write.
 //!
-//! - [`require!`] skips a test by name where a tool or ability is missing or too old, or fails it
-//!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does). `requirement.rs` says what each need is.
-//! - A test program begins with `#[macro_use] extern crate oracle;`. Its tests then end as SKIPPED, also where one
-//!   forgot `require!`: see `skip.rs`.
-//! - [`e2fsck`] and [`xfs_repair`] accept an image only if they have nothing at all to say about it;
-//!   [`judge`] asks the one that knows the image's format. [`scrub`] asks the kernel, where it offers that.
-//! - What they accept is shown to Diskwright's own check, too (features `ext4` and `xfs`).
+//! - [`require!`] skips a test by name if a tool or ability is missing or too old, or fails it if
+//!   `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as in CI). `requirement.rs` lists the needs.
+//! - A test program begins with `#[macro_use] extern crate oracle;`. Its tests then end as SKIPPED, even if `require!`
+//!   is missing: see `skip.rs`.
+//! - [`e2fsck`] and [`xfs_repair`] accept an image only if they report nothing at all; [`judge`] selects the one for
+//!   the image's format. [`scrub`] uses the kernel, if it supports that.
+//! - Images that they accept are also checked by Diskwright's own check (features `ext4` and `xfs`).
 //! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
-//! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
-//!   [`assert_same`] tells where two of them differ.
-//! - [`copy_image`] copies an image without what is zero.
-//! - [`show_image`] shows an image in memory to a program that only reads it.
-//! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
-//! - [`effort`] gives the number of seeds, rounds and states that `DISKWRIGHT_EFFORT` asks for.
-//! - [`harm`] damages structures of an image at random, [`Survivors`] counts the files that are left as they were, and
-//!   [`Batches`] runs such cases by seed and keeps their results.
-//! - [`wait_until`] waits for what a test needs, for no time.
-//! - [`guest`] runs jobs on a current kernel in QEMU, and has its judgements on images.
-//! - [`crash`] has the judges of crashed images, and [`assert_survives`] explores crashes with them.
+//! - [`Tree`] contains everything that `lstat` and similar calls return for a directory tree, and [`assert_same`]
+//!   reports the differences of two trees.
+//! - [`copy_image`] copies an image without its zeros.
+//! - [`show_image`] makes an image in memory accessible to a program that only reads it.
+//! - [`shown_differences`] compares the kernel's view with that of this project's code.
+//! - [`effort`] returns the number of seeds, rounds and states for `DISKWRIGHT_EFFORT`.
+//! - [`harm`] damages structures of an image at random, [`Survivors`] counts the unaffected files, and [`Batches`] runs
+//!   such cases by seed and keeps their results.
+//! - [`wait_until`] waits for a condition without a time limit.
+//! - [`guest`] runs jobs on a current kernel in QEMU, and checks images with it.
+//! - [`crash`] contains the judges of crashed images, and [`assert_survives`] explores crashes with them.
 //! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
-//! - [`stress`] puts a load like fsstress's on a mounted directory.
-//! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
-//! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] make reference images;
-//!   [`XFS_SAMPLES`] are such, by several releases of xfsprogs.
+//! - [`stress`] runs a load like that of fsstress on a mounted directory.
+//! - [`sample_tree`] creates source trees with every kind of entry.
+//! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] create reference images;
+//!   [`XFS_SAMPLES`] are images of several releases of xfsprogs.
 //!
-//! Everything here panics on failure with the full story, because its callers are tests.
+//! All functions panic on failure with the complete details, because their callers are tests.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Mounting images with the kernel's own driver.
+//! Mounts of images with the kernel's own driver.
 //!
-//! A mount is gone when its guard is dropped, also when a test panics: the loop device is
-//! set up to detach itself with the last unmount, and a busy mount is detached lazily.
-//! What a killed test process left behind is removed by the next one that mounts.
+//! A mount is removed when its guard is dropped, also when a test panics: the loop device detaches itself at the last
+//! unmount, and a busy mount is detached lazily. Leftovers of a killed test process are removed by the next process
+//! that mounts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ pub struct MountOptions<'a> {
     pub read_only: bool,
     /// Do not replay the journal or log.
     pub no_recovery: bool,
-    /// Where the file system starts in the image, in bytes.
+    /// Offset of the file system in the image in bytes.
     pub offset: u64,
-    /// More options as `mount -o` takes them; empty for none.
+    /// Further options of `mount -o`; may be empty.
     pub extra: &'a str,
 }
 
@@ -55,7 +55,7 @@ impl<'a> MountOptions<'a> {
             text.push_str(&format!(",offset={}", self.offset));
         }
         if self.fs_type == "xfs" {
-            // Images that are copies of each other may be mounted at the same time.
+            // Copies of an image may be mounted at the same time.
             text.push_str(",nouuid");
         }
         if !self.extra.is_empty() {
@@ -77,7 +77,7 @@ impl KernelMount {
     /// Mounts an image.
     ///
     /// # Panics
-    /// With what `mount` printed if the kernel refuses the image. [`Self::attempt`] returns it.
+    /// If the kernel refuses the image, with the output of `mount`. [`Self::attempt`] returns it instead.
     #[track_caller]
     pub fn new(image: impl AsRef<Path>, options: &MountOptions<'_>) -> Self {
         let image = image.as_ref();
@@ -88,14 +88,14 @@ impl KernelMount {
     /// Mounts an image that the kernel may refuse.
     ///
     /// # Errors
-    /// What `mount` printed.
+    /// The output of `mount`.
     pub fn attempt(image: &Path, options: &MountOptions<'_>) -> Result<Self, String> {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(remove_leftovers);
         let mount_point = new_mount_point();
         let mut mount = KernelMount { mount_point, mounted: false };
         let mut output = String::new();
-        // Other tests may hold all loop devices, or take the one that `mount` just found.
+        // Other tests may hold all loop devices, or take the one that `mount` has just found.
         for _ in 0..50 {
             let finished = tool::finish(
                 tool::command("mount")
@@ -113,7 +113,7 @@ impl KernelMount {
             }
             sleep(Duration::from_millis(100));
         }
-        // No driver, no rights or no loop devices: that says nothing about the image.
+        // No driver, no permission or no loop devices: this is unrelated to the image.
         let fs_types = ["ext2", "ext3", "ext4", "xfs"].into_iter();
         let known = fs_types.filter(|&name| name == options.fs_type).map(Need::Mount).next();
         match known.and_then(missing) {
@@ -122,15 +122,15 @@ impl KernelMount {
         }
     }
 
-    /// The root of the mounted file system.
+    /// Returns the root of the mounted file system.
     pub fn path(&self) -> &Path {
         &self.mount_point
     }
 
-    /// Unmounts now; the image is complete when this returns.
+    /// Unmounts; the image is complete on return.
     ///
     /// # Panics
-    /// If something still uses the mount after minutes.
+    /// If the mount is still busy after minutes.
     pub fn unmount(mut self) {
         let result = self.try_unmount(HANG_AFTER);
         result.unwrap_or_else(|error| panic!("{}: {error}", self.mount_point.display()));
@@ -143,17 +143,17 @@ impl KernelMount {
     }
 }
 
-/// Unmounts what a test mounted by itself.
+/// Unmounts a file system that a test mounted by itself.
 ///
 /// # Panics
-/// If nothing is mounted there, or something still uses it after minutes.
+/// If nothing is mounted there, or it is still busy after minutes.
 pub fn unmount_from(place: &Path) {
     let result = unmount_within(place, HANG_AFTER);
     result.unwrap_or_else(|error| panic!("{}: {error}", place.display()));
 }
 
-/// Tries for this long. A process that a test has just killed may hold the mount a moment longer, and one
-/// that another test just starts may have what was open when it was.
+/// Retries for this long. A killed process may hold the mount a little longer, and a process that another test is
+/// starting may have inherited open files.
 fn unmount_within(place: &Path, patience: Duration) -> rustix::io::Result<()> {
     let start = Instant::now();
     loop {
@@ -165,7 +165,7 @@ fn unmount_within(place: &Path, patience: Duration) -> rustix::io::Result<()> {
     }
 }
 
-/// How long a mount is waited for whose test may have failed while it used it.
+/// Time to wait for a mount after a test failed while using it.
 const PATIENCE_OF_FAILURE: Duration = Duration::from_secs(1);
 
 impl Drop for KernelMount {
@@ -180,13 +180,13 @@ impl Drop for KernelMount {
     }
 }
 
-/// Makes a directory whose name tells the process that owns it.
+/// Creates a directory whose name contains the process ID of its owner.
 fn new_mount_point() -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{MOUNT_POINT_PREFIX}{}-{number}", std::process::id());
     let path = std::env::temp_dir().join(name);
-    // A process of the same number may have died here before.
+    // A process with the same ID may have died here before.
     let _ = unmount(&path, UnmountFlags::DETACH);
     let _ = fs::remove_dir(&path);
     fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,4 +1,4 @@
-//! Skipping a test by name when the machine lacks what it needs.
+//! Skips tests if the machine does not meet their needs.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -7,27 +7,26 @@ use std::sync::{Mutex, OnceLock};
 use crate::requirement::{self, Oldest, RIGHTS};
 use crate::{guest, skip, tool};
 
-/// Something a test needs from the machine.
+/// A need of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
-    /// A program, found as [`program`](crate::program) does, in the version that the table of what tests
-    /// need asks for.
+    /// A program, found as by [`program`](crate::program), in the version required by the table of needs.
     Tool(&'static str),
-    /// The same, of at least this major and minor version: for tests that need a newer one than the others.
+    /// Like `Tool`, with at least this major and minor version.
     Version(&'static str, u32, u32),
     /// Linux of at least this major and minor version.
     Kernel(u32, u32),
-    /// The rights of the machine's administrator, which root of a container may lack.
+    /// The rights of the administrator, which root of a container may lack.
     Root,
-    /// The right to make user namespaces, which nobody has in a chroot.
+    /// The right to create user namespaces, which does not exist in a chroot.
     UserNamespace,
     /// A free loop device, and the right to set it up.
     Loop,
-    /// Everything it takes to mount this file-system type from an image.
+    /// Everything needed to mount this type of file system from an image.
     Mount(&'static str),
     /// An openable `/dev/fuse`, and the right to mount it or a `fusermount3` that has it.
     Fuse,
-    /// The guest with the newest kernel, built with this option (its name without `CONFIG_`).
+    /// The guest with the newest kernel, built with this option (without `CONFIG_`).
     Guest(&'static str),
     /// The guest with the kernel of Debian's stable release, built with this option.
     StableGuest(&'static str),
@@ -35,10 +34,10 @@ pub enum Need {
     GuestTree,
 }
 
-/// Returns from the calling test, loudly, unless every need is met.
+/// Returns from the calling test, with a message, unless every need is met.
 ///
-/// The calling function must return `()`. With `DISKWRIGHT_REQUIRE_TOOLS=1` in the
-/// environment a missing need panics instead, so that CI cannot skip in silence.
+/// The calling function must return `()`. With `DISKWRIGHT_REQUIRE_TOOLS=1` in the environment a missing need panics
+/// instead, so that CI cannot skip tests silently.
 ///
 /// ```
 /// # fn some_test() {
@@ -57,7 +56,7 @@ macro_rules! require {
     }};
 }
 
-/// Whether all needs are met; says on standard error which one is not.
+/// Returns whether all needs are met; prints the missing one to standard error.
 ///
 /// # Panics
 /// If one is missing and `DISKWRIGHT_REQUIRE_TOOLS` is `1`.
@@ -70,11 +69,11 @@ pub fn satisfied(test: &str, needs: &[Need]) -> bool {
     false
 }
 
-/// Why a need is not met on this machine, or `None` if it is. Asked once per process.
+/// Returns the reason why a need is not met, or `None` if it is. Cached for the process.
 pub fn missing(need: Need) -> Option<String> {
     static ANSWERS: OnceLock<Mutex<HashMap<Need, Option<String>>>> = OnceLock::new();
     let answers = ANSWERS.get_or_init(Mutex::default);
-    // `probe` asks about other needs, so the lock is not held across it.
+    // `probe` evaluates other needs, so the lock must not be held during the call.
     if let Some(answer) = answers.lock().expect("no probe panics").get(&need) {
         return answer.clone();
     }
@@ -109,7 +108,7 @@ fn probe_root() -> Option<String> {
     lacking_rights(&read("status"), &read("uid_map"))
 }
 
-/// Why `fusermount3`, which has root's rights from its file, has none here.
+/// Returns the reason why the set-user-ID program `fusermount3` has no rights here.
 fn confines_others(status: &str) -> Option<String> {
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
     if field("NoNewPrivs:") == "1" {
@@ -120,7 +119,7 @@ fn confines_others(status: &str) -> Option<String> {
     (bound >> number & 1 == 0).then(|| format!("fusermount3 cannot have {name} here"))
 }
 
-/// What a root with this status and this map of users lacks.
+/// Returns the rights that root lacks with this status and user ID map.
 fn lacking_rights(status: &str, uid_map: &str) -> Option<String> {
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let held = held.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
@@ -153,7 +152,7 @@ fn probe_version(name: &'static str, version: (u32, u32)) -> Option<String> {
     Some(format!("{reason}; {install}"))
 }
 
-/// Why this kernel is too old for a test.
+/// Returns the reason why this kernel is too old for a test.
 fn probe_release(wanted: (u32, u32)) -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (found, (major, minor)) = (tool::first_version(&release)?, wanted);
@@ -161,7 +160,7 @@ fn probe_release(wanted: (u32, u32)) -> Option<String> {
         .then(|| format!("the kernel is {}, older than {major}.{minor}", release.trim()))
 }
 
-/// Why this kernel's driver will not do, by its version.
+/// Returns the reason why this kernel's driver is unsuitable, according to its version.
 fn probe_kernel(driver: &str) -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     too_old(&release, driver)
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(too_old("6.1.0-44-amd64\n", "ext4"), None);
         assert_eq!(too_old("6.12.41+deb13-amd64\n", "xfs"), None);
         assert!(too_old("5.10.0", "fuse").unwrap().contains("5.14"));
-        // Nothing is known against it.
+        // No known problem.
         assert_eq!(too_old("5.10.0", "vfat"), None);
     }
 

@@ -1,4 +1,4 @@
-//! Diskwright's own check, as one more judge: what the others accept it must accept, too.
+//! Diskwright's own check as a further checker: it must accept everything that the others accept.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ mod judge {
     use blockdev::{BlockDevice, FileDevice};
     use parking_lot::Mutex;
 
-    /// Most findings that are shown.
+    /// Maximum number of findings shown.
     const SHOWN_MAX: usize = 20;
 
     #[derive(Default)]
@@ -30,7 +30,7 @@ mod judge {
         }
     }
 
-    /// What a check of an image finds. One that it refuses as unsupported is accepted.
+    /// Returns the findings of a check. An image rejected as unsupported is accepted.
     pub(super) fn judge(
         image: &Path,
         check: impl FnOnce(Arc<dyn BlockDevice>, &Options, &dyn Observer) -> vfs::Result<Summary>,
@@ -51,25 +51,25 @@ mod judge {
     }
 }
 
-/// What the check of ext4 images says of what e2fsck accepted.
+/// Runs our check on an ext4 image accepted by e2fsck.
 #[cfg(feature = "ext4")]
 pub(crate) fn ext4(image: &Path) -> Result<(), String> {
     judge(image, ::ext4::check::check)
 }
 
-/// Without the check of ext4 images, nobody has anything to add.
+/// Accepts the image: the check of ext4 is not compiled in.
 #[cfg(not(feature = "ext4"))]
 pub(crate) fn ext4(_image: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What the check of XFS images says of what xfs_repair accepted.
+/// Runs our check on an XFS image accepted by xfs_repair.
 #[cfg(feature = "xfs")]
 pub(crate) fn xfs(image: &Path) -> Result<(), String> {
     judge(image, ::xfs::check::check)
 }
 
-/// Without the check of XFS images, nobody has anything to add.
+/// Accepts the image: the check of XFS is not compiled in.
 #[cfg(not(feature = "xfs"))]
 pub(crate) fn xfs(_image: &Path) -> Result<(), String> {
     Ok(())

@@ -1,4 +1,4 @@
-//! Images made by other programs: mke2fs, debugfs and the kernel.
+//! Images created by other programs: mke2fs, debugfs and the kernel.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::mount::{KernelMount, MountOptions};
 use crate::tool;
 
-/// A call of `mke2fs`, built up option by option.
+/// A builder of a `mke2fs` command.
 ///
-/// Without options it makes what the installed `mke2fs.conf` says for `ext4`.
+/// Without options it uses the defaults of the installed `mke2fs.conf` for `ext4`.
 #[derive(Clone, Debug)]
 pub struct Mke2fs {
     fs_type: &'static str,
@@ -59,10 +59,10 @@ impl Mke2fs {
         self
     }
 
-    /// Makes a sparse image of `size` bytes. What was in the file is gone.
+    /// Creates a sparse image of `size` bytes, replacing the file.
     ///
     /// # Panics
-    /// With its output if `mke2fs` fails.
+    /// If `mke2fs` fails, with its output.
     #[track_caller]
     pub fn create(&self, image: &Path, size: u64) {
         File::create(image)
@@ -73,16 +73,15 @@ impl Mke2fs {
     }
 }
 
-/// Runs one `debugfs` request on an image it opens read-only, and returns what it printed.
+/// Runs a `debugfs` request on an image opened read-only, and returns its output.
 ///
 /// # Panics
-/// If `debugfs` cannot be run. Requests that fail print their error: `debugfs` itself
-/// reports success.
+/// If `debugfs` cannot be run. Failed requests print their error: `debugfs` itself reports success.
 pub fn debugfs(image: &Path, request: &str) -> String {
     tool::run("debugfs", [OsString::from("-R"), request.into(), image.into()])
 }
 
-/// Runs one `debugfs` request that may change the image, damaging it if that is asked.
+/// Runs a `debugfs` request that may change or damage the image.
 ///
 /// # Panics
 /// As [`debugfs`].

@@ -1,27 +1,26 @@
-//! What the tests need of a machine: every program and every part of the kernel, from which version on, why,
-//! and where it comes from. This is the one place that says so.
+//! Needs of the tests: every program and every part of the kernel, with minimum version, reason and source.
 
 /// Major and minor version.
 pub(crate) type Version = (u32, u32);
 
-/// Programs that come together.
+/// Programs of one package.
 pub(crate) struct Package {
     pub(crate) programs: &'static [&'static str],
-    /// The oldest version that will do, and why.
+    /// Minimum version, and the reason.
     pub(crate) oldest: Option<Oldest>,
-    /// Where they come from, as what a reader is to do.
+    /// Instructions for the installation.
     pub(crate) install: &'static str,
 }
 
-/// A least version.
+/// A minimum version.
 #[derive(Clone, Copy)]
 pub(crate) struct Oldest {
     pub(crate) version: Version,
-    /// What no older one can.
+    /// The reason for it.
     pub(crate) why: &'static str,
 }
 
-/// Options that make programs tell their version. Some print it on standard error, or with a complaint.
+/// Options that print a program's version. Some programs print it on standard error, or with an error.
 pub(crate) const VERSION_FLAGS: [&str; 2] = ["-V", "--version"];
 
 const BY_XFSPROGS: &str = "scripts/install-xfsprogs installs one under target/tools";
@@ -47,7 +46,7 @@ const PACKAGES: &[Package] = &[
         oldest: Some(Oldest { version: (1, 47), why: "older ones do not know the orphan file" }),
         install: "scripts/install-tools installs e2fsprogs",
     },
-    // They are in the same packages, but do not tell their version alone.
+    // In the same packages, but they do not print their own version.
     debian(
         &["tune2fs", "resize2fs", "e2image", "filefrag", "chattr", "lsattr"],
         "scripts/install-tools installs e2fsprogs",
@@ -90,22 +89,22 @@ const PACKAGES: &[Package] = &[
     debian(&["pjdfstest", "fsx"], BY_SUITES),
 ];
 
-/// Programs of which every version that is around will do.
+/// Returns a package without a minimum version.
 const fn debian(programs: &'static [&'static str], install: &'static str) -> Package {
     Package { programs, oldest: None, install }
 }
 
-/// What a test needs that names a program; `None` for one that is not in the table.
+/// Returns the package of a program, if it is in the table.
 pub(crate) fn package(program: &str) -> Option<&'static Package> {
     PACKAGES.iter().find(|package| package.programs.contains(&program))
 }
 
-/// Whether the table of what tests need of a machine has a program.
+/// Returns whether the table contains a program.
 pub fn is_known_program(program: &str) -> bool {
     package(program).is_some()
 }
 
-/// The oldest kernel whose driver of this name will do.
+/// Returns the minimum kernel version for a driver.
 pub(crate) fn kernel(driver: &str) -> Option<Oldest> {
     let (version, why) = match driver {
         "ext4" => ((5, 15), "older ones do not know the orphan file"),
@@ -116,5 +115,5 @@ pub(crate) fn kernel(driver: &str) -> Option<Oldest> {
     Some(Oldest { version, why })
 }
 
-/// Rights of root that containers leave out, by number and name.
+/// Capabilities of root that containers may lack, by number and name.
 pub(crate) const RIGHTS: [(u32, &str); 2] = [(21, "CAP_SYS_ADMIN"), (27, "CAP_MKNOD")];

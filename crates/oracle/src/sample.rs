@@ -1,6 +1,6 @@
-//! Generated source trees that hold every kind of entry a file system must carry.
+//! Generated source trees with every kind of entry that a file system must store.
 //!
-//! The same [`Sample`] gives the same tree on every run, modification times included.
+//! The same [`Sample`] gives the same tree on every run, including modification times.
 
 mod kinds;
 
@@ -14,28 +14,28 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, lsetxattr, mknodat, utimensat,
 };
 
-/// What a sample tree holds. The default fits a default ext4 with 4 KiB blocks.
+/// Contents of a sample tree. The default fits a default ext4 with 4 KiB blocks.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Seed of everything that is random: contents, times, names.
+    /// Seed of all random data: contents, times, names.
     pub seed: u64,
-    /// Block size of the target in bytes. File sizes are chosen around it; symlinks stay
-    /// below it, and so do the extended attributes of one inode.
+    /// Block size of the target in bytes. File sizes are chosen around it; symbolic links and the extended attributes
+    /// of an inode are smaller.
     pub block_size: u32,
-    /// Names in the widest directory.
+    /// Number of names in the largest directory.
     pub wide_names: u32,
     /// Depth of the deepest directory.
     pub depth: u32,
-    /// Largest value of an extended attribute in bytes. More than a block needs `ea_inode`
-    /// in the target, and a source file system that stores it.
+    /// Maximum size of an extended attribute in bytes. More than a block requires `ea_inode` in the target, and a
+    /// source file system that supports it.
     pub xattr_bytes_max: usize,
-    /// Times with nanoseconds, and beyond 1901 to 2038; not for 128-byte inodes.
+    /// Times with nanoseconds, and outside of 1901 to 2038; not for 128-byte inodes.
     pub wide_times: bool,
     /// A sparse file of 5 GiB.
     pub huge_sparse: bool,
-    /// Largest major and minor number of a device. Linux has 12 and 20 bits; for XFS, it takes 9 and 18.
+    /// Maximum major and minor number of a device. Linux has 12 and 20 bits; XFS supports 9 and 18.
     pub device_max: (u32, u32),
-    /// Longest target of a symbolic link in bytes. XFS stores 1023.
+    /// Maximum length of a symbolic link's target in bytes. XFS supports 1023.
     pub symlink_bytes_max: usize,
 }
 
@@ -56,13 +56,13 @@ impl Default for Sample {
 }
 
 impl Sample {
-    /// A sample that fits blocks of another size.
+    /// Returns a sample for another block size.
     pub fn for_block_size(block_size: u32) -> Self {
         let xattr_bytes_max = block_size as usize / 2;
         Sample { block_size, xattr_bytes_max, ..Self::default() }
     }
 
-    /// A sample that fits XFS, whatever its block size.
+    /// Returns a sample for XFS with any block size.
     pub fn for_xfs() -> Self {
         Sample {
             device_max: ((1 << 9) - 1, (1 << 18) - 1),
@@ -72,12 +72,11 @@ impl Sample {
     }
 }
 
-/// Fills an existing directory, and returns the parts that this machine or user could not
-/// make (devices and foreign owners need root, attributes a file system that stores them).
-/// They are also named on standard error.
+/// Fills an existing directory. Returns the parts that this machine or user could not create (devices and foreign
+/// owners need root, attributes need a file system that supports them). They are also printed to standard error.
 ///
 /// # Panics
-/// Naming the path that could not be made for any other reason.
+/// If a path could not be created for any other reason.
 #[track_caller]
 pub fn sample_tree(root: &Path, sample: &Sample) -> Vec<String> {
     let mut maker = Maker {
@@ -95,7 +94,7 @@ pub fn sample_tree(root: &Path, sample: &Sample) -> Vec<String> {
     maker.skipped
 }
 
-/// Makes entries by path from the root and panics, naming them, if that fails.
+/// Creates entries by path from the root. Panics with the path on errors.
 pub(crate) struct Maker {
     root: PathBuf,
     pub(crate) sample: Sample,
@@ -116,7 +115,7 @@ impl Maker {
         done(&path, fs::set_permissions(&path, Permissions::from_mode(0o755)));
     }
 
-    /// A regular file with these bytes at these places and holes between them.
+    /// Creates a regular file with data at these offsets and holes in between.
     pub(crate) fn sparse_file(&mut self, path: impl AsRef<Path>, size: u64, data: &[(u64, u64)]) {
         let path = self.path(path);
         let file = done(&path, File::create(&path));
@@ -129,7 +128,7 @@ impl Maker {
         }
     }
 
-    /// A regular file of random bytes without holes.
+    /// Creates a regular file of random bytes without holes.
     pub(crate) fn file(&mut self, path: impl AsRef<Path>, size: u64) {
         self.sparse_file(path, size, &[(0, size)]);
     }
@@ -144,7 +143,7 @@ impl Maker {
         done(&path, fs::hard_link(self.path(original), &path));
     }
 
-    /// A fifo, socket or device; devices are skipped without root.
+    /// Creates a FIFO, socket or device; devices are skipped without root.
     pub(crate) fn special(&mut self, path: &str, file_type: FileType, device: (u32, u32)) {
         let device = rustix::fs::makedev(device.0, device.1);
         let full = self.path(path);
@@ -160,7 +159,7 @@ impl Maker {
         done(&path, fs::set_permissions(&path, Permissions::from_mode(mode)));
     }
 
-    /// The modes with which the maker of the tree can read it back; root can with any.
+    /// Returns the modes with which the tree remains readable for its creator; root can read with any.
     pub(crate) fn readable<const N: usize>(&mut self, modes: [u32; N]) -> Vec<u32> {
         let is_root = rustix::process::geteuid().is_root();
         let (readable, others): (Vec<_>, Vec<_>) =
@@ -175,18 +174,18 @@ impl Maker {
         self.allowed(path, result.map_err(|error| errno_of(&error)));
     }
 
-    /// Sets an extended attribute; skipped where the source or the user cannot have it.
+    /// Sets an extended attribute; skipped if the source or the user does not permit it.
     pub(crate) fn xattr(&mut self, path: &str, name: &[u8], value: &[u8]) {
         let result = lsetxattr(self.path(path), name, value, XattrFlags::empty());
         self.allowed(&format!("{path} with {}", name.escape_ascii()), result);
     }
 
-    /// Gives an entry a modification time other than a random one.
+    /// Sets a modification time that is not random.
     pub(crate) fn time(&mut self, path: &str, tv_sec: i64, tv_nsec: i64) {
         self.times.insert(path.into(), Timespec { tv_sec, tv_nsec });
     }
 
-    /// Whether something worked; what may not work on every machine is noted as skipped.
+    /// Returns whether an action succeeded; records actions that may fail on some machines as skipped.
     fn allowed(&mut self, what: &str, result: rustix::io::Result<()>) -> bool {
         use rustix::io::Errno;
         match result {
@@ -226,7 +225,7 @@ impl Maker {
             Timespec { tv_sec: self.random.i64(0..i64::from(i32::MAX)), tv_nsec: nanoseconds };
         let time = self.times.get(entry).copied().unwrap_or(random);
         let times = Timestamps { last_access: time, last_modification: time };
-        // Joining an empty path would add a slash; the root itself needs none.
+        // Joining an empty path would add a slash.
         let path = if entry.as_os_str().is_empty() { self.root.clone() } else { self.path(entry) };
         let result = utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW);
         done(&path, result.map_err(io::Error::from));

@@ -1,4 +1,4 @@
-//! Copies of images, of which most is holes.
+//! Copies of sparse images.
 
 use std::fs::File;
 use std::io;
@@ -9,16 +9,16 @@ use std::path::Path;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// What is read at once, and left out if all of it is zero, in bytes.
+/// Read size in bytes. Pieces of zeros are omitted.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What holes consist of, in bytes.
+/// Granularity of holes in bytes.
 const SECTOR_BYTES: usize = 512;
 
-/// Copies an image; what is zero becomes holes. What was in the other file is gone.
+/// Copies an image; zeros become holes. Replaces the target.
 ///
 /// # Panics
-/// Naming the files, if one cannot be read or written.
+/// If a file cannot be read or written.
 #[track_caller]
 pub fn copy_image(from: &Path, to: &Path) {
     try_copy(from, to)
@@ -31,11 +31,11 @@ fn try_copy(from: &Path, to: &Path) -> io::Result<()> {
     for_each_piece(&from, |offset, bytes| to.write_all_at(bytes, offset))
 }
 
-/// The length of a file, and a checksum of what is not zero in it and where that is: files that hold the same have
-/// the same, wherever they have holes.
+/// Returns the length of a file, and a checksum of its non-zero parts and their offsets. Files with equal contents have
+/// equal results, independent of their holes.
 ///
 /// # Panics
-/// Naming the file, if it cannot be read.
+/// If the file cannot be read.
 #[track_caller]
 pub fn digest(path: &Path) -> (u64, u32) {
     try_digest(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -44,7 +44,7 @@ pub fn digest(path: &Path) -> (u64, u32) {
 fn try_digest(path: &Path) -> io::Result<(u64, u32)> {
     let (file, mut sum) = (File::open(path)?, 0);
     for_each_piece(&file, |offset, bytes| {
-        // Holes begin and end at sectors, at other ones in each file.
+        // Holes begin and end at sectors, which differ between files.
         let sectors = bytes.chunks(SECTOR_BYTES).zip((offset..).step_by(SECTOR_BYTES));
         for (sector, at) in sectors.filter(|(sector, _)| sector.iter().any(|byte| *byte != 0)) {
             sum = crc32c::crc32c_append(sum, &at.to_le_bytes());
@@ -78,7 +78,7 @@ pub(crate) fn for_each_piece(
     Ok(())
 }
 
-/// The first run of data from a place on.
+/// Returns the first run of data from an offset on.
 fn next_run(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,

@@ -1,13 +1,13 @@
-//! The files of an image by path, to count how many of them are as they were before some damage.
+//! Digests of the files of an image by path, to count how many are unchanged after damage.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
 use vfs::{FileSystem, FileType, Ino};
 
-/// Bytes of a file that are read at a time.
+/// Read size in bytes.
 const READ_BYTES: usize = 1 << 20;
-/// Bytes of a file that are read at most; sparse files claim much more.
+/// Maximum number of bytes read of a file, because sparse files can claim much more.
 const READ_BYTES_MAX: u64 = 16 << 20;
 
 /// Paths and extended attributes of an image, each with a digest.
@@ -22,7 +22,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// Reads all of a file system.
+    /// Reads everything in a file system.
     pub fn of(fs: &dyn FileSystem) -> Self {
         let mut all = Self::default();
         let mut met = HashSet::new();
@@ -57,7 +57,7 @@ impl Survivors {
         }
     }
 
-    /// The paths that hold the same in `after`.
+    /// Returns the number of paths with the same digest in `after`.
     pub fn files_kept<'s>(&'s self, after: &Self) -> HashSet<&'s [u8]> {
         let is_kept = |(path, digest): &(&Vec<u8>, &u32)| after.files.get(*path) == Some(digest);
         self.files.iter().filter(is_kept).map(|(path, _)| &path[..]).collect()
@@ -69,7 +69,7 @@ impl Survivors {
         self.xattrs.iter().filter(is_kept).count()
     }
 
-    /// The number of paths.
+    /// Returns the number of paths.
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -80,7 +80,7 @@ impl Survivors {
     }
 }
 
-/// A digest of what a file holds; `None` if that cannot be read.
+/// Returns a digest of a file's contents; `None` if it is unreadable.
 fn contents(fs: &dyn FileSystem, ino: Ino, file_type: FileType, size: u64) -> Option<u32> {
     match file_type {
         FileType::Symlink => fs.readlink(ino).ok().map(|target| crc32c::crc32c(&target)),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use crate::requirement::{self, Oldest, VERSION_FLAGS, Version};
 use crate::skip::skip;
 
-/// What a finished program said and how it ended.
+/// Output and exit status of a program.
 pub(crate) struct Finished {
     /// Exit status; `None` if a signal ended it.
     pub(crate) code: Option<i32>,
@@ -17,22 +17,22 @@ pub(crate) struct Finished {
     pub(crate) text: String,
 }
 
-/// The program that stands for a name in tests: among those that the project's scripts installed, then in
-/// `PATH` and in the `sbin` directories that a user's `PATH` often lacks, the first that is new enough.
-/// `None` if there is none; [`missing`](crate::missing) says why.
+/// Returns the path of a program: the first version that is new enough among those installed by the project's scripts,
+/// then in `PATH`, and in the `sbin` directories that a user's `PATH` often lacks. `None` if there is none;
+/// [`missing`](crate::missing) returns the reason.
 ///
-/// A name with a folder (`xfsprogs-6.1/bin/mkfs.xfs`) means the one release that is installed there.
+/// A name with a directory (`xfsprogs-6.1/bin/mkfs.xfs`) selects that installed release.
 pub fn program(name: &str) -> Option<PathBuf> {
     find(name).ok()
 }
 
-/// A command of the program that stands for a name, in the C locale with no standard input.
+/// Returns a command for a program, in the C locale and without standard input.
 ///
-/// Skips the running test by [`skip`](crate::skip()) if the program is missing. Tests say [`require!`](crate::require)
-/// first.
+/// Skips the running test by [`skip`](crate::skip()) if the program is missing. Tests should use
+/// [`require!`](crate::require) first.
 ///
 /// # Panics
-/// In the cases in which [`skip`](crate::skip()) panics.
+/// If [`skip`](crate::skip()) panics.
 #[track_caller]
 pub fn command(name: &str) -> Command {
     let program = find(name).unwrap_or_else(|reason| skip(&reason));
@@ -41,8 +41,8 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// Copies a program that is to be run, by cp(1): had this process the copy open for writing, so had one that another test is
-/// just starting, and nobody could run the copy as long.
+/// Copies an executable program with cp(1). If this process opened the copy for writing, a process that another test is
+/// starting could inherit the descriptor, and the copy could not be executed until then.
 ///
 /// # Panics
 /// If it cannot be copied.
@@ -53,7 +53,7 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     assert!(status.success(), "{copy:?}");
 }
 
-/// Finds a program, or says why there is none. Asked once per process and name.
+/// Finds a program, or returns the reason why there is none. Cached by name for the process.
 pub(crate) fn find(name: &str) -> Result<PathBuf, String> {
     static ANSWERS: OnceLock<Mutex<HashMap<String, Result<PathBuf, String>>>> = OnceLock::new();
     let answers = ANSWERS.get_or_init(Mutex::default);
@@ -65,7 +65,7 @@ pub(crate) fn find(name: &str) -> Result<PathBuf, String> {
     answer
 }
 
-/// Where programs are looked for, in this order. The project's current xfsprogs comes before the system's.
+/// Returns the search directories in order. The project's current xfsprogs comes before the system's.
 fn folders() -> Vec<PathBuf> {
     let tools = installed();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -76,13 +76,13 @@ fn folders() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where the project's scripts install programs; `DISKWRIGHT_TOOLS` names another folder.
+/// Returns the directory in which the project's scripts install programs; `DISKWRIGHT_TOOLS` overrides it.
 pub(crate) fn installed() -> PathBuf {
     let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
     std::env::var_os("DISKWRIGHT_TOOLS").map_or_else(ours, PathBuf::from)
 }
 
-/// The first program of a name that is new enough; else what is wrong with the first one, and what to do.
+/// Returns the first program with a name that is new enough; otherwise the problem of the first one, with advice.
 fn look_for(folders: &[PathBuf], name: &str) -> Result<PathBuf, String> {
     let package = requirement::package(name);
     let oldest = package.and_then(|package| package.oldest);
@@ -102,7 +102,7 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Whether a program is new enough; the version found and the one needed if it is not.
+/// Returns the found and the required version if a program is too old.
 pub(crate) fn check_version(path: &Path, name: &str, oldest: Oldest) -> Result<(), String> {
     let Oldest { version: (major, minor), why } = oldest;
     let needed = format!("{major}.{minor} is needed ({why})");
@@ -115,7 +115,7 @@ pub(crate) fn check_version(path: &Path, name: &str, oldest: Oldest) -> Result<(
     }
 }
 
-/// The version that a program tells; `None` also if it cannot be run here.
+/// Returns the version that a program prints; `None` also if it cannot be executed.
 fn version_of(path: &Path) -> Option<Version> {
     VERSION_FLAGS.iter().find_map(|flag| {
         let mut command = Command::new(path);
@@ -125,7 +125,7 @@ fn version_of(path: &Path) -> Option<Version> {
     })
 }
 
-/// The first `MAJOR.MINOR` in a text.
+/// Returns the first `MAJOR.MINOR` in a text.
 pub(crate) fn first_version(text: &str) -> Option<Version> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
         let mut parts = word.split('.');
@@ -133,7 +133,7 @@ pub(crate) fn first_version(text: &str) -> Option<Version> {
     })
 }
 
-/// Runs a command to its end and collects everything it prints.
+/// Runs a command to its end and collects its output.
 pub(crate) fn finish(command: &mut Command) -> Finished {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -141,10 +141,10 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
     Finished { code: output.status.code(), text }
 }
 
-/// Runs a program that must succeed and returns what it printed.
+/// Runs a program that must succeed and returns its output.
 ///
 /// # Panics
-/// With the whole output if the program fails.
+/// If the program fails, with its whole output.
 pub(crate) fn run<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = S>) -> String {
     let mut command = command(name);
     command.args(arguments);
@@ -166,7 +166,7 @@ mod tests {
 
     use super::{first_version, look_for};
 
-    /// A folder of programs that print these texts, whatever they are asked.
+    /// Creates a directory of programs that print these texts for any arguments.
     fn folder(root: &Path, name: &str, programs: &[(&str, &str)]) -> PathBuf {
         let folder = root.join(name);
         fs::create_dir(&folder).unwrap();
@@ -225,7 +225,7 @@ mod tests {
             let reason = look_for(&folders, name).unwrap_err();
             assert!(reason.starts_with(&format!("{name} is not installed; scripts/")), "{reason}");
         }
-        // Programs that are in no table are only looked for.
+        // For programs outside of the table, only their existence is checked.
         assert_eq!(look_for(&folders, "none").unwrap_err(), "none is not installed");
     }
 }

@@ -1,8 +1,8 @@
-//! A snapshot of a directory tree: everything `lstat` and its friends tell.
+//! A snapshot of a directory tree: everything that `lstat` and similar calls return.
 //!
-//! Invariants: paths are relative to the root, which is the empty path; the hard-link
-//! leader of a group is its first path in byte order; data ranges are disjoint, ascending
-//! and aligned to [`HOLE_GRANULE`], the last one cut at the file's size.
+//! Invariants: paths are relative to the root, which is the empty path; the leader of a group of hard links is its
+//! first path in byte order; data ranges are disjoint, ascending and aligned to [`HOLE_GRANULE`], the last one
+//! truncated at the file's size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, Metadata};
@@ -15,16 +15,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
 use rustix::io::Errno;
 
-/// Unit in bytes in which holes are compared: file systems round holes to their own blocks,
-/// and 4096 is a multiple of every block size up to it.
+/// Granularity of holes in bytes: file systems round holes to their own blocks, and 4096 is a multiple of every block
+/// size up to it.
 pub const HOLE_GRANULE: u64 = 4096;
 
-/// Largest value, and largest list of names, that the kernel's calls transfer, in bytes
-/// (`XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of `linux/limits.h`).
+/// Maximum size of a value and of a list of names in system calls, in bytes (`XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of
+/// `linux/limits.h`).
 const XATTR_BYTES_MAX: usize = 65536;
 
-/// What most lists and values need: the kernel allocates and clears as much as it is told that there is room
-/// for.
+/// Sufficient for most lists and values: the kernel allocates and clears a buffer of the offered size.
 const XATTR_BYTES_USUAL: usize = 512;
 
 /// The type of a directory entry.
@@ -51,28 +50,27 @@ pub struct Node {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Size in bytes; 0 for anything but regular files and symlinks.
+    /// Size in bytes; 0 for anything except regular files and symbolic links.
     pub size: u64,
     /// Last access: seconds and nanoseconds.
     pub atime: (i64, i64),
     /// Last change of the inode: seconds and nanoseconds.
     pub ctime: (i64, i64),
-    /// Last change of the content: seconds and nanoseconds.
+    /// Last change of the contents: seconds and nanoseconds.
     pub mtime: (i64, i64),
     /// Link count.
     pub nlink: u64,
     /// First path of the same inode, for entries with other names in this tree.
     pub link_leader: Option<Vec<u8>>,
-    /// Device number of a device, else 0.
+    /// Device number of a device, otherwise 0.
     pub rdev: u64,
-    /// Target of a symlink, else empty.
+    /// Target of a symbolic link, otherwise empty.
     pub target: Vec<u8>,
     /// Extended attributes of all namespaces by full name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// CRC-32C over the non-zero granules of a regular file and their places, so that it
-    /// does not depend on which zeros are holes.
+    /// CRC-32C over the non-zero granules of a regular file and their offsets, independent of holes.
     pub content: u32,
-    /// Where a regular file has data rather than holes, in bytes.
+    /// Data ranges of a regular file in bytes.
     pub data: Vec<Range<u64>>,
 }
 
@@ -84,10 +82,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Takes the snapshot of the directory `root` and everything below it.
+    /// Takes a snapshot of the directory `root` and everything below it.
     ///
     /// # Panics
-    /// Naming the path that cannot be read.
+    /// If a path cannot be read.
     #[track_caller]
     pub fn of(root: impl AsRef<Path>) -> Self {
         let root = root.as_ref();
@@ -105,7 +103,7 @@ impl Tree {
         reader.finish()
     }
 
-    /// The entry at a path.
+    /// Returns the entry at a path.
     ///
     /// # Panics
     /// If there is none.
@@ -135,7 +133,7 @@ impl Reader {
         } else if metadata.nlink() > 1 {
             let paths = self.paths_by_inode.entry((metadata.dev(), metadata.ino())).or_default();
             paths.push(relative_bytes.clone());
-            // One look at an inode is enough, and a second one would see a changed atime.
+            // Each inode is read once, because a second read would see a changed atime.
             if let Some(node) = self.nodes.get(&paths[0]).cloned() {
                 self.nodes.insert(relative_bytes, node);
                 return Ok(());
@@ -160,7 +158,7 @@ impl Reader {
         Ok(node)
     }
 
-    /// Names the leader of each group of hard links.
+    /// Sets the leader of each group of hard links.
     fn finish(mut self) -> Tree {
         for paths in self.paths_by_inode.into_values().filter(|paths| paths.len() > 1) {
             let leader = paths.iter().min().cloned();
@@ -209,7 +207,7 @@ fn node_of(metadata: &Metadata) -> Node {
     }
 }
 
-/// Calls with the start of a buffer, and with all of it if that is too little.
+/// Calls with the start of a buffer, and with all of it if that is too small.
 fn with_room(
     buffer: &mut [u8],
     call: impl Fn(&mut [u8]) -> Result<usize, Errno>,

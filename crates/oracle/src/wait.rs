@@ -1,20 +1,20 @@
-//! Waiting for what a test needs, however busy the machine is.
+//! Waiting for conditions, independent of the load of the machine.
 
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// When something that does not come is held to hang. It is no measure of how long anything may take:
-/// machines run other things than a test.
+/// Time after which a condition is considered to hang. Not a measure of any duration: machines run other work besides a
+/// test.
 pub const HANG_AFTER: Duration = Duration::from_secs(600);
 
-/// Time between two looks.
+/// Polling interval.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 ///
 /// # Panics
-/// Naming what was waited for, if it hangs.
+/// If it hangs, with the name of the condition.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -27,11 +27,11 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Has umount(8) take away what is mounted at `place`, as soon as nobody uses it: a process that another test is
-/// just starting has copies of what was open here, for as long as the machine takes to start it.
+/// Unmounts `place` with umount(8) as soon as it is not busy: a process that another test is starting has copies of all
+/// open files until its program is executed.
 ///
 /// # Panics
-/// If it cannot be unmounted for another reason, or stays in use.
+/// If it cannot be unmounted for another reason, or stays busy.
 #[track_caller]
 pub fn umount_when_free(place: &Path) {
     wait_until("nobody to use the mount", || {

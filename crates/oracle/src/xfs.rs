@@ -1,4 +1,4 @@
-//! The programs of xfsprogs: mkfs.xfs of several releases, xfs_db, and the kernel's own scrub.
+//! Programs of xfsprogs: mkfs.xfs of several releases, xfs_db, and the kernel's scrub.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,9 +10,9 @@ use crate::mount::{KernelMount, MountOptions};
 use crate::need::{Need, missing};
 use crate::{guest, scratch, tool};
 
-/// A call of `mkfs.xfs`, built up option by option.
+/// A builder of a `mkfs.xfs` command.
 ///
-/// Without options it makes what the current release makes by default.
+/// Without options it uses the defaults of the current release.
 #[derive(Clone, Debug)]
 pub struct MkfsXfs {
     program: &'static str,
@@ -26,40 +26,40 @@ impl Default for MkfsXfs {
 }
 
 impl MkfsXfs {
-    /// The program of a release: `mkfs.xfs` is the current one, `xfsprogs-6.1/bin/mkfs.xfs` and
+    /// Selects the program of a release: `mkfs.xfs` is the current one, `xfsprogs-6.1/bin/mkfs.xfs` and
     /// `xfsprogs-5.10/bin/mkfs.xfs` are older.
     pub fn of(program: &'static str) -> Self {
         MkfsXfs { program, arguments: Vec::new() }
     }
 
-    /// Any options.
+    /// Adds options.
     pub fn arguments<S: Into<OsString>>(mut self, more: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(more.into_iter().map(Into::into));
         self
     }
 
-    /// Options separated by blanks.
+    /// Adds options separated by blanks.
     pub fn options(self, text: &str) -> Self {
         self.arguments(text.split_whitespace())
     }
 
-    /// Fills the image as a prototype file says (`mkfs.xfs(8)`), or from a directory, which only the
-    /// current release can.
+    /// Fills the image from a prototype file (`mkfs.xfs(8)`), or from a directory, which only the current release
+    /// supports.
     pub fn prototype(self, path: &Path) -> Self {
         self.arguments([OsString::from("-p"), path.into()])
     }
 
-    /// Allows images below 300 MiB, which current releases make only for tests.
+    /// Allows images below 300 MiB, which current releases create only for tests.
     fn allow_small(command: &mut std::process::Command) {
         for name in ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"] {
             command.env(name, "1");
         }
     }
 
-    /// Makes a sparse image of `size` bytes. What was in the file is gone.
+    /// Creates a sparse image of `size` bytes, replacing the file.
     ///
     /// # Panics
-    /// With its output if `mkfs.xfs` fails.
+    /// If `mkfs.xfs` fails, with its output.
     #[track_caller]
     pub fn create(&self, image: &Path, size: u64) {
         File::create(image)
@@ -79,10 +79,10 @@ impl MkfsXfs {
 }
 
 impl MkfsXfs {
-    /// What it would make of a file of `size` bytes, as it prints it, making nothing.
+    /// Returns the geometry for a file of `size` bytes, without creating anything.
     ///
     /// # Errors
-    /// What it says to refuse.
+    /// The message of a refusal.
     pub fn plan(&self, size: u64) -> Result<String, String> {
         let home = scratch();
         let mut command = tool::command(self.program);
@@ -94,16 +94,16 @@ impl MkfsXfs {
     }
 }
 
-/// Runs `xfs_db` commands on an image it opens read-only, and returns what they printed.
+/// Runs `xfs_db` commands on an image opened read-only, and returns their output.
 ///
 /// # Panics
-/// If `xfs_db` fails. Commands that fail print their error.
+/// If `xfs_db` fails. Failed commands print their error.
 #[track_caller]
 pub fn xfs_db(image: &Path, commands: &[&str]) -> String {
     run_xfs_db(image, "-r", commands)
 }
 
-/// Runs `xfs_db` commands that may change the image, damaging it if that is asked.
+/// Runs `xfs_db` commands that may change or damage the image.
 ///
 /// # Panics
 /// As [`xfs_db`].
@@ -120,11 +120,11 @@ fn run_xfs_db(image: &Path, mode: &str, commands: &[&str]) -> String {
     tool::run("xfs_db", arguments)
 }
 
-/// Has a kernel check an image from the inside (`xfs_scrub -n`): this machine's if it offers that, else the guest's.
-/// Returns false if neither does, and says so on standard error, once.
+/// Checks a mounted image with `xfs_scrub -n`: on this machine's kernel if it supports that, otherwise on the guest's.
+/// Returns false, with one message on standard error, if neither does.
 ///
 /// # Panics
-/// With the findings of scrub.
+/// If scrub has findings, with them.
 #[track_caller]
 pub fn scrub(image: &Path) -> bool {
     static OFFERED: OnceLock<bool> = OnceLock::new();

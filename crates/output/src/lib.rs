@@ -1,9 +1,9 @@
-//! Finished images in the formats that people ship: qcow2 for virtual machines, Android sparse images for flashing,
-//! zstd with a seek table for downloads that are read in places.
+//! Distribution formats of finished images: qcow2 for virtual machines, Android sparse images for flashing, zstd with a
+//! seek table for random access.
 //!
-//! Each writer reads a finished raw image from its front to its end and depends on nothing but its bytes, what of
-//! them are holes, and what is free: the same image gives the same file, whatever the number of threads. What is a
-//! hole or free is never read, and takes no space where the format has a word for it.
+//! Each writer reads a finished raw image sequentially. The output depends only on the bytes, holes and free space of
+//! the image, not on the number of threads. Holes and free space are never read, and take no space if the format can
+//! represent them.
 #![forbid(unsafe_code)]
 
 mod qcow2;
@@ -19,7 +19,7 @@ pub use raw::Raw;
 /// A format of finished images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// The bytes of the image as they are, with holes.
+    /// The bytes of the image, with holes.
     #[default]
     Raw,
     /// qcow2, version 3.
@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name, as on the command line.
+    /// Returns the name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -41,10 +41,10 @@ impl Format {
         }
     }
 
-    /// Whether an image of so many bytes can be written so.
+    /// Checks whether an image of `len` bytes fits into the format.
     ///
     /// # Errors
-    /// Why not, and what to do about it.
+    /// The reason, with advice.
     pub fn check(self, len: u64) -> Result<(), Error> {
         match self {
             Self::Sparse => sparse::check(len),
@@ -55,15 +55,15 @@ impl Format {
     }
 }
 
-/// Why an image cannot be written in a format.
+/// Error of writing an image in a format.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The format has no room for it.
+    /// The image does not fit into the format.
     #[error("{format} cannot hold this image: {why}")]
     Unfit {
         /// Name of the format.
         format: &'static str,
-        /// The limit, and what to do.
+        /// The limit, with advice.
         why: String,
     },
     /// The raw image cannot be read.
@@ -74,10 +74,10 @@ pub enum Error {
     Write(io::Error),
 }
 
-/// Writes an image into an empty file. `progress` is told how many bytes of the image have been passed.
+/// Writes an image into an empty file. Calls `progress` with the number of image bytes processed.
 ///
 /// # Errors
-/// If the format cannot hold it, or a file fails; what was written is of no use then.
+/// If the image does not fit into the format, or a file fails. The output is unusable then.
 pub fn write(
     raw: &Raw<'_>,
     format: Format,

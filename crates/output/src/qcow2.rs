@@ -1,9 +1,9 @@
 //! qcow2, version 3, with clusters of 64 KiB and 16-bit reference counts. All numbers are big-endian. Source: QEMU's
 //! docs/interop/qcow2.rst.
 //!
-//! A cluster without data is not allocated and reads as zeros. The clusters of the file are, in this order: the
-//! header; for each part of the image that one table maps (512 MiB), its data and then the table (L2); the table of
-//! those tables (L1); the blocks of reference counts; the table of these. Every cluster is used once.
+//! A cluster without data is not allocated and reads as zeros. The clusters of the file are, in this order: the header;
+//! for each part of the image that one L2 table maps (512 MiB), its data and then the L2 table; the L1 table; the
+//! refcount blocks; the refcount table. Every cluster is used once.
 
 use std::fs::File;
 
@@ -15,20 +15,20 @@ use crate::{Error, Format, Raw};
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER_BYTES: u64 = 1 << CLUSTER_BITS;
 
-/// Entries of a table of one cluster.
+/// Number of entries of a table of one cluster.
 const ENTRIES: u64 = CLUSTER_BYTES / 8;
 
-/// Reference counts in a cluster: of 16 bits, so their order is 4.
+/// Number of reference counts in a cluster. They have 16 bits, so their order is 4.
 const COUNTS: u64 = CLUSTER_BYTES / 2;
 const REFCOUNT_ORDER: u32 = 4;
 
 const MAGIC: u32 = 0x5146_49fb;
 const HEADER_BYTES: u32 = 104;
 
-/// In an entry of either table: the cluster has no other user.
+/// Flag in an entry of either table: the cluster has a reference count of one.
 const COPIED: u64 = 1 << 63;
 
-/// Most entries of the upper table that QEMU takes (32 MiB).
+/// Maximum number of L1 entries that QEMU accepts (32 MiB).
 const L1_ENTRIES_MAX: u64 = (32 << 20) / 8;
 
 pub(crate) fn check(len: u64) -> Result<(), Error> {
@@ -42,7 +42,7 @@ pub(crate) fn check(len: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Entries of the upper table.
+/// Returns the number of L1 entries.
 fn tables(len: u64) -> u64 {
     len.div_ceil(CLUSTER_BYTES).div_ceil(ENTRIES)
 }
@@ -63,18 +63,18 @@ pub(crate) fn write(raw: &Raw<'_>, out: &File, progress: &dyn Fn(u64)) -> Result
 
 struct Writer<'a> {
     out: &'a File,
-    /// Clusters of the file so far.
+    /// Number of clusters of the file so far.
     clusters: u64,
-    /// The upper table: where the lower ones are.
+    /// The L1 table: offsets of the L2 tables.
     upper: Vec<u64>,
-    /// The lower table of a part of the image, if that has data: where its clusters are.
+    /// The L2 table of the current part, if that has data: offsets of its clusters.
     lower: Vec<u64>,
-    /// The number of that part.
+    /// Number of the current part.
     part: u64,
 }
 
 impl Writer<'_> {
-    /// Adds clusters of data, the last of which may be short at the end of the image.
+    /// Adds clusters of data. The last one may be short at the end of the image.
     fn add(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         for (number, data) in (at / CLUSTER_BYTES..).zip(bytes.chunks(CLUSTER_BYTES as usize)) {
             if self.part != number / ENTRIES {
@@ -87,7 +87,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes what takes whole clusters behind all others; where it lies.
+    /// Appends whole clusters to the file. Returns their offset.
     fn append(&mut self, bytes: &[u8]) -> Result<u64, Error> {
         let place = self.clusters * CLUSTER_BYTES;
         self.out.write_all_at(bytes, place).map_err(Error::Write)?;
@@ -130,12 +130,12 @@ impl Writer<'_> {
         header.extend(l1.to_be_bytes());
         header.extend(refcount_table.to_be_bytes());
         header.extend((table_clusters as u32).to_be_bytes());
-        // Neither snapshots nor features.
+        // No snapshots and no features.
         header.extend([0; 36]);
         header.extend(REFCOUNT_ORDER.to_be_bytes());
         header.extend(HEADER_BYTES.to_be_bytes());
         self.out.write_all_at(&header, 0).map_err(Error::Write)?;
-        // The last cluster is as long as the others.
+        // Extends the last cluster to its full length.
         self.out.set_len(all * CLUSTER_BYTES).map_err(Error::Write)
     }
 }
@@ -144,7 +144,8 @@ fn big_endian(entries: &[u64]) -> Vec<u8> {
     entries.iter().flat_map(|entry| entry.to_be_bytes()).collect()
 }
 
-/// The blocks of reference counts, and the clusters of their table, behind so many clusters. They count themselves.
+/// Returns the number of refcount blocks and of the clusters of their table after `clusters` other clusters. The counts
+/// include these blocks and clusters.
 fn refcounts(clusters: u64) -> (u64, u64) {
     let (mut blocks, mut table) = (1, 1);
     loop {
@@ -176,7 +177,7 @@ mod tests {
         u32::from_be_bytes(bytes[at as usize..][..4].try_into().unwrap()).into()
     }
 
-    /// The guest's cluster of a number, by the tables.
+    /// Reads a cluster of the guest through the tables.
     fn cluster(file: &[u8], number: u64, used: &mut [u16]) -> Option<Vec<u8>> {
         let l1 = word(file, 40) + number / ENTRIES * 8;
         let l2 = word(file, l1) & !COPIED;
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again_and_holes_take_no_space() {
         let (raw_file, bytes) = sample();
-        // A second table, whose part begins in a hole.
+        // A second L2 table, whose part begins with a hole.
         let far = 600_u64 << 20;
         raw_file.write_all_at(b"far away", far).unwrap();
         raw_file.set_len(far + 4096).unwrap();
@@ -227,7 +228,8 @@ mod tests {
             assert_eq!(read.is_none(), is_hole, "cluster {number}");
             assert!(read.is_none_or(|read| read == expected), "cluster {number}");
         }
-        // Every cluster is used once: header, upper table, counts and their table are not counted yet.
+        // Every cluster is used once. The header, L1 table, refcount blocks and refcount table have not been counted
+        // yet.
         let table = word(&file, 48);
         let counts = word(&file, table);
         for place in [0, word(&file, 40), counts, table] {

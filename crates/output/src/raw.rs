@@ -1,4 +1,4 @@
-//! A finished raw image, and what of it has to be read.
+//! A finished raw image, and the parts of it that must be read.
 
 use std::fs::File;
 use std::ops::Range;
@@ -7,27 +7,27 @@ use blockdev::{FileAt, is_zero};
 
 use crate::Error;
 
-/// Unit in which holes and free space count, in bytes: what is smaller is read.
+/// Granularity of holes and free space in bytes. Smaller ones are read.
 pub(crate) const UNIT_BYTES: u64 = 4096;
 
-/// Bytes read at a time.
+/// Read size in bytes.
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
-/// What a part of an image holds.
+/// Contents of a part of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data,
-    /// Zeros that nobody has written.
+    /// A hole.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "holes are asked for on Linux only")
     )]
     Hole,
-    /// Space that nothing in the image uses: what it holds does not matter.
+    /// Space that the image does not use, with arbitrary contents.
     Free,
 }
 
-/// A part of an image, of one kind.
+/// A part of an image with one kind of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) end: u64,
@@ -38,12 +38,12 @@ pub(crate) struct Piece {
 pub struct Raw<'a> {
     file: &'a File,
     len: u64,
-    /// In order, apart from each other, in whole units.
+    /// Free space: sorted, disjoint, in whole units.
     free: Vec<Range<u64>>,
 }
 
 impl<'a> Raw<'a> {
-    /// The first `len` bytes of a file. What lies in `free`, in any order, need not be kept.
+    /// Uses the first `len` bytes of a file. The ranges in `free`, in any order, need not be preserved.
     pub fn new(file: &'a File, len: u64, mut free: Vec<Range<u64>>) -> Self {
         free.sort_by_key(|range| range.start);
         let mut whole: Vec<Range<u64>> = Vec::new();
@@ -62,17 +62,17 @@ impl<'a> Raw<'a> {
         Self { file, len, free: whole }
     }
 
-    /// Bytes of the image.
+    /// Returns the size of the image in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are no bytes at all.
+    /// Returns whether the size is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What is at a place before the end, and how far it goes. Pieces begin and end at whole units.
+    /// Returns the kind and the end of the piece at an offset. Pieces begin and end at whole units.
     pub(crate) fn piece_at(&self, at: u64) -> Result<Piece, Error> {
         let next = self.free.partition_point(|range| range.end <= at);
         let mut limit = self.len;
@@ -85,7 +85,8 @@ impl<'a> Raw<'a> {
         host_piece_at(self.file, at, limit)
     }
 
-    /// Fills `buf` from a place on, with zeros for holes and free space. False if there is nothing else.
+    /// Fills `buf` from an offset on, with zeros for holes and free space. Returns false if there is no data in the
+    /// range.
     pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<bool, Error> {
         let (mut done, mut has_data) = (0, false);
         while done < buf.len() {
@@ -103,7 +104,7 @@ impl<'a> Raw<'a> {
         Ok(has_data)
     }
 
-    /// Calls `each` with all chunks in order that have data: place and bytes.
+    /// Calls `each` with the offset and bytes of every chunk with data, in order.
     pub(crate) fn for_each_chunk(
         &self,
         progress: &dyn Fn(u64),
@@ -128,7 +129,7 @@ impl<'a> Raw<'a> {
         Ok(())
     }
 
-    /// Writes the image as it is, with holes.
+    /// Writes a raw copy of the image, with holes.
     pub(crate) fn copy_to(&self, out: &File, progress: &dyn Fn(u64)) -> Result<(), Error> {
         out.set_len(self.len).map_err(Error::Write)?;
         self.for_each_chunk(progress, |at, bytes| {
@@ -143,7 +144,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// What the host says of a place of a file before `limit`.
+/// Queries the host for the piece of a file at an offset, up to `limit`.
 #[cfg(target_os = "linux")]
 fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
     use rustix::fs::{SeekFrom, seek};
@@ -152,7 +153,7 @@ fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
     let data = match seek(file, SeekFrom::Data(at)) {
         Ok(data) => data / UNIT_BYTES * UNIT_BYTES,
         Err(Errno::NXIO) => limit,
-        // Where holes cannot be asked for, there are none.
+        // The file does not support queries for holes, so everything counts as data.
         Err(Errno::INVAL) => return Ok(Piece { end: limit, kind: Kind::Data }),
         Err(e) => return Err(Error::Read(e.into())),
     };
@@ -164,14 +165,14 @@ fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
     Ok(Piece { end: hole.max(at + 1).min(limit), kind: Kind::Data })
 }
 
-/// Holes are asked for on Linux only.
+/// Holes are only queried on Linux.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere the host can fail")]
 fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
     Ok(Piece { end: limit, kind: Kind::Data })
 }
 
-/// The runs of whole units that are zero and that are not.
+/// Returns the runs of whole units that are zero or not.
 pub(crate) fn runs(bytes: &[u8], unit: usize) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
     let mut at = 0;
@@ -190,7 +191,7 @@ pub(crate) fn runs(bytes: &[u8], unit: usize) -> Vec<(Range<usize>, bool)> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A file with data, data that is zero, holes, and an end that is no multiple of a chunk.
+    /// A file with data, written zeros, holes, and a length that is not a multiple of a chunk.
     pub(crate) fn sample() -> (File, Vec<u8>) {
         let mut bytes = vec![0; (5 << 20) + 12 * 4096];
         let mut random = fastrand::Rng::with_seed(7);
@@ -206,7 +207,7 @@ pub(crate) mod tests {
                 file.write_all_at(&bytes[range.clone()], range.start as u64).unwrap();
             }
         }
-        // Zeros that were written.
+        // Written zeros.
         file.write_all_at(&[0; 65_536], 400_000 / 4096 * 4096).unwrap();
         (file, bytes)
     }

@@ -1,7 +1,7 @@
 //! Android sparse images, version 1.0: a header, and chunks of blocks of 4096 bytes. All numbers are little-endian.
 //!
-//! A chunk has data, or a word of four bytes that fills it, or it is left as it is on the device. The last is only
-//! for free space: what the device held before would show in a hole that belongs to a file.
+//! A chunk contains data, or a four-byte word that fills it, or it leaves the device unchanged ("don't care"). The last
+//! kind is used for free space only: in a hole of a file, the old contents of the device would become readable.
 
 use std::fs::File;
 
@@ -18,7 +18,7 @@ const RAW: u16 = 0xcac1;
 const FILL: u16 = 0xcac2;
 const DONT_CARE: u16 = 0xcac3;
 
-/// Most blocks of data in one chunk: its bytes are counted in 32 bits, and readers map it whole.
+/// Maximum number of data blocks in a chunk: the size in bytes is a 32-bit number, and readers map a chunk as a whole.
 const RAW_BLOCKS_MAX: u32 = 64 << 8;
 
 pub(crate) fn check(len: u64) -> Result<(), Error> {
@@ -65,12 +65,12 @@ pub(crate) fn write(raw: &Raw<'_>, out: &File, progress: &dyn Fn(u64)) -> Result
     chunks.finish(blocks(raw.len()))
 }
 
-/// The number fits because the image's does, which was checked.
+/// The number fits, because the length of the image was checked.
 fn blocks(bytes: u64) -> u32 {
     (bytes / UNIT_BYTES) as u32
 }
 
-/// What a chunk says of its blocks.
+/// Contents of the blocks of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Data,
@@ -87,10 +87,10 @@ impl Content {
     }
 }
 
-/// Writes chunks. The last one stays open, to become longer; its header is written when that ends.
+/// Writes chunks. The last one stays open and can grow; its header is written when it is closed.
 struct Chunks<'a> {
     out: &'a File,
-    /// Where the next bytes of the open chunk go, or the next chunk.
+    /// Offset of the next bytes of the open chunk, or of the next chunk.
     end: u64,
     chunks: u32,
     open: Option<Open>,
@@ -99,7 +99,7 @@ struct Chunks<'a> {
 struct Open {
     content: Content,
     blocks: u32,
-    /// Where its header goes.
+    /// Offset of its header.
     start: u64,
 }
 
@@ -120,7 +120,7 @@ impl Chunks<'_> {
         Ok(())
     }
 
-    /// Adds blocks of one content. Fewer than the most that a chunk has room for, if they have data.
+    /// Adds blocks with the same contents. Data must not exceed the maximum of a chunk.
     fn add(&mut self, content: Content, blocks: u32, data: &[u8]) -> Result<(), Error> {
         let goes_on = self.open.as_ref().is_some_and(|open| {
             let has_room = content != Content::Data || open.blocks + blocks <= RAW_BLOCKS_MAX;
@@ -158,7 +158,7 @@ impl Chunks<'_> {
         self.out.write_all_at(&header, open.start).map_err(Error::Write)
     }
 
-    /// Writes the header of the file, which says how many chunks there are. Its checksum is left out, as all do.
+    /// Writes the file header with the number of chunks. The checksum is 0, as in other writers.
     fn finish(mut self, blocks: u32) -> Result<(), Error> {
         self.close()?;
         let mut header = Vec::with_capacity(FILE_HEADER_BYTES);
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::raw::tests::sample;
 
-    /// Reads a sparse image by the description of the format; blocks that are left alone become 0xdd.
+    /// Reads a sparse image according to the specification. Blocks left unchanged become 0xdd.
     fn unpack(file: &File) -> (Vec<u8>, Vec<u16>) {
         let mut all = vec![0; file.metadata().unwrap().len() as usize];
         file.read_exact_at(&mut all, 0).unwrap();

@@ -1,6 +1,6 @@
-//! zstd with a seek table: frames of 1 MiB of the image each, compressed apart from each other, then a skippable
-//! frame that lists their sizes. Every zstd program reads it as one stream; one that knows the table reads any
-//! place. Each frame ends in a checksum of its contents.
+//! zstd with a seek table: independently compressed frames of 1 MiB of the image each, followed by a skippable frame
+//! with their sizes. Every zstd program reads the file as one stream; programs that support the table can read at any
+//! offset. Each frame ends with a checksum of its contents.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,22 +13,22 @@ use xxhash_rust::xxh64::xxh64;
 use crate::raw::{CHUNK_BYTES as FRAME_BYTES, Kind};
 use crate::{Error, Format, Raw};
 
-/// What `zstd` takes unless told otherwise.
+/// Default level of `zstd`.
 const LEVEL: i32 = 3;
 
-/// Frames that a thread may be ahead of the one that writes.
+/// Number of frames that a thread may be ahead of the writer.
 const AHEAD: usize = 4;
 
-/// Bytes of a frame's magic number.
+/// Size of a frame's magic number in bytes.
 const MAGIC_BYTES: usize = 4;
 
-/// Of the frame header's descriptor: a checksum follows the blocks.
+/// Flag in the frame header's descriptor: a checksum follows the blocks.
 const CHECKSUM_FLAG: u8 = 4;
 
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a5e;
 const SEEKABLE_MAGIC: u32 = 0x8f92_eab1;
 
-/// Most frames that a seek table may list.
+/// Maximum number of frames in a seek table.
 const FRAMES_MAX: u64 = 0x800_0000;
 
 pub(crate) fn check(len: u64) -> Result<(), Error> {
@@ -41,7 +41,7 @@ pub(crate) fn check(len: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Frame `n` is compressed by thread `n % threads`, so that the one that writes knows whom to ask for the next.
+/// Frame `n` is compressed by thread `n % threads`, so the writer knows the source of the next frame.
 pub(crate) fn write(
     raw: &Raw<'_>,
     out: &File,
@@ -69,10 +69,10 @@ fn frame_len(raw: &Raw<'_>, number: u64) -> u64 {
     FRAME_BYTES.min(raw.len() - number * FRAME_BYTES)
 }
 
-/// Compresses frames until nobody wants them any more.
+/// Compresses frames until the receiver is dropped.
 fn compress(raw: &Raw<'_>, numbers: impl Iterator<Item = u64>, frames: &SyncSender<Frame>) {
     let mut buffer = Vec::new();
-    // Most frames of zeros are alike.
+    // Most frames of zeros have the same length, so the compressed frame is reused.
     let mut zeros: Option<Vec<u8>> = None;
     for number in numbers {
         let (at, len) = (number * FRAME_BYTES, frame_len(raw, number));
@@ -90,7 +90,7 @@ fn compress(raw: &Raw<'_>, numbers: impl Iterator<Item = u64>, frames: &SyncSend
     }
 }
 
-/// Reads a frame's bytes; false if they are zeros.
+/// Reads the bytes of a frame. Returns false if they are zeros.
 fn read(raw: &Raw<'_>, at: u64, len: u64, buffer: &mut Vec<u8>) -> Result<bool, Error> {
     let piece = raw.piece_at(at)?;
     if piece.kind != Kind::Data && piece.end >= at + len {
@@ -102,17 +102,16 @@ fn read(raw: &Raw<'_>, at: u64, len: u64, buffer: &mut Vec<u8>) -> Result<bool, 
     Ok(raw.read(at, buffer)? && !is_zero(buffer))
 }
 
-/// A frame with a checksum of its contents. Each is compressed on its own, so that none depends on what a thread had
-/// compressed before.
+/// Returns a frame with a checksum. Frames are independent of the earlier work of a thread.
 fn compressed(bytes: &[u8]) -> Vec<u8> {
     let mut frame = compress_slice_to_vec(bytes, CompressionLevel::Level(LEVEL));
-    // What says that there is a checksum is in the byte after the magic number (RFC 8878, 3.1.1.1.1).
+    // The checksum flag is in the byte after the magic number (RFC 8878, 3.1.1.1.1).
     frame[MAGIC_BYTES] |= CHECKSUM_FLAG;
     frame.extend((xxh64(bytes, 0) as u32).to_le_bytes());
     frame
 }
 
-/// Writes frames in their order, and the table.
+/// Writes the frames in order, and the table.
 fn collect(
     raw: &Raw<'_>,
     frames: u64,
@@ -124,7 +123,7 @@ fn collect(
     let mut end = 0;
     for number in 0..frames {
         let frame = match &compressors[number as usize % compressors.len()] {
-            // A thread ends early only after an error, which is the last that it sends.
+            // A thread ends early only after an error, which is its last message.
             Some(receiver) => {
                 receiver.recv().map_err(|e| Error::Read(std::io::Error::other(e)))??
             }
@@ -159,7 +158,7 @@ impl Table {
 
     fn finish(self) -> Vec<u8> {
         let mut footer = self.frames.to_le_bytes().to_vec();
-        // No checksums in the table: the frames have their own.
+        // No checksums in the table: the frames contain them.
         footer.push(0);
         footer.extend(SEEKABLE_MAGIC.to_le_bytes());
         let len = (self.entries.len() + footer.len()) as u32;

@@ -1,4 +1,4 @@
-//! Writing a plan's steps to the image.
+//! Writing the steps of a plan to the image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,30 +8,30 @@ use vfs::{Error, Result};
 
 use crate::{PAGE_BYTES, Page, Staging, Step, StepWriter};
 
-/// Most bytes of one write.
+/// Maximum size of a write in bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// All pages that steps change.
+/// Returns all pages that steps change.
 pub fn pages_of(steps: &[Step]) -> BTreeSet<u64> {
     steps.iter().flat_map(|step| step.pages.keys().copied()).collect()
 }
 
-/// Whether every step fits into one transaction of `writer`, so that each is written all or not at all.
+/// Returns whether every step fits into one transaction of `writer`, so that each is atomic.
 pub fn fits(writer: &dyn StepWriter, steps: &[Step]) -> bool {
     steps.iter().all(|step| blocks_max(step, writer.block_size()) <= writer.blocks_max())
 }
 
-/// The most blocks that a step changes.
+/// Returns the maximum number of blocks that a step changes.
 fn blocks_max(step: &Step, block_size: usize) -> usize {
     step.pages.len() * (PAGE_BYTES as usize).div_ceil(block_size)
 }
 
-/// Writes steps in place, the pages of all of them in ascending order. For an image of which an undo file is kept, or
-/// nobody would know what a kill in the midst left. Tells `progress` how many pages of how many are written; it answers
-/// whether to go on.
+/// Writes steps in place, the pages of all steps in ascending order. Use it only for an image with an undo file,
+/// because an interruption leaves a mixture of old and new pages. Calls `progress` with the number of written pages and
+/// the total; it returns whether to continue.
 ///
 /// # Errors
-/// If the device fails. `Interrupted` if `progress` says so.
+/// If the device fails. `Interrupted` if `progress` returns false.
 pub fn write_in_place(
     device: &dyn BlockDevice,
     steps: &[Step],
@@ -68,11 +68,11 @@ fn write_run(device: &dyn BlockDevice, run: Option<(u64, Vec<u8>)>) -> Result<()
     device.write_at(start, &bytes).map_err(Error::Device)
 }
 
-/// Writes steps through the image's log: each is there or not after a crash, and none without those before. `device` is
-/// the image, after `writer` brought what its log held to its place. As [`write_in_place`] tells `progress`, in steps.
+/// Writes steps through the image's log: each is atomic across a crash, in order. `device` is the image, after `writer`
+/// has written back the contents of its log. Calls `progress` as [`write_in_place`] does, but counts steps.
 ///
 /// # Errors
-/// If the device fails. If `progress` says so, it ends between two steps, with an empty log and `Interrupted`.
+/// If the device fails. If `progress` returns false, it ends between two steps, with an empty log and `Interrupted`.
 pub fn write_through_log(
     device: std::sync::Arc<dyn BlockDevice>,
     mut writer: Box<dyn StepWriter>,
@@ -80,7 +80,7 @@ pub fn write_through_log(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<()> {
     let (block_size, blocks_max) = (writer.block_size(), writer.blocks_max());
-    // What is on its way to the device, as it will be.
+    // The state of the device after the writes that are still in progress.
     let ahead = Staging::new(device);
     let mut together: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let total = steps.len() as u64;
@@ -114,7 +114,7 @@ fn write_together(
     Ok(())
 }
 
-/// The blocks that a step changes, whole, as they are after it.
+/// Returns the whole blocks that a step changes, in their state after it.
 fn changed_blocks(
     ahead: &Staging,
     step: &Step,
@@ -126,7 +126,7 @@ fn changed_blocks(
         .keys()
         .flat_map(|page| {
             let start = page * PAGE_BYTES;
-            // A block that the image does not have whole is none of the file system's.
+            // A partial block at the end of the image does not belong to the file system.
             let end = (start + PAGE_BYTES).min(ahead.len() / size * size);
             start / size..end.div_ceil(size)
         })
@@ -167,7 +167,7 @@ mod tests {
         bytes
     }
 
-    /// Three steps over an image that does not end at a page.
+    /// Three steps over an image that does not end at a page boundary.
     fn steps(device: &Arc<MemoryDevice>) -> (Vec<Step>, Vec<u8>) {
         let staging = Staging::new(device.clone());
         for (offset, len) in [(100, 9000), (1024, 1024), (30_000, 720)] {
@@ -177,7 +177,7 @@ mod tests {
         (staging.steps(), all(&staging))
     }
 
-    /// A log that writes at once.
+    /// A writer that writes immediately.
     struct Plain {
         device: Arc<MemoryDevice>,
         block_size: usize,
@@ -216,10 +216,10 @@ mod tests {
             assert!(fits(&plain, &steps));
             write_through_log(image.clone(), Box::new(plain), &steps, &mut |_, _| true).unwrap();
             let is_right = all(&*image) == expected;
-            // A block that is not whole is left: the last 2 KiB at a size of 4 KiB.
+            // The partial block at the end is not written: the last 2 KiB with a block size of 4 KiB.
             assert!(is_right || block_size == 4096, "{block_size}");
             if block_size == 1024 {
-                // The second step changes a block of the first, and all fits into one.
+                // The second step changes a block of the first, and both fit into one transaction.
                 let transactions = transactions.lock();
                 assert_eq!(*transactions, [vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 29]]);
             }

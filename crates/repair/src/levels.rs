@@ -1,24 +1,24 @@
-//! What is mended first: everything else stands on it.
+//! Order of repairs: structures on which others depend come first.
 
 use check::{Code, Finding};
 use vfs::Result;
 
 use crate::Staging;
 
-/// How findings of some codes are mended. `J` is what a format's repair knows.
+/// A repair function for findings of some codes. `J` is the state of a format's repair.
 pub struct Fix<J: ?Sized> {
-    /// The codes.
+    /// Codes of the findings that it repairs.
     pub codes: &'static [&'static Code],
-    /// Mends findings with these codes, all those of one round, and ends its steps itself. What it cannot mend it
-    /// leaves as it is. What is left in the staging without a step is abandoned.
+    /// Repairs findings with these codes, all those of one round, and ends its steps itself. Leaves unchanged what it
+    /// cannot repair. Changes in the staging that are not part of a step are rolled back.
     pub mend: fn(&J, &[&Finding]) -> Result<()>,
 }
 
-/// Mends what is on the lowest level on which anything can be mended; what is above may be right then, or become
-/// clear. Returns whether anything was changed.
+/// Repairs findings of the lowest level at which anything can be repaired; this may resolve or clarify findings of
+/// higher levels. Returns whether anything was changed.
 ///
 /// # Errors
-/// If the device fails. Whatever cannot be mended is no error.
+/// If the device fails. A finding that cannot be repaired is not an error.
 pub fn mend_lowest<J: ?Sized>(
     staging: &Staging,
     job: &J,

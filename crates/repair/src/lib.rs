@@ -1,8 +1,8 @@
-//! What repairs of both formats share. Knows no format.
+//! Shared parts of the repairs of both formats. Independent of on-disk formats.
 //!
-//! A repair is tried out first: all its changes go into a [`Staging`], a view of the image that nothing is written
-//! below, and the image is checked there again until nothing is found. What came of that is a list of [`Step`]s,
-//! the plan. Only then is anything written, step by step.
+//! A repair is first tried out: all its changes go into a [`Staging`], a copy-on-write view of the image, and the image
+//! is checked there again until nothing is found. The result is a list of [`Step`]s, the plan. Only then are the steps
+//! written to the image, one after the other.
 #![forbid(unsafe_code)]
 
 mod carry_out;

@@ -1,4 +1,4 @@
-//! A view of an image in which a repair is tried out.
+//! A copy-on-write view of an image, in which a repair is tried out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -9,35 +9,35 @@ use blockdev::BlockDevice;
 use check::{Code, Finding, Place};
 use parking_lot::RwLock;
 
-/// Unit in which changes are kept, in bytes.
+/// Unit of changes in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Most pages of steps that become one.
+/// Maximum number of pages of a merged step.
 const JOINED_PAGES_MAX: usize = 64;
 
-/// Contents of [`PAGE_BYTES`] of the image. Those past its end are zero and mean nothing.
+/// Contents of a page of the image. Bytes past the end of the image are zero and ignored.
 pub type Page = Arc<[u8; PAGE_BYTES as usize]>;
 
-/// What is done about something that was found, for people and programs to read.
+/// Description of a repair, for people and programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// What was found; `None` for what is done in any case, such as replaying a log.
+    /// Code of the finding; `None` for actions without a finding, such as replaying a log.
     pub code: Option<&'static Code>,
-    /// Where.
+    /// Location of the finding.
     pub place: Place,
-    /// The absolute path of the file that changes, if it is known.
+    /// Absolute path of the file that changes, if it is known.
     pub path: Option<Vec<u8>>,
-    /// What is done, as a sentence.
+    /// Description of the action, as a sentence.
     pub what: String,
 }
 
 impl Action {
-    /// Something that is done without a finding.
+    /// Creates an action without a finding.
     pub fn new(what: impl Into<String>) -> Self {
         Self { code: None, place: Place::default(), path: None, what: what.into() }
     }
 
-    /// What is done about a finding.
+    /// Creates an action for a finding.
     pub fn about(finding: &Finding, what: impl Into<String>) -> Self {
         Self {
             code: Some(finding.code),
@@ -47,7 +47,7 @@ impl Action {
         }
     }
 
-    /// The same about the file with that path.
+    /// Sets the path of the file.
     #[must_use]
     pub fn of_path(mut self, path: Option<Vec<u8>>) -> Self {
         self.path = path;
@@ -55,17 +55,17 @@ impl Action {
     }
 }
 
-/// Changes that belong together: written all or not at all, where the log allows it.
+/// Changes that belong together: written atomically if the log permits it.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What they are for.
+    /// Purpose of the changes.
     pub actions: Vec<Action>,
-    /// The pages that change, by their number: what they are afterwards.
+    /// New contents of the changed pages, by page number.
     pub pages: BTreeMap<u64, Page>,
 }
 
 impl Step {
-    /// Whether another step is about the same code, and both are small.
+    /// Returns whether another step has the same code, and both are small.
     fn is_like(&self, other: &Self) -> bool {
         let code = |step: &Self| step.actions.first().and_then(|action| action.code);
         code(self).is_some()
@@ -73,7 +73,7 @@ impl Step {
             && self.pages.len() + other.pages.len() <= JOINED_PAGES_MAX
     }
 
-    /// Takes in a step that follows.
+    /// Merges a later step into this one.
     fn join(&mut self, later: Self) {
         self.actions.extend(later.actions);
         self.pages.extend(later.pages);
@@ -83,16 +83,18 @@ impl Step {
 #[derive(Default)]
 struct State {
     pages: HashMap<u64, Page>,
-    /// What the pages written since the last step ended were before; `None` if as below.
+    /// Contents of the pages written since the last step ended, before those writes; `None` if the page was unchanged
+    /// from the image.
     before: BTreeMap<u64, Option<Page>>,
     steps: Vec<Step>,
-    /// How many steps ended, those that were joined to others too.
+    /// Number of steps that ended, including those that were merged.
     ended: usize,
 }
 
-/// A device over an image, which stays as it is. What is written is kept in memory, in steps.
+/// A device over an image, which does not change. Writes are kept in memory, divided into steps.
 ///
-/// A page that cannot be read below cannot be written either, so that a repair changes nothing that it has not seen.
+/// A page that cannot be read from the image cannot be written either, so a repair never changes contents that it has
+/// not read.
 pub struct Staging {
     below: Arc<dyn BlockDevice>,
     state: RwLock<State>,
@@ -100,22 +102,22 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// A view of `below`, nothing changed yet.
+    /// Creates a view of `below` without changes.
     pub fn new(below: Arc<dyn BlockDevice>) -> Self {
         Self { below, state: RwLock::default(), reads_failed: AtomicU64::new(0) }
     }
 
-    /// The image, without any change.
+    /// Returns the image without changes.
     pub fn below(&self) -> &Arc<dyn BlockDevice> {
         &self.below
     }
 
-    /// Ends a step: it has all that was written since the last one ended. Small ones about the same code become one, so
-    /// that a page with many inodes is not kept once for each. If nothing is different from before, there
-    /// is no step, whatever the actions say. Returns whether there is one.
+    /// Ends a step, which contains everything written since the last one ended. Merges small steps with the same code,
+    /// so that a page with many inodes is not stored once for each. Without an effective change there is no step,
+    /// whatever the actions are. Returns whether there is a step.
     ///
     /// # Errors
-    /// If the image below cannot be read.
+    /// If the image cannot be read.
     pub fn end_step(&self, actions: Vec<Action>) -> io::Result<bool> {
         let mut state = self.state.write();
         let mut pages = BTreeMap::new();
@@ -138,7 +140,7 @@ impl Staging {
         Ok(is_step)
     }
 
-    /// Takes back all that was written since the last step ended.
+    /// Rolls back everything written since the last step ended.
     pub fn abandon(&self) {
         let mut state = self.state.write();
         for (number, before) in std::mem::take(&mut state.before) {
@@ -149,17 +151,17 @@ impl Staging {
         }
     }
 
-    /// How many steps ended until now.
+    /// Returns the number of steps that ended.
     pub fn step_count(&self) -> usize {
         self.state.read().ended
     }
 
-    /// Calls `each` with what was done until now.
+    /// Calls `each` with the actions so far.
     pub fn for_each_action(&self, each: impl FnMut(&Action)) {
         self.state.read().steps.iter().flat_map(|step| &step.actions).for_each(each);
     }
 
-    /// All steps that ended, in their order. They share the memory of the pages.
+    /// Returns all ended steps in order. They share the memory of the pages.
     pub fn steps(&self) -> Vec<Step> {
         self.state.read().steps.clone()
     }
@@ -187,7 +189,7 @@ impl Staging {
         Ok(Arc::new(bytes))
     }
 
-    /// Changes a range of pages, piece by piece: `change` gets a piece's bytes and where in the range it starts.
+    /// Changes a range page by page: `change` gets the bytes of a piece and its start within the range.
     fn change(
         &self,
         offset: u64,
@@ -279,7 +281,7 @@ mod tests {
         let pages: Vec<Vec<u64>> =
             steps.iter().map(|step| step.pages.keys().copied().collect()).collect();
         assert_eq!(pages, [vec![0, 1], vec![1]]);
-        // A later change does not reach back into an earlier step.
+        // A later change does not affect an earlier step.
         assert_eq!((steps[0].pages[&1][0], steps[1].pages[&1][0]), (1, 0));
         assert!(all(&*below).iter().all(|&byte| byte == 7));
         assert!(staging.write_at(9999, &[0; 2]).is_err());

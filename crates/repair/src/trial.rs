@@ -1,4 +1,4 @@
-//! Trying a repair out until nothing is found any more.
+//! Trial of a repair: rounds of checking and repairing until nothing is found.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,62 +10,62 @@ use vfs::Result;
 
 use crate::{Staging, Step};
 
-/// Most findings of one round that are kept. What is not kept is found again in the next round.
+/// Maximum number of findings kept in a round. The others are found again in the next round.
 const FINDINGS_MAX: usize = 200_000;
-/// Most rounds of checking and mending.
+/// Maximum number of rounds.
 const ROUNDS_MAX: u32 = 64;
 
-/// What a format does for a repair. All changes go into a staging, in steps.
+/// A format's implementation of a repair. All changes go into a staging, in steps.
 pub trait Repairer: Sync {
-    /// Brings the image to where it can be checked: with a superblock, and with what its journal or log holds replayed.
-    /// A log that cannot be replayed is emptied, after as much of it as can be replayed was.
+    /// Makes the image checkable: with a superblock, and after a replay of its journal or log. A log that cannot be
+    /// replayed completely is emptied after a partial replay.
     ///
-    /// `is_sound` says that the check finds nothing: then nothing is chosen anew, and only what is pending gets to its
-    /// place.
+    /// `is_sound` means that the check finds nothing: then only pending changes are written back, and no structure is
+    /// reconstructed.
     ///
     /// # Errors
-    /// `Unsupported` if the image has features that are not known; `Corrupt` if there is nothing to begin with.
+    /// `Unsupported` if the image has unknown features; `Corrupt` if there is no basis for a repair.
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()>;
 
-    /// Checks what is in the staging.
+    /// Checks the state in the staging.
     ///
     /// # Errors
-    /// As the format's check.
+    /// Those of the format's check.
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary>;
 
-    /// Mends what must be mended first of what was found. Returns whether anything was changed.
+    /// Repairs the findings that must be repaired first. Returns whether anything was changed.
     ///
     /// # Errors
-    /// If the device fails. Whatever cannot be mended is no error.
+    /// If the device fails. A finding that cannot be repaired is not an error.
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool>;
 
-    /// Takes back marks that say that the image is damaged, now that the check finds nothing.
+    /// Clears marks of damage in the image, after a check without findings.
     ///
     /// # Errors
     /// If the device fails.
     fn finish(&self, staging: &Arc<Staging>) -> Result<()>;
 
-    /// Bytes of a sound image that change whenever the image is changed by anybody.
+    /// Returns byte ranges of a sound image that change with every modification of the image.
     fn witnesses(&self, device: &dyn BlockDevice) -> Vec<Range<u64>>;
 }
 
-/// What a repair would do.
+/// A planned repair.
 pub struct Plan {
-    /// What a check of the image as it is finds.
+    /// Findings of a check of the original image.
     pub findings: Vec<Finding>,
-    /// What that check looked at.
+    /// Summary of that check.
     pub looked_at: Summary,
-    /// What would be changed, in this order.
+    /// Changes, in this order.
     pub steps: Vec<Step>,
-    /// What the check finds in an image that was changed so: nothing, if all could be repaired.
+    /// Findings of a check of the changed image: empty if everything could be repaired.
     pub left: Vec<Finding>,
-    /// What the last check looked at.
+    /// Summary of the last check.
     pub summary: Summary,
     /// Number of failed reads within the image while the plan was made.
     pub reads_failed: u64,
 }
 
-/// Keeps findings and passes on the rest.
+/// Keeps findings and forwards all other calls.
 struct Keep<'o> {
     observer: &'o dyn Observer,
     findings: Mutex<Vec<Finding>>,
@@ -88,13 +88,13 @@ impl Observer for Keep<'_> {
     }
 }
 
-/// Tries out how an image can be repaired, in `staging`. `observer` is told of what the first check finds, and of all
-/// progress. Nothing is written to the image.
+/// Plans a repair of an image by trying it out in `staging`. `observer` gets the findings of the first check, and all
+/// progress. The image is not modified.
 ///
 /// A plan has no steps if the device failed to read: a conclusion from such a read may be false.
 ///
 /// # Errors
-/// As the methods of `repairer`. If the observer cancels, the plan has what was done until then.
+/// Those of the methods of `repairer`. If the observer cancels, the plan contains the steps up to that point.
 pub fn make_plan(
     repairer: &dyn Repairer,
     staging: &Arc<Staging>,
@@ -134,7 +134,8 @@ pub fn try_out(
     staging: &Arc<Staging>,
     observer: &dyn Observer,
 ) -> Result<Plan> {
-    // As the image is: what it takes to begin is damage, too. One that cannot be checked may be so afterwards.
+    // Checks the original image, because defects fixed by `begin` count as findings, too. If it cannot be checked, it
+    // may become checkable later.
     let mut known = look(repairer, staging, observer).ok();
     let (first, looked_at) = known.clone().unwrap_or_default();
     first.iter().for_each(|finding| observer.found(finding.clone()));
@@ -163,12 +164,19 @@ pub fn try_out(
         }
         let steps = staging.steps();
         let reads_failed = staging.reads_failed();
-        return Ok(Plan { findings: first, looked_at, steps, left: findings, summary, reads_failed });
+        return Ok(Plan {
+            findings: first,
+            looked_at,
+            steps,
+            left: findings,
+            summary,
+            reads_failed,
+        });
     }
     unreachable!("rounds are limited")
 }
 
-/// Checks what is in the staging, and keeps what is found.
+/// Checks the state in the staging and keeps the findings.
 fn look(
     repairer: &dyn Repairer,
     staging: &Arc<Staging>,

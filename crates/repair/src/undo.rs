@@ -1,20 +1,20 @@
-//! The undo file: what was in an image before a repair changed it.
+//! The undo file: the old contents of an image before a repair.
 //!
 //! # Format
 //! All numbers are little-endian. A header of 32 bytes comes first: the magic number `DWUNDO\0\x01`, the length of the
 //! image in bytes (8 bytes), the size of a page (4), 8 bytes of zero, and the CRC-32C of all that (4). Records follow,
-//! each with a header of 24 bytes: magic number `DWRE`, kind (4), number of a page (8), length of what follows (4),
-//! and the CRC-32C of these 20 bytes and of what follows (4).
+//! each with a header of 24 bytes: magic number `DWRE`, kind (4), page number (8), payload length (4), and the CRC-32C
+//! of these 20 bytes and of the payload (4).
 //!
-//! | kind | what follows | sense |
+//! | kind | payload | meaning |
 //! |---|---|---|
-//! | 1 | a page | what the page was before |
-//! | 2 | a CRC-32C (4) | of the page as the repair left it; also of pages without a record of kind 1 |
-//! | 3 | nothing | the repair came to its end; it stands last |
+//! | 1 | a page | contents of the page before the repair |
+//! | 2 | a CRC-32C (4) | checksum of the page after the repair; also for pages without a record of kind 1 |
+//! | 3 | none | the repair was completed; the last record |
 //!
-//! INVARIANT: a page is changed in the image only after its record is durable. So the records up to the first that is
-//! not whole are all that is needed, whenever the repair was killed. Once the undo file could not be written, nothing
-//! is written to the image any more.
+//! INVARIANT: a page is changed in the image only after its record is durable. So the records up to the first
+//! incomplete one are sufficient, whenever the repair was interrupted. After a write error of the undo file, nothing is
+//! written to the image any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,25 +31,25 @@ const MAGIC: &[u8; 8] = b"DWUNDO\0\x01";
 const HEADER_BYTES: usize = 32;
 const RECORD_MAGIC: &[u8; 4] = b"DWRE";
 const RECORD_HEADER_BYTES: usize = 24;
-/// How much is gathered before it is written.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 1 << 20;
 
 const BEFORE: u32 = 1;
 const AFTER: u32 = 2;
 const END: u32 = 3;
 
-/// Where an undo file is written to.
+/// Destination of an undo file.
 pub trait UndoSink: Send {
-    /// Writes at the end.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// As of writing a file.
+    /// Those of writing a file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns when everything appended is durable.
     ///
     /// # Errors
-    /// As of fsync(2).
+    /// Those of fsync(2).
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -66,10 +66,10 @@ impl UndoSink for File {
 struct Undo {
     sink: Box<dyn UndoSink>,
     buffer: Vec<u8>,
-    /// Whether anything was written that is not durable.
+    /// True if some written data is not durable.
     is_pending: bool,
-    /// Whether the undo file could not be written once. Its end may be torn then, and what came behind that would
-    /// not be found; and who calls fsync(2) again after a failure is told that all is well.
+    /// True after a write error. The end of the file may be torn, and later records would not be found. A retried
+    /// fsync(2) may report success although data was lost.
     is_broken: bool,
     saved: BTreeSet<u64>,
 }
@@ -110,15 +110,15 @@ impl Undo {
     }
 }
 
-/// A device that keeps what was there before, in an undo file, of everything that is written to it.
+/// A device that saves the old contents of everything written to it in an undo file.
 pub struct UndoDevice {
     inner: Arc<dyn BlockDevice>,
     undo: Mutex<Undo>,
 }
 
 impl UndoDevice {
-    /// Begins an undo file in `sink`, which is empty, of all that is written to `inner` by way of this device. Its
-    /// header is durable when this returns.
+    /// Starts an undo file in `sink`, which must be empty, for all writes to `inner` through this device. The header is
+    /// durable on return.
     ///
     /// # Errors
     /// If the undo file cannot be written.
@@ -141,7 +141,7 @@ impl UndoDevice {
         Ok(Self { inner, undo: Mutex::new(undo) })
     }
 
-    /// Saves pages that will be changed, all at once: to save one by one costs a write to the disk each.
+    /// Saves pages that will be changed, all at once: saving them one by one costs a flush each.
     ///
     /// # Errors
     /// If the image cannot be read, or the undo file cannot be written.
@@ -153,11 +153,11 @@ impl UndoDevice {
         undo.sync()
     }
 
-    /// Ends the undo file: from now on it tells whether the image was changed after the repair. `witnesses` are bytes
-    /// that change whenever anybody changes the image.
+    /// Completes the undo file with checksums that detect changes of the image after the repair. `witnesses` are bytes
+    /// that change with every modification of the image.
     ///
     /// # Errors
-    /// As [`Self::save`].
+    /// Those of [`Self::save`].
     pub fn finish(&self, witnesses: &[Range<u64>]) -> io::Result<()> {
         let mut undo = self.undo.lock();
         let pages = |range: &Range<u64>| {
@@ -212,7 +212,7 @@ impl BlockDevice for UndoDevice {
     }
 }
 
-/// A page of a device; what lies past its end is zero.
+/// Reads a page of a device; bytes past the end are zero.
 fn read_page(device: &dyn BlockDevice, page: u64) -> io::Result<Vec<u8>> {
     let start = page * PAGE_BYTES;
     let count = PAGE_BYTES.min(device.len().saturating_sub(start)) as usize;
@@ -221,21 +221,21 @@ fn read_page(device: &dyn BlockDevice, page: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Why an image is not restored.
+/// Error of a restoration.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The undo file cannot be read.
     #[error("the undo file cannot be read: {0}")]
     Undo(io::Error),
-    /// It is no undo file.
+    /// The file is not an undo file.
     #[error("it is no undo file of diskwright, or its first bytes are damaged")]
     NotAnUndoFile,
-    /// The image has another length than it had.
+    /// The image does not have its former length.
     #[error("the undo file is of an image of {expected} bytes, and this one has {found}")]
     OtherImage {
-        /// Length of the image it is of, in bytes.
+        /// Length of the image in the undo file, in bytes.
         expected: u64,
-        /// Length of this one.
+        /// Length of this image.
         found: u64,
     },
     /// The image was changed after the repair.
@@ -246,7 +246,7 @@ pub enum RestoreError {
     Image(io::Error),
 }
 
-/// What an undo file has.
+/// Records of an undo file.
 #[derive(Debug)]
 struct Records {
     before: BTreeMap<u64, Vec<u8>>,
@@ -254,21 +254,21 @@ struct Records {
     has_end: bool,
 }
 
-/// What was restored.
+/// Result of a restoration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Pages that were written.
+    /// Number of pages written.
     pub pages: u64,
-    /// Whether the repair had come to its end.
+    /// True if the repair had been completed.
     pub was_finished: bool,
 }
 
-/// Brings an image back to what it was before the repair that wrote `undo`, byte by byte. May be done again if it was
-/// killed.
+/// Restores an image to its state before the repair that wrote `undo`, byte by byte. Can be repeated after an
+/// interruption.
 ///
 /// # Errors
-/// If the undo file is none or of another image, the image was changed after the repair had ended, or either cannot be
-/// read or written.
+/// If the undo file is invalid or belongs to another image, if the image was changed after the completed repair, or if
+/// either cannot be read or written.
 pub fn restore(
     device: &dyn BlockDevice,
     mut undo: impl Read,
@@ -337,7 +337,7 @@ fn read_records(len: u64, undo: &mut impl Read) -> std::result::Result<Records, 
     Ok(records)
 }
 
-/// The next record, if there is one and it is whole.
+/// Reads the next record; `None` at the end or if it is incomplete.
 fn read_record(undo: &mut impl Read) -> io::Result<Option<(u32, u64, Vec<u8>)>> {
     let Some(header) = read_exactly(undo, RECORD_HEADER_BYTES)? else { return Ok(None) };
     let len = u32_at(&header, 16);
@@ -350,7 +350,7 @@ fn read_record(undo: &mut impl Read) -> io::Result<Option<(u32, u64, Vec<u8>)>> 
     Ok(is_whole.then(|| (u32_at(&header, 4), u64_at(&header, 8), data)))
 }
 
-/// So many bytes; `None` if there are fewer.
+/// Reads `count` bytes; `None` if there are fewer.
 fn read_exactly(from: &mut impl Read, count: usize) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; count];
     match from.read_exact(&mut bytes) {

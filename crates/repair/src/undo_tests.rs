@@ -1,11 +1,11 @@
-//! Undo files, also cut off anywhere.
+//! Undo files, including truncated ones.
 
 use super::*;
 use blockdev::MemoryDevice;
 
 const LEN: u64 = 10 * PAGE_BYTES + 100;
 
-/// What was appended, and how much of it is durable.
+/// The appended bytes, and the number of durable ones.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -35,13 +35,13 @@ fn all(device: &dyn BlockDevice) -> Vec<u8> {
     bytes
 }
 
-/// A repair of some pages; the image it left and its undo file.
+/// Runs a repair of some pages. Returns the image and its undo file.
 fn repaired(finish: bool) -> (Arc<MemoryDevice>, Vec<u8>) {
     let (image, sink) = (image(), Shared::default());
     let device = UndoDevice::begin(image.clone(), Box::new(sink.clone())).unwrap();
     device.save([1, 2]).unwrap();
     device.write_at(PAGE_BYTES + 5, &[0xaa; 5000]).unwrap();
-    // One that nobody had announced, and the end of the image.
+    // A page that was not saved in advance, and the end of the image.
     device.write_at(7 * PAGE_BYTES, &[0xbb; 10]).unwrap();
     device.zero_range(LEN - 50, 50).unwrap();
     device.write_at(PAGE_BYTES, &[0xcc; 3]).unwrap();
@@ -61,7 +61,7 @@ fn an_image_is_brought_back_byte_by_byte() {
         let restored = restore(&*device, &undo[..]).unwrap();
         assert_eq!(restored, Restored { pages: 4, was_finished: finish });
         assert_eq!(all(&*device), all(&*image()));
-        // Again, as if it had been killed at its end.
+        // Again, as after an interruption at the end.
         assert_eq!(restore(&*device, &undo[..]).unwrap().pages, 0);
     }
 }
@@ -81,7 +81,7 @@ fn what_is_durable_is_enough_at_any_moment() {
         }
         fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
             self.image.write_at(offset, data)?;
-            // A crash right now: what is not durable of the undo file is lost.
+            // A crash at this point: the part of the undo file that is not durable is lost.
             let state = self.sink.0.lock();
             let crashed = MemoryDevice::from_bytes(&all(&*self.image));
             restore(&crashed, &state.0[..state.1]).unwrap();
@@ -133,7 +133,7 @@ fn an_image_that_was_changed_since_stays() {
     let error = restore(&*device, &undo[..]).unwrap_err();
     assert!(matches!(error, RestoreError::Changed(at) if at == 2 * PAGE_BYTES), "{error}");
     assert_eq!(all(&*device), changed);
-    // Nor one that was changed elsewhere, if a witness tells.
+    // A change elsewhere is detected by a witness.
     let (device, undo) = repaired(true);
     device.write_at(100, &[0xee]).unwrap();
     assert!(matches!(restore(&*device, &undo[..]), Err(RestoreError::Changed(0))));
@@ -141,7 +141,7 @@ fn an_image_that_was_changed_since_stays() {
     assert!(matches!(restore(&other, &undo[..]), Err(RestoreError::OtherImage { .. })));
 }
 
-/// A disk that is full, or fails, from one append or sync on, for a while.
+/// A disk that is full, or fails, for a number of appends and syncs.
 struct Failing {
     bytes: Arc<Mutex<Vec<u8>>>,
     calls: u32,
@@ -175,7 +175,7 @@ fn nothing_is_written_once_the_undo_file_cannot_be() {
         let sink = Failing { bytes: bytes.clone(), calls: 0, fails_at };
         let kept = UndoDevice::begin(device.clone(), Box::new(sink)).unwrap();
         let mut has_failed = false;
-        // Whoever writes may try again.
+        // A caller may retry the write.
         for at in [0, 5000, 0, 5000, 20_000, 9000, 25_000] {
             let before = all(&*device);
             let written = kept.write_at(at, &[at as u8 ^ 0x55; 10]);

@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 
 use vfs::Result;
 
-/// An image's own journal or log, open to write whole blocks of the file system through it. A format makes it for an
-/// image whose log can be trusted; what the log held is in its place by then.
+/// An image's own journal or log, open for writing whole blocks of the file system. A format creates it for an image
+/// whose log can be trusted, after writing back the contents of the log.
 pub trait StepWriter {
-    /// Size of a block of the file system, in bytes.
+    /// Returns the block size of the file system in bytes.
     fn block_size(&self) -> usize;
 
-    /// The most blocks that one transaction may have.
+    /// Returns the maximum number of blocks of a transaction.
     fn blocks_max(&self) -> usize;
 
-    /// Writes blocks in one transaction: after a crash all of them are there or none. They are numbered from the start
-    /// of the device, and are whole. Those of the log itself are passed over. Durable when it returns.
+    /// Writes blocks in one transaction, which is atomic across a crash and durable on return. The blocks are whole,
+    /// and numbered from the start of the device. Blocks of the log itself are skipped.
     ///
     /// # Errors
-    /// If the device fails; nothing can be written any more then.
+    /// If the device fails; no further writes are possible then.
     fn write(&mut self, blocks: &BTreeMap<u64, Vec<u8>>) -> Result<()>;
 
-    /// Brings everything to its place, and leaves the log empty.
+    /// Writes back all blocks and leaves the log empty.
     ///
     /// # Errors
     /// If the device fails.

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let directory = Path::new(arg(1).ok_or("no directory")?);
         fs::create_dir_all(directory)?;
         for i in 0..arg(2).ok_or("no count")?.parse()? {
-            // Scattered names, so that neither creation nor sorting meets them in order.
+            // Scattered names, so that neither creation nor sorting gets them in order.
             let scattered = u64::wrapping_mul(i, 0x9e37_79b9_7f4a_7c15);
             File::create(directory.join(format!("file-{scattered:016x}")))?;
         }

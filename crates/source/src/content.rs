@@ -1,4 +1,4 @@
-//! File contents: where their data is, and how to read it.
+//! File contents: location of the data, and access to it.
 
 use std::fmt;
 use std::fs::File;
@@ -11,7 +11,7 @@ use blockdev::FileAt;
 use crate::directory::HostFile;
 use crate::{Change, Damage, SourceError};
 
-/// A run of a file's bytes that hold data.
+/// A data range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRun {
     /// First byte in the file.
@@ -28,14 +28,14 @@ pub struct Content {
     body: Body,
 }
 
-/// How the data of a file is to be read.
+/// Access to the data of a file.
 #[derive(Debug)]
 pub enum Body {
-    /// There is none: the file is empty or all hole.
+    /// No data: the file is empty or entirely a hole.
     Empty,
-    /// Only now and in order, through [`Source::read`](crate::Source::read).
+    /// Sequential and immediate only, through [`Source::read`](crate::Source::read).
     Stream,
-    /// At any time, from any thread and at any offset.
+    /// At any time and offset, from any thread.
     Detached(Detached),
 }
 
@@ -50,7 +50,7 @@ enum Place {
     Elsewhere(Arc<dyn ReadContent>),
 }
 
-/// Contents that lie where this crate does not know its way.
+/// Contents stored outside of the locations that this crate supports.
 pub trait ReadContent: Send + Sync + fmt::Debug {
     /// Fills `buf` with the file's bytes from `offset` on; holes read as zeros.
     ///
@@ -59,7 +59,7 @@ pub trait ReadContent: Send + Sync + fmt::Debug {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError>;
 }
 
-/// An uncompressed archive that file contents are read from.
+/// An uncompressed archive from which file contents are read.
 #[derive(Debug)]
 pub(crate) struct ArchiveFile {
     pub(crate) file: Arc<File>,
@@ -67,17 +67,17 @@ pub(crate) struct ArchiveFile {
 }
 
 impl Content {
-    /// Contents of a file on the host; `sparse` lists its data if it has holes.
+    /// Contents of a host file; `sparse` lists its data ranges if it has holes.
     pub(crate) fn host(size: u64, sparse: Option<Vec<DataRun>>, file: Box<HostFile>) -> Self {
         Self::new(size, shared(sparse), |_| Body::Detached(Detached(Place::Host(file))))
     }
 
-    /// Contents that must be read in order.
+    /// Contents that must be read sequentially.
     pub(crate) fn stream(size: u64, sparse: Option<Vec<DataRun>>) -> Self {
         Self::new(size, shared(sparse), |_| Body::Stream)
     }
 
-    /// Contents whose data runs lie one after the other in an archive, from byte `offset` on.
+    /// Contents whose data ranges are stored consecutively in an archive, starting at byte `offset`.
     pub(crate) fn archived(
         size: u64,
         sparse: Option<Vec<DataRun>>,
@@ -87,7 +87,7 @@ impl Content {
         Self::archived_shared(size, shared(sparse), archive, offset)
     }
 
-    /// The same, of runs that others have too.
+    /// Like [`Self::archived`], with shared data ranges.
     pub(crate) fn archived_shared(
         size: u64,
         sparse: Option<Arc<[DataRun]>>,
@@ -100,8 +100,8 @@ impl Content {
         })
     }
 
-    /// Contents of `size` bytes that somebody else reads; `sparse` lists their data if there are holes: sorted, within
-    /// the size, and apart from each other.
+    /// Contents of `size` bytes with a custom reader. `sparse` lists the data ranges if there are holes: sorted,
+    /// disjoint and within the size.
     pub fn elsewhere(
         size: u64,
         sparse: Option<Vec<DataRun>>,
@@ -126,7 +126,7 @@ impl Content {
         Self { whole, sparse, body }
     }
 
-    /// The same contents once more. Of those that must be read in order only the holes can be had twice.
+    /// Returns the same contents again. For sequential contents, only the holes can be duplicated.
     pub(crate) fn duplicate(&self) -> Self {
         let body = match &self.body {
             Body::Empty => Body::Empty,
@@ -136,19 +136,19 @@ impl Content {
         Self { whole: self.whole, sparse: self.sparse.clone(), body }
     }
 
-    /// The runs of a file with holes, to share.
+    /// Returns the data ranges of a sparse file, shared.
     pub(crate) fn sparse(&self) -> Option<&Arc<[DataRun]>> {
         self.sparse.as_ref()
     }
 
-    /// Size in bytes, holes included. A damaged archive can announce any size and [runs](Self::runs)
-    /// of any length (the data of a [`Body::Detached`] is known to be there): allocate for what has
-    /// been read.
+    /// Returns the size in bytes, including holes. A damaged archive can contain any size and [runs](Self::runs) of any
+    /// length, so callers must allocate memory only for bytes already read. The data of a [`Body::Detached`] is known
+    /// to exist.
     pub fn size(&self) -> u64 {
         self.whole.len
     }
 
-    /// Where the data is, sorted and without overlap; the rest of the file is holes.
+    /// Returns the data ranges, sorted and disjoint; all other bytes are holes.
     pub fn runs(&self) -> &[DataRun] {
         match &self.sparse {
             Some(runs) => runs,
@@ -157,17 +157,17 @@ impl Content {
         }
     }
 
-    /// Bytes in all data runs together.
+    /// Returns the total length of all data ranges.
     pub fn data_len(&self) -> u64 {
         self.runs().iter().map(|run| run.len).sum()
     }
 
-    /// How to read the data.
+    /// Returns the access to the data.
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// The same, to keep.
+    /// Converts into the access to the data.
     pub fn into_body(self) -> Body {
         self.body
     }
@@ -177,7 +177,7 @@ fn shared(sparse: Option<Vec<DataRun>>) -> Option<Arc<[DataRun]>> {
     sparse.map(Into::into)
 }
 
-/// Contents that were opened. Reads are independent of each other and may come from any thread.
+/// Opened contents. Reads are independent of each other and may come from any thread.
 #[derive(Debug)]
 pub struct ContentFile(Opened);
 
@@ -188,18 +188,18 @@ enum Opened {
     Elsewhere(Arc<dyn ReadContent>),
 }
 
-/// Bytes of a file's contents as they lie in a file of the host.
+/// A contiguous range of contents within a host file.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// The file of the host.
+    /// The host file.
     pub file: &'a File,
-    /// Where they begin in it.
+    /// Offset in the host file.
     pub offset: u64,
-    /// How many lie there in one piece.
+    /// Length of the range.
     pub len: u64,
 }
 
-/// A data run and where its bytes are in the archive.
+/// A data range and its offset in the archive.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     run: DataRun,
@@ -207,7 +207,7 @@ struct Piece {
 }
 
 impl Detached {
-    /// Where in an archive the data of contents lie, if they have any.
+    /// Returns the archive and the offset of the data, if the contents are in an archive.
     pub(crate) fn place_of(content: Content) -> Option<(Arc<ArchiveFile>, u64)> {
         match content.body {
             Body::Detached(Self(Place::Archive { archive, offset, .. })) => Some((archive, offset)),
@@ -218,7 +218,7 @@ impl Detached {
     /// Opens the contents.
     ///
     /// # Errors
-    /// If the file cannot be opened, or is no longer the file that was listed.
+    /// If the file cannot be opened, or is not the listed file any more.
     pub fn open(&self) -> Result<ContentFile, SourceError> {
         match &self.0 {
             Place::Host(host) => {
@@ -245,8 +245,7 @@ impl ContentFile {
     /// Fills `buf` with the file's bytes from `offset` on; holes read as zeros.
     ///
     /// # Errors
-    /// I/O errors, and if the file is too short for it by now. Asking for bytes beyond the size
-    /// that was listed is an I/O error too.
+    /// I/O errors, also if the file has become too short or the range exceeds the listed size.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         match &self.0 {
             Opened::Host { file, expected } => match file.read_exact_at(buf, offset) {
@@ -265,8 +264,8 @@ impl ContentFile {
         }
     }
 
-    /// Where the bytes from `offset` on lie on the host, to be copied by it. `None` in a hole and past the end.
-    /// What was copied counts only after [`ContentFile::finish`], as what was read.
+    /// Returns the location on the host of the bytes from `offset` on, for a copy by the host. Returns `None` in a hole
+    /// and past the end. A copy is valid only after [`ContentFile::finish`], like a read.
     pub fn stored(&self, offset: u64) -> Option<Stored<'_>> {
         match &self.0 {
             Opened::Host { file, expected } => {
@@ -280,15 +279,15 @@ impl ContentFile {
                 let len = piece.run.len.checked_sub(within).filter(|len| *len > 0)?;
                 Some(Stored { file: &archive.file, offset: piece.stored_at + within, len })
             }
-            // What reads it may be anything, such as the image of a file system.
+            // Custom contents, such as a file in the image of a file system.
             Opened::Elsewhere(_) => None,
         }
     }
 
-    /// Ends the reading: confirms that the file is still what it was when it was listed.
+    /// Finishes reading: checks that the file has not changed since it was listed.
     ///
     /// # Errors
-    /// [`SourceError::Changed`] if its size or modification time is another one.
+    /// [`SourceError::Changed`] if its size or modification time differs.
     pub fn finish(self) -> Result<(), SourceError> {
         match self.0 {
             Opened::Host { file, expected } => expected.check(&file),
@@ -332,7 +331,7 @@ impl ArchiveFile {
     }
 }
 
-/// The error for a file at `path` whose size is not what it was.
+/// Returns the error for the file at `path` whose size changed.
 pub(crate) fn size_changed(path: &Path, expected: u64, found: u64) -> SourceError {
     let change =
         if expected == found { Change::Modified } else { Change::Size { expected, found } };

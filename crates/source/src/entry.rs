@@ -1,30 +1,30 @@
-//! What a stream of entries consists of.
+//! The entries of a stream.
 
 use crate::Content;
 
 /// One file of a tree, of any type.
 #[derive(Debug)]
 pub struct Entry {
-    /// Path from the root: no leading or trailing slash, no component that is empty, `.` or `..`.
-    /// Empty for the root itself.
+    /// Path from the root: no leading or trailing slash, no component that is empty, `.` or `..`. Empty for the root
+    /// itself.
     pub path: Vec<u8>,
-    /// Its type, and what belongs to that type.
+    /// Type, with the data of that type.
     pub kind: EntryKind,
     /// Owner, permissions and times.
     pub metadata: Metadata,
-    /// Extended attributes, sorted by name, each name once. Empty for [`EntryKind::Hardlink`],
-    /// whose file has been returned with them before.
+    /// Extended attributes, sorted by name without duplicates. Empty for [`EntryKind::Hardlink`], because its file was
+    /// returned with them before.
     pub xattrs: Vec<Xattr>,
-    /// What only images of file systems say of their inodes. `None` for [`EntryKind::Hardlink`].
+    /// Attributes that only file-system images contain. `None` for [`EntryKind::Hardlink`].
     pub inode: Option<Box<InodeDetails>>,
 }
 
-/// What archives and directories of the host do not tell of an inode.
+/// Attributes of an inode that archives and host directories do not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeDetails {
-    /// When it was made, where that is kept.
+    /// Creation time, if it is stored.
     pub crtime: Option<Time>,
-    /// Its flags, project and hints.
+    /// Flags, project and allocation hints.
     pub attributes: vfs::FileAttributes,
 }
 
@@ -35,10 +35,10 @@ pub enum EntryKind {
     Directory,
     /// A regular file.
     File(Content),
-    /// A symbolic link and its target, which is never empty and holds no NUL.
+    /// A symbolic link with its target, which is not empty and contains no NUL.
     Symlink(Vec<u8>),
-    /// One more name of the file at this path, in the form of [`Entry::path`]. The file may be of
-    /// any type but a directory.
+    /// Another name of the file at this path, in the form of [`Entry::path`]. The file may be of any type except a
+    /// directory.
     Hardlink(Vec<u8>),
     /// A character device.
     CharDevice {
@@ -61,7 +61,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// What it is called in a message.
+    /// Returns the name of the type for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Directory => "directory",
@@ -87,9 +87,9 @@ pub struct Metadata {
     pub gid: u32,
     /// Last change of the contents.
     pub mtime: Time,
-    /// Last access, where the source knows it. That of a host directory changes by being read.
+    /// Last access, if the source contains it. Reading a host directory changes its own.
     pub atime: Option<Time>,
-    /// Last change of the inode, where the source knows it.
+    /// Last change of the inode, if the source contains it.
     pub ctime: Option<Time>,
 }
 
@@ -107,12 +107,12 @@ pub struct Time {
 pub struct Xattr {
     /// Full Linux name: `user.…`, `trusted.…`, `security.…`, `system.posix_acl_access`, ….
     pub name: Vec<u8>,
-    /// Value, as Linux system calls give it.
+    /// Value in the form of Linux system calls.
     pub value: Vec<u8>,
 }
 
 impl Xattr {
-    /// Gives attributes in this order one more, or another value of one.
+    /// Sets an attribute in a sorted list.
     pub(crate) fn set(xattrs: &mut Vec<Self>, name: &[u8], value: &[u8]) {
         match xattrs.binary_search_by(|xattr| xattr.name[..].cmp(name)) {
             Ok(at) => xattrs[at].value = value.to_vec(),
@@ -122,7 +122,7 @@ impl Xattr {
         }
     }
 
-    /// Brings attributes into the order of [`Entry::xattrs`]; of equal names the last one stays.
+    /// Sorts attributes as required by [`Entry::xattrs`]. The last of equal names is kept.
     pub(crate) fn normalize(xattrs: &mut Vec<Self>) {
         xattrs.reverse();
         xattrs.sort_by(|a, b| a.name.cmp(&b.name));

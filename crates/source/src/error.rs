@@ -1,4 +1,4 @@
-//! What can go wrong with a source.
+//! Errors of a source.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use crate::correct::fault::RuleFault;
 use crate::host::as_path;
 use crate::oci::ContainerFault;
 
-/// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
-/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) are the archive's,
-/// [`Rule`](Self::Rule) that of who wrote a manifest or table.
+/// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) concern the host;
+/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) the archive;
+/// [`Rule`](Self::Rule) a manifest or table.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The host failed to do something to a file.
+    /// An operation on a host file failed.
     #[error("cannot {operation} {path:?}: {source}")]
     Io {
-        /// What was tried: a verb phrase, such as `open` or `read the attributes of`.
+        /// The operation as a verb phrase, such as `open` or `read the attributes of`.
         operation: &'static str,
-        /// The file on the host.
+        /// The host file.
         path: PathBuf,
         /// The host's reason.
         source: io::Error,
     },
-    /// An archive that can be read only once cannot be copied on the way.
+    /// A sequential archive cannot be copied while it is read.
     #[error("cannot keep a copy of {archive:?}: {source}")]
     Copy {
         /// The archive.
@@ -31,125 +31,125 @@ pub enum SourceError {
         /// The host's reason.
         source: io::Error,
     },
-    /// A file changed while it was read, so what was read belongs to no one state of it.
+    /// A file changed while it was read, so the contents are not those of a single state.
     #[error("{path:?} changed while it was read: {change}")]
     Changed {
-        /// The file on the host.
+        /// The host file.
         path: PathBuf,
-        /// What is different.
+        /// The difference.
         change: Change,
     },
-    /// An archive is not what its format demands.
+    /// An archive does not conform to its format.
     #[error("archive {archive:?} is damaged at byte {offset}{}: {damage}", in_entry(.entry))]
     Damaged {
         /// The archive.
         archive: PathBuf,
-        /// Byte of the uncompressed archive at which the damage shows: the header of the entry, or
-        /// the end of what could be read.
+        /// Offset in the uncompressed archive at which the damage was detected: the header of the entry, or the end of
+        /// the readable part.
         offset: u64,
-        /// The entry concerned, where its name is known.
+        /// The affected entry, if its name is known.
         entry: Option<PathBuf>,
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
     },
-    /// An archive uses something this reader does not support.
+    /// An archive uses an unsupported feature.
     #[error("archive {archive:?}, byte {offset}{}: {feature}", in_entry(.entry))]
     Unsupported {
         /// The archive.
         archive: PathBuf,
-        /// Byte of the uncompressed archive.
+        /// Offset in the uncompressed archive.
         offset: u64,
-        /// The entry concerned, where its name is known.
+        /// The affected entry, if its name is known.
         entry: Option<PathBuf>,
-        /// What is not supported, and what to do about it.
+        /// The feature, with advice.
         feature: Unsupported,
     },
-    /// A container image is not what it says, or not what was asked for.
+    /// A container image is invalid, or does not match the request.
     #[error("container image {image}{}{}: {fault}", in_blob(.blob), in_entry(.entry))]
     Container {
-        /// The image, as it was named.
+        /// Name of the image as given.
         image: String,
-        /// The blob or file of the image concerned.
+        /// The affected blob or file of the image.
         blob: Option<String>,
-        /// The entry of a layer concerned.
+        /// The affected entry of a layer.
         entry: Option<PathBuf>,
-        /// What is wrong.
+        /// The fault.
         fault: Box<ContainerFault>,
     },
-    /// A layer is not what the image specification says, asks for too much, or does not go with what lies below it.
+    /// A layer does not conform to the image specification, exceeds limits, or does not fit onto the layers below it.
     #[error("layer {layer:?}{}: {fault}", in_entry(.entry))]
     Layer {
-        /// The layer, as it was named.
+        /// Name of the layer as given.
         layer: PathBuf,
-        /// The entry concerned.
+        /// The affected entry.
         entry: Option<PathBuf>,
-        /// What is wrong.
+        /// The fault.
         fault: Box<ContainerFault>,
     },
-    /// The image of a file system cannot be read.
+    /// A file-system image cannot be read.
     #[error("image {image:?}{}: {source}", in_file(.file))]
     Image {
         /// The image.
         image: PathBuf,
-        /// The file in it concerned.
+        /// The affected file in it.
         file: Option<PathBuf>,
         /// The reason.
         source: vfs::Error,
     },
-    /// Several sources do not go together.
+    /// Several sources conflict.
     #[error("{:?} of {name}: {conflict}", as_path(.entry))]
     Conflict {
-        /// The source, as it was named, that brings the file.
+        /// Name of the source with the conflicting file, as given.
         name: String,
-        /// The path of the file in what is made of all sources.
+        /// Path of the file in the combination.
         entry: Vec<u8>,
-        /// Why it cannot be.
+        /// The conflict.
         conflict: Conflict,
     },
-    /// A line of a manifest, of a table or of another file of rules cannot be followed.
+    /// A line of a manifest, of a table or of another file of rules is invalid.
     #[error("{file:?}{}: {fault}", in_line(.line))]
     Rule {
-        /// The file, or the option that has the rule.
+        /// The file, or the option with the rule.
         file: PathBuf,
-        /// The line, from 1 on; 0 is all of it.
+        /// Line number, starting at 1; 0 means the whole file.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         fault: Box<RuleFault>,
     },
 }
 
-/// How a file changed while it was read.
+/// Change of a file while it was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Change {
-    /// Its length is another one.
+    /// The length changed.
     #[error("its size was {expected} bytes and now is {found}")]
     Size {
-        /// Bytes at first.
+        /// Original length in bytes.
         expected: u64,
-        /// Bytes later.
+        /// New length in bytes.
         found: u64,
     },
-    /// It ends before its length, which is the same as it was: the file system gives no true one.
+    /// The file ended before its unchanged length: the file system reports wrong sizes.
     #[error("it is said to have {said} bytes, and ends before that")]
     Short {
-        /// Bytes that it is said to have.
+        /// Reported length in bytes.
         said: u64,
     },
-    /// It was written to, or another file took its place.
+    /// The file was modified or replaced.
     #[error("it was modified or replaced")]
     Modified,
-    /// It is of another type.
+    /// The type changed.
     #[error("its type changed")]
     Type,
 }
 
-/// What is wrong with an archive.
+/// Damage of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Neither a tar header nor a known compression is at its start.
+    /// It starts neither with a tar header nor with a known compression.
     #[error("this is not a tar archive")]
     NotTar,
-    /// It ends inside an entry or a header.
+    /// It ends within an entry or a header.
     #[error("the archive ends in the middle of an entry")]
     Truncated,
     /// It ends without the zero blocks that mark the end, so entries may be missing.
@@ -158,9 +158,9 @@ pub enum Damage {
     /// A header's checksum does not match.
     #[error("header checksum is {found}, the header says {expected}")]
     Checksum {
-        /// The sum stored in the header.
+        /// Checksum stored in the header.
         expected: u64,
-        /// The sum of its bytes.
+        /// Checksum computed from its bytes.
         found: u64,
     },
     /// A numeric field is not a number, or is out of range.
@@ -175,21 +175,21 @@ pub enum Damage {
     /// A sparse map is malformed.
     #[error("malformed sparse map: {0}")]
     Sparse(&'static str),
-    /// A text ACL is malformed or names a user or group that is unknown here.
+    /// A text ACL is malformed or contains an unknown user or group.
     #[error("malformed ACL: {0}")]
     Acl(String),
     /// A path would leave the root.
     #[error("path contains \"..\"")]
     ParentComponent,
-    /// A path or link target is empty or holds a NUL byte.
+    /// A path or link target is empty or contains a NUL byte.
     #[error("{0} is empty or contains a NUL byte")]
     Path(&'static str),
-    /// A header announces more than is accepted.
+    /// A size in a header exceeds the limit.
     #[error("{what} of {found} bytes is over the limit of {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The limited quantity.
         what: &'static str,
-        /// Its announced size, in bytes.
+        /// The size in the header, in bytes.
         found: u64,
         /// The limit, in bytes.
         limit: u64,
@@ -199,27 +199,27 @@ pub enum Damage {
     Compression(String),
 }
 
-/// What an archive has that is not supported.
+/// An unsupported feature of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// A compressed archive that becomes far more than is stored.
+    /// The compression ratio of an archive exceeds the limit.
     #[error(
         "its {stored} bytes so far become more than {limit} when they are decompressed; if it is to be trusted, \
          decompress it first, into a pipe perhaps (zstd -dc, gzip -dc)"
     )]
     Expands {
-        /// Bytes as stored that were read.
+        /// Number of stored bytes read so far.
         stored: u64,
-        /// Bytes that are accepted of them.
+        /// Maximum number of decompressed bytes for them.
         limit: u64,
     },
     /// A compression other than gzip and zstd.
     #[error("{0} compression is not supported; decompress it and pass the tar on standard input")]
     Compression(&'static str),
-    /// An entry type without meaning here.
+    /// An unsupported entry type.
     #[error("entry type {:?} is not supported", char::from(*.0))]
     EntryType(u8),
-    /// A version of GNU's PAX sparse format.
+    /// An unsupported version of GNU's PAX sparse format.
     #[error("version {0} of GNU's PAX sparse format is not supported")]
     SparseVersion(String),
 }
@@ -229,7 +229,7 @@ impl SourceError {
         Self::Io { operation, path: path.to_owned(), source: source.into() }
     }
 
-    /// Whether the archive, or the image, is at fault, rather than the host.
+    /// Returns whether the archive or image is at fault, rather than the host.
     pub fn is_archive_fault(&self) -> bool {
         match self {
             Self::Damaged { .. }
@@ -261,13 +261,13 @@ fn in_blob(blob: &Option<String>) -> String {
 }
 
 impl ContainerFault {
-    /// The error that this is for an image, or for one of its blobs.
+    /// Converts to the error of an image, or of one of its blobs.
     pub(crate) fn of(self, image: &str, blob: Option<&str>) -> SourceError {
         let (image, blob) = (image.to_owned(), blob.map(str::to_owned));
         SourceError::Container { image, blob, entry: None, fault: Box::new(self) }
     }
 
-    /// The error that this is for an entry of a layer.
+    /// Converts to the error of an entry of a layer.
     pub(crate) fn of_entry(self, image: &str, blob: &str, entry: &[u8]) -> SourceError {
         let entry: PathBuf = as_path(entry).into_owned();
         let (image, blob) = (image.to_owned(), Some(blob.to_owned()));

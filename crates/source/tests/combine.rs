@@ -1,4 +1,4 @@
-//! Several sources, put over each other.
+//! Combinations of several sources.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use source::{
     Source, SourceError, Time, Xattr,
 };
 
-/// A source of given entries.
+/// A source with given entries.
 struct Given(std::vec::IntoIter<Entry>);
 
 impl Source for Given {
@@ -24,8 +24,8 @@ impl Source for Given {
     }
 }
 
-/// Entries from words: `path/` is a directory, `path=target` a hard link, `path>target` a symbolic link, and anything
-/// else a fifo. The owner tells sources apart.
+/// Creates entries from words: `path/` is a directory, `path=target` a hard link, `path>target` a symbolic link, and
+/// anything else a FIFO. The owner identifies the source.
 fn entries(uid: u32, words: &str) -> Vec<Entry> {
     let entry = |word: &str| {
         let (path, kind) = if let Some((path, target)) = word.split_once('=') {
@@ -54,7 +54,8 @@ fn open(sources: &[(&str, &str)]) -> Vec<Box<dyn Source>> {
     sources.iter().enumerate().map(given).collect()
 }
 
-/// What sources, each with its place, make together: paths with the number of their source, and of what kind they are.
+/// Returns the combination of sources with their target directories: paths with the number of their source and their
+/// kind.
 fn combine(sources: &[(&str, &str)]) -> Result<String, SourceError> {
     let part = |(at, _): &(&str, &str)| Part {
         name: format!("source at {at:?}"),
@@ -100,7 +101,7 @@ fn a_source_goes_where_it_is_put() {
         found,
         "/:0 srv/:0 srv/www/:1 srv/www/index:1 srv/www/a/:1 srv/www/a/b=srv/www/index:1"
     );
-    // A directory of which several say something is as the last of them says.
+    // A directory listed several times has the attributes of the last listing.
     assert_eq!(combine(&[("", "/ srv/"), ("srv", "/ x")]).unwrap(), "/:0 srv/:1 srv/x:1");
 }
 

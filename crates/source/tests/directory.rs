@@ -24,7 +24,7 @@ fn everything_is_there_in_order_whatever_the_threads() {
         fs::write(dir.path().join(format!("dir/sub/many-{i}")), format!("{i}")).unwrap();
     }
     let items = stream(dir.path(), &threads(0));
-    // Reading changed the directories' access times once; from now on nothing changes.
+    // The first read changed the directories' access times; later ones change nothing.
     let items_again = stream(dir.path(), &threads(0));
     let without_atime = |items: &[Item]| {
         let mut items = items.to_vec();
@@ -70,7 +70,7 @@ fn deep_trees_need_few_descriptors_and_no_short_paths() {
     let mode = Mode::from_raw_mode(0o755);
     for _ in 0..1500 {
         mkdirat(&fd, &*name, mode).unwrap();
-        // Names after the directory, so that the walk has to come back to it.
+        // Names after the directory, so that the walk has to return to it.
         let file = openat(&fd, "e", OFlags::CREATE | OFlags::WRONLY, mode).unwrap();
         File::from(file).write_all_at(b"deep", 0).unwrap();
         fd = openat(&fd, &*name, flags, Mode::empty()).unwrap();
@@ -184,7 +184,7 @@ fn a_source_may_be_dropped_at_any_time() {
     }
 }
 
-/// `/proc` says that its files are empty. They are not, and those that are, are.
+/// `/proc` reports its files as empty. Only those that really are must be empty.
 #[test]
 fn files_that_do_not_know_their_size_are_read_to_their_end() {
     let random = Path::new("/proc/sys/kernel/random");

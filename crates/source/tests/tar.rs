@@ -1,4 +1,4 @@
-//! Tar archives as sources, as GNU tar and the `tar` crate write them.
+//! Tar archives as sources, written by GNU tar and the `tar` crate.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -16,7 +16,7 @@ fn stream(bytes: Vec<u8>) -> Result<Vec<Item>, SourceError> {
     collect(&mut TarSource::from_stream(Cursor::new(bytes), "test")?)
 }
 
-/// Archives a tree with GNU tar and compares what comes out with the tree itself.
+/// Archives a tree with GNU tar and compares the stream with the tree itself.
 fn round_trip(tree: &Path, args: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("archive");
@@ -165,7 +165,7 @@ fn damage(bytes: Vec<u8>) -> (u64, Option<String>, Damage) {
     }
 }
 
-/// An archive of one header made by `edit`, and `data`.
+/// Returns an archive of one header modified by `edit`, and `data`.
 fn archive_of(edit: impl Fn(&mut tar::GnuHeader), data: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o644);
@@ -298,7 +298,7 @@ fn zstd_windows_are_limited() {
     assert!(error.is_archive_fault() && error.to_string().contains("indow"), "{error}");
 }
 
-/// Makes the checksum of the header at `at` right again, so that what is behind it is reached.
+/// Updates the checksum of the header at `at`, so that the code behind it is reached.
 fn repair(archive: &mut [u8], at: usize) {
     let Some(header) = archive.get_mut(at..at + 512) else { return };
     header[148..156].fill(b' ');
@@ -319,7 +319,7 @@ fn no_mutation_panics_or_hangs() {
         .run(&strategy, |(which, edits)| {
             let mut archive = archives[which].clone();
             for (index, byte) in edits {
-                // Headers are where it matters, and most of them are near the start.
+                // Damage in headers has more effect, and most of them are near the start.
                 let at = index.index(archive.len().min(8192));
                 archive[at] = byte;
                 repair(&mut archive, at / 512 * 512);

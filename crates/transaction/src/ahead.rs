@@ -1,8 +1,9 @@
-//! What is fetched before it is asked for, from devices that are slow to read.
+//! Read-ahead on devices with a high read latency.
 //!
-//! Metadata that is used together lies together: inode tables and chunks, the blocks of a directory, trees. So the more
-//! of a region was read, the more of it is wanted: first what follows, then all of it, then the next one. One block of a
-//! region, as a walk along one path reads it, asks for nothing.
+//! Metadata that is used together is located together: inode tables and chunks, the blocks of a directory, trees. So
+//! the read-ahead grows with the share of a region that was read: first the following blocks, then the whole region,
+//! then the next region as well. A single block of a region, as the resolution of a path reads it, causes no
+//! read-ahead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,24 +12,24 @@ use blockdev::BlockDevice;
 /// Length of a region, in bytes.
 const REGION_BYTES: u64 = 4 << 20;
 
-/// Regions that are followed at a time, each in the slot of a hash of its number: those of groups are as far apart as
-/// groups are long.
+/// Binary logarithm of the number of regions that are counted at a time. The slot is a hash of the region's number,
+/// because regions with group metadata are a group's length apart.
 const SLOTS_LOG: u32 = 10;
 const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What is asked for when a little of a region was read, in bytes.
+/// Size of the first read-ahead of a region, in bytes.
 const FOLLOWING_BYTES: u64 = 512 << 10;
 
-/// Bits of a slot that count bytes read, below the number of the region.
+/// Number of low bits of a slot that count bytes read. The upper bits are the number of the region.
 const COUNT_BITS: u32 = 24;
 
-/// What was read of metadata and of the contents of files.
+/// Counters of the metadata and of the file contents that were read.
 pub(crate) struct Ahead {
     metadata: Regions,
     data: Regions,
 }
 
-/// From how many bytes read of a region on more of it is asked for.
+/// Number of bytes read in a region that start each stage of read-ahead.
 #[derive(Clone, Copy)]
 struct Limits {
     following: u64,
@@ -36,30 +37,30 @@ struct Limits {
     next: u64,
 }
 
-/// Directories of one place are read by little more than the first; what has more is a table that is walked. Less, and
-/// searches in a large image fetch more than they read.
+/// Reading the directories of one region takes little more than the first limit; more reads indicate a table that is
+/// walked. With lower limits, searches in a large image prefetch more than they read.
 const METADATA: Limits = Limits { following: 8 << 10, all: 256 << 10, next: 1 << 20 };
 const DATA: Limits = Limits { following: 192 << 10, all: 768 << 10, next: 3 << 20 };
 
-/// How much was read of the regions that were read last.
+/// Bytes read of recently used regions.
 struct Regions {
     limits: Limits,
     slots: [AtomicU64; 1 << SLOTS_LOG],
 }
 
 impl Ahead {
-    /// `None` where reading takes no time that is worth it.
+    /// Returns `None` if the device does not need read-ahead.
     pub(crate) fn of(device: &dyn BlockDevice) -> Option<Box<Self>> {
         let (metadata, data) = (Regions::new(METADATA), Regions::new(DATA));
         device.has_read_ahead().then(|| Box::new(Self { metadata, data }))
     }
 
-    /// A block of metadata is about to be read.
+    /// Records that a block of metadata is about to be read.
     pub(crate) fn metadata(&self, device: &dyn BlockDevice, offset: u64, len: u64) {
         self.metadata.note(device, offset, len);
     }
 
-    /// Contents of a file are about to be read.
+    /// Records that contents of a file are about to be read.
     pub(crate) fn data(&self, device: &dyn BlockDevice, offset: u64, len: u64) {
         self.data.note(device, offset, len);
     }
@@ -75,8 +76,8 @@ impl Regions {
         let before = self.count(region, len);
         let (after, start) = (before + len, region * REGION_BYTES);
         let passed = |limit: u64| before < limit && after >= limit;
-        // Each is asked for when its limit is passed, and not again. Threads that pass it together ask twice, which costs
-        // little.
+        // Each stage starts once, when its limit is passed. Threads that pass it at the same time start it twice, which
+        // costs little.
         if passed(self.limits.next) {
             device.read_ahead(start, 2 * REGION_BYTES);
         } else if passed(self.limits.all) {
@@ -86,7 +87,7 @@ impl Regions {
         }
     }
 
-    /// Counts bytes of a region, and returns how many there were before.
+    /// Counts bytes of a region and returns the previous count.
     fn count(&self, region: u64, len: u64) -> u64 {
         let slot = &self.slots[(region.wrapping_mul(HASH) >> (u64::BITS - SLOTS_LOG)) as usize];
         let (found, mask) = (slot.load(Ordering::Relaxed), (1 << COUNT_BITS) - 1);
@@ -104,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// What was asked for.
+    /// Records the read-ahead requests.
     #[derive(Default)]
     struct Slow(Mutex<Vec<(u64, u64)>>);
 
@@ -143,7 +144,7 @@ mod tests {
         let slow = Slow::default();
         let ahead = Ahead::of(&slow).unwrap();
         let region = 7 * REGION_BYTES;
-        // One path through many regions.
+        // One block in each of many regions.
         for region in 100..150 {
             ahead.metadata(&slow, region * REGION_BYTES, 4096);
         }

@@ -1,9 +1,8 @@
-//! A format that looks into no block.
+//! A format that does not interpret blocks.
 
 use crate::{Changed, Corruption, Format, Result, Tag, Txn};
 
-/// Blocks are neither verified nor sealed: they are written as they are. For whoever writes whole blocks that were
-/// verified elsewhere.
+/// Neither verifies nor seals blocks. For callers that write whole blocks verified elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsTheyAre;
 

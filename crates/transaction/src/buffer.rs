@@ -7,32 +7,32 @@ use std::sync::atomic::Ordering;
 use crate::locks::atomic::AtomicU64;
 use crate::locks::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 
-/// What a block is, as its format tells it apart: enough to verify and seal it.
+/// Type of a block, with everything that its format needs to verify and seal it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// The kind of structure, numbered by the format.
+    /// Kind of structure, numbered by the format.
     pub kind: u8,
-    /// Checksum seed of the owner, for formats that have one.
+    /// Checksum seed of the owner, for formats that use one.
     pub seed: u32,
-    /// The inode or group it belongs to, for verification and messages.
+    /// Inode or group that owns the block, for verification and messages.
     pub owner: u64,
 }
 
-/// A number that grows by one with each checkpoint; 0 stands for "none".
+/// Number of a checkpoint, incremented with each one; 0 means "none".
 pub(crate) type Epoch = u64;
 
-/// Pieces a block's changes are tracked in: one bit each of a `u64`.
+/// Number of pieces in which changes of a block are tracked: one bit each of a `u64`.
 pub(crate) const CHUNKS: usize = 64;
 
-/// What a format remembers of the bytes of a block, so that it need not go through them again: 17 words, whose
-/// meaning is the format's. It is gone as soon as a transaction changes the block without saying that the note
-/// stays right ([`Txn::edit_noted`]), or takes a change back.
+/// Cached information of a format about the contents of a block: 17 words in a layout defined by the format. It is
+/// discarded when a transaction changes the block without declaring that the note stays valid ([`Txn::edit_noted`]), or
+/// rolls a change back.
 ///
 /// [`Txn::edit_noted`]: crate::Txn::edit_noted
 pub type Note = [u64; 17];
 
-/// A note, or the memory for one: notes come and go with each change, and take no memory anew. And the marks,
-/// which go with the note.
+/// An optional note, and the marks that go with it. The slot keeps its memory when a note is discarded, because notes
+/// change often.
 #[derive(Default)]
 pub(crate) struct NoteSlot {
     memory: Option<Box<Note>>,
@@ -63,7 +63,7 @@ impl NoteSlot {
     }
 
     pub(crate) fn marks(&self) -> u64 {
-        // Who changes the block holds it alone, and its lock orders what is before and after.
+        // Relaxed is sufficient: a writer holds the block exclusively, and its lock orders the accesses.
         self.marks.load(Ordering::Relaxed)
     }
 
@@ -72,36 +72,34 @@ impl NoteSlot {
     }
 }
 
-/// The contents of a block and where they stand between memory and device. What every use of a block
-/// looks at comes first, so that it lies together in memory.
+/// Contents of a block and their state between memory and device. The fields that every access reads come first, to
+/// share a cache line.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Contents {
-    /// Whether `data` holds the block (read and verified, or created).
+    /// True if `data` holds the block (read and verified, or created).
     pub(crate) loaded: bool,
     pub(crate) tag: Tag,
     pub(crate) data: Box<[u8]>,
-    /// What the format remembers of `data`, if anything.
+    /// The format's note on `data`.
     pub(crate) note: NoteSlot,
-    /// The checkpoint that has changes of this block which are not home yet, or 0.
+    /// The checkpoint with changes of this block that are not written back yet, or 0.
     pub(crate) dirty: Epoch,
-    /// Which 64ths of the block that checkpoint changed.
+    /// The 64ths of the block that this checkpoint changed.
     pub(crate) chunks: u64,
-    /// The checkpoint in which the block was given up, as long as the log may hold an image of it
-    /// from before, or 0.
+    /// The checkpoint that forgot the block, as long as the log may have an older image of it, or 0.
     pub(crate) forgotten: Epoch,
     pub(crate) block: u64,
-    /// The last checkpoint that has an image of this block in the log while the block is not home,
-    /// or 0.
+    /// The last checkpoint with an image of this block in the log, while the block is not written back, or 0.
     pub(crate) logged: Epoch,
-    /// The block as an earlier checkpoint, still being written, left it.
+    /// The block as of an earlier checkpoint that is still being written.
     pub(crate) frozen: Option<Box<Frozen>>,
-    /// The block as the last checkpoint but one or an older one left it, if it has been changed since
-    /// and must still go home. Where the log is small, also as the last one left it.
+    /// Image to write back of a block that has changed since: as of the last checkpoint but one or an older one. With a
+    /// small log, also as of the last checkpoint.
     pub(crate) write_back: Option<Box<[u8]>>,
 }
 
-/// The image of a block that belongs to a closed checkpoint.
+/// Image of a block in a closed checkpoint.
 pub(crate) struct Frozen {
     pub(crate) tag: Tag,
     pub(crate) data: Box<[u8]>,
@@ -109,14 +107,14 @@ pub(crate) struct Frozen {
 }
 
 impl Contents {
-    /// Whether the log has an image of the block, or is about to.
+    /// Returns whether the log has an image of the block, or is about to get one.
     pub(crate) fn is_in_log(&self, running: Epoch) -> bool {
         self.logged != 0 || self.frozen.is_some() || (self.dirty != 0 && self.dirty < running)
     }
 
-    /// Keeps the image for the checkpoint being written before the first change that is not its; or
-    /// for write-back, where that is not left to the next checkpoint. `keeps_last`: that of the last
-    /// checkpoint, too.
+    /// Saves the old contents before the first change by the running checkpoint: for the checkpoint that is being
+    /// written, or for a write-back that cannot wait for the next checkpoint. With `keeps_last`, the contents as of the
+    /// last checkpoint are saved, too.
     pub(crate) fn freeze_before(&mut self, running: Epoch, keeps_last: bool) {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {
             let frozen = Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks };
@@ -127,14 +125,14 @@ impl Contents {
         }
     }
 
-    /// Whether the last image in the log is older than the checkpoint before the running one, so that
-    /// it must go home to make room; or is of that one, if it may have to.
+    /// Returns whether the last image in the log must be written back before the running checkpoint is: it is older
+    /// than the checkpoint before the running one, or `keeps_last` is set.
     fn is_late(&self, running: Epoch, keeps_last: bool) -> bool {
         self.logged != 0 && (keeps_last || self.logged + 1 < running)
     }
 }
 
-/// The bits of the 64ths of a block of `block_size` bytes that `range` touches.
+/// Returns the bits of the 64ths of a block of `block_size` bytes that `range` touches.
 pub(crate) fn chunk_bits(range: Range<usize>, block_size: usize) -> u64 {
     if range.is_empty() {
         return 0;
@@ -144,12 +142,12 @@ pub(crate) fn chunk_bits(range: Range<usize>, block_size: usize) -> u64 {
     (u64::MAX >> (CHUNKS - 1 - last)) & (u64::MAX << first)
 }
 
-/// Which pieces of a block a checkpoint changed: to the 64th of it.
+/// Pieces of a block that a checkpoint changed, at a granularity of 1/64 of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// A bit for each piece, the first one's lowest.
+    /// One bit for each piece; bit 0 is the first piece.
     bits: u64,
-    /// Bytes of a piece.
+    /// Size of a piece in bytes.
     piece: usize,
 }
 
@@ -158,33 +156,33 @@ impl Changed {
         Self { bits, piece: block_size / CHUNKS }
     }
 
-    /// All of a block of `block_size` bytes, as of a new one.
+    /// All pieces of a block of `block_size` bytes, as for a new block.
     #[must_use]
     pub fn whole(block_size: usize) -> Self {
         Self::new(u64::MAX, block_size)
     }
 
-    /// Only the pieces that have bytes of `range` in a block of `block_size` bytes.
+    /// Only the pieces that contain bytes of `range` in a block of `block_size` bytes.
     #[must_use]
     pub fn only(range: Range<usize>, block_size: usize) -> Self {
         Self::new(chunk_bits(range, block_size), block_size)
     }
 
-    /// Bytes of a piece. What is smaller may count as changed because its neighbour is.
+    /// Size of a piece in bytes. Smaller fields may count as changed because a neighbour changed.
     #[must_use]
     pub fn piece(self) -> usize {
         self.piece
     }
 
-    /// Whether some of the bytes of `range` may have changed.
+    /// Returns whether bytes of `range` may have changed.
     #[inline]
     #[must_use]
     pub fn touches(self, range: Range<usize>) -> bool {
         self.bits & chunk_bits(range, self.piece * CHUNKS) != 0
     }
 
-    /// The rows of a table that may have changed, in runs, ascending. The table starts at byte `start` and
-    /// has `count` rows of `size` bytes. Runs may have a row in common where a row is in two pieces.
+    /// Returns the rows of a table that may have changed, as ascending runs. The table starts at byte `start` and has
+    /// `count` rows of `size` bytes. Runs overlap in a row that crosses the border of two pieces.
     pub fn rows(
         self,
         start: usize,
@@ -210,11 +208,11 @@ impl Changed {
 pub(crate) type Shared = Arc<RwLock<Contents>>;
 pub(crate) type WriteGuard = ArcRwLockWriteGuard<RawRwLock, Contents>;
 
-/// A verified metadata block, held for reading.
+/// A verified metadata block, locked for reading.
 pub struct BufferRef(pub(crate) ArcRwLockReadGuard<RawRwLock, Contents>);
 
 impl BufferRef {
-    /// Marks of the block's bytes as they are: 64 bits whose meaning is the format's. They are as a [`Note`], but
+    /// Returns the marks of the block: 64 bits defined by the format. They are valid as long as the [`Note`], but
     /// readers may add some.
     #[must_use]
     pub fn marks(&self) -> u64 {
@@ -261,7 +259,7 @@ mod tests {
         assert_eq!(rows(0b1101, 64, 8, 504), [(8, 24)]);
         assert_eq!(rows(0b1, 64, 8, 504), []);
         assert_eq!(rows(1 << 63 | 0b10, 64, 8, 504), [(0, 8), (496, 504)]);
-        // Rows of 12 bytes in pieces of 64, and a table that ends before its last piece.
+        // Rows of 12 bytes in pieces of 64, and a table that ends before the last piece.
         assert_eq!(rows(0b10, 12, 12, 340), [(4, 10)]);
         assert_eq!(rows(0b1010, 12, 12, 16), [(4, 10), (15, 16)]);
         assert_eq!(rows(u64::MAX, 12, 12, 0), []);

@@ -1,7 +1,7 @@
-//! The cache: sharded by block, with the clock algorithm to find what to evict.
+//! The buffer cache, sharded by block number, with clock eviction.
 //!
-//! A buffer is evicted only when nothing else holds it. Dirty buffers are held by the list of the
-//! checkpoint they belong to, so they cannot go before they are home.
+//! A buffer is evicted only if there are no other references to it. The dirty list of a checkpoint references its
+//! buffers, so they are not evicted before they are written back.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::buffer::{Contents, Shared};
 use crate::locks::atomic::AtomicU64;
 use crate::locks::{Mutex, RwLock};
 
-/// Fewest and most shards of the cache, powers of two. Many more than threads, so that they rarely meet.
+/// Minimum and maximum number of shards, powers of two. Far more than threads, so that contention is rare.
 const SHARDS: (usize, usize) = (64, 1024);
 
-/// Blocks of a shard, at least, where there are more than the fewest shards: of so many, no shard has far more of what
-/// is in use than others, and drops what it should keep.
+/// Minimum number of blocks per shard, above the minimum number of shards. With fewer, an uneven distribution would
+/// make some shards evict blocks in use.
 const SHARD_BLOCKS: usize = 512;
 
-/// Shards whose bits are in one word.
+/// Number of shards whose bits share a word.
 const WORD: usize = 64;
 
-/// Blocks of a region, as a power of two. A region belongs to one shard: were regions large, some shards
+/// Binary logarithm of the number of blocks in a region. A region belongs to one shard: with large regions, some shards
 /// would have many more blocks than others.
 const REGION_BITS: u32 = 4;
 
@@ -43,42 +43,42 @@ impl Hasher for BlockHasher {
     }
 
     fn write_u64(&mut self, block: u64) {
-        // Fibonacci hashing; the rotation brings the well-mixed high bits to both ends, because
-        // the table takes its index from one and its tag from the other.
+        // Fibonacci hashing. The rotation moves the well-mixed high bits to both ends, because the table takes its
+        // index from one end and its tag from the other.
         self.0 = (self.0 ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
     }
 }
 
-/// Blocks in a row, as far as they are cached. What is found together lies together: the blocks of one
-/// directory, though they are asked for at random, are found through a few pages of memory.
+/// Consecutive blocks, as far as they are cached. The blocks of one directory share a few pages of the table, even if
+/// they are accessed at random.
 struct Region {
     buffers: [Option<Shared>; 1 << REGION_BITS],
-    /// Which of them were used since the clock's hand last passed: a bit each.
+    /// One bit for each block that was used since the clock hand last passed.
     referenced: u16,
 }
 
 #[derive(Default)]
 struct Shard {
     regions: HashMap<u64, Box<Region>, BuildHasherDefault<BlockHasher>>,
-    /// The clock: the blocks that are cached.
+    /// Cached blocks in clock order.
     slots: Vec<u64>,
     hand: usize,
     dirty: Vec<Shared>,
 }
 
 pub(crate) struct Cache {
-    /// As many as a power of two.
+    /// A power of two.
     shards: Box<[CachePadded<Mutex<Shard>>]>,
-    /// Bits that a hash has beside those that number a shard.
+    /// Number of hash bits that do not select the shard.
     shard_shift: u32,
-    /// A bit for each shard that has dirty blocks, so that a small checkpoint need not look into all. Set with the
-    /// shard locked.
+    /// One bit for each shard with dirty blocks, so that a small checkpoint does not visit all shards. Set while the
+    /// shard is locked.
     dirty_shards: Box<[CachePadded<AtomicU64>]>,
     shard_slots_max: usize,
 }
 
 impl Cache {
-    /// A cache that aims to hold no more than `blocks_max` blocks.
+    /// Creates a cache for about `blocks_max` blocks.
     pub(crate) fn new(blocks_max: usize) -> Self {
         let shards = (blocks_max / SHARD_BLOCKS).next_power_of_two().clamp(SHARDS.0, SHARDS.1);
         Self {
@@ -94,7 +94,7 @@ impl Cache {
         (run >> self.shard_shift) as usize
     }
 
-    /// The buffer of `block`, made (not loaded) if it was not cached.
+    /// Returns the buffer of `block`; creates it (not loaded) if it was not cached.
     pub(crate) fn get(&self, block: u64) -> Shared {
         let mut shard = self.shards[self.shard_number(block)].lock();
         if let Some(region) = shard.regions.get_mut(&(block >> REGION_BITS))
@@ -106,7 +106,7 @@ impl Cache {
         shard.insert(block, self.shard_slots_max)
     }
 
-    /// Remembers a buffer that the running checkpoint has just dirtied.
+    /// Adds a buffer that became dirty in the running checkpoint.
     pub(crate) fn add_dirty(&self, block: u64, buffer: &Shared) {
         let number = self.shard_number(block);
         let mut shard = self.shards[number].lock();
@@ -116,7 +116,8 @@ impl Cache {
         shard.dirty.push(Arc::clone(buffer));
     }
 
-    /// Takes the buffers dirtied since the last call, in no order. Nobody may add one meanwhile.
+    /// Takes the buffers that became dirty since the last call, in no particular order. No buffer may be added during
+    /// the call.
     pub(crate) fn take_dirty(&self) -> Vec<Shared> {
         let mut all = Vec::new();
         for (bits, shards) in self.dirty_shards.iter().zip(self.shards.chunks(WORD)) {
@@ -129,14 +130,14 @@ impl Cache {
         all
     }
 
-    /// Blocks cached now.
+    /// Returns the number of cached blocks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| s.lock().slots.len()).sum()
     }
 }
 
-/// The place of a block in its region.
+/// Returns the index of a block within its region.
 const fn place(block: u64) -> usize {
     (block & ((1 << REGION_BITS) - 1)) as usize
 }
@@ -167,7 +168,7 @@ impl Shard {
         buffer
     }
 
-    /// Takes a block out of its region, and the region out of the shard with its last one.
+    /// Removes a block from its region, and an empty region from the shard.
     fn remove(&mut self, block: u64) -> Option<Shared> {
         let region = self.regions.get_mut(&(block >> REGION_BITS))?;
         let buffer = region.buffers[place(block)].take();
@@ -177,8 +178,8 @@ impl Shard {
         buffer
     }
 
-    /// A slot nobody holds and nobody used since the hand last passed. `None` if two rounds find
-    /// none: the shard then grows past its share until buffers are let go.
+    /// Returns a slot without references that was not used since the hand last passed. Returns `None` after two rounds
+    /// without one: the shard then grows beyond its share until buffers are released.
     fn find_victim(&mut self) -> Option<usize> {
         for _ in 0..2 * self.slots.len() {
             let position = self.hand;
@@ -199,12 +200,12 @@ impl Shard {
     }
 }
 
-/// A buffer for `block` in the memory of one that nobody holds, whatever that held.
+/// Returns a buffer for `block` that reuses the memory of an unreferenced buffer.
 fn renewed(mut buffer: Shared, block: u64) -> Shared {
     match Arc::get_mut(&mut buffer) {
         Some(lock) => {
             let contents = lock.get_mut();
-            // The memory stays, the note does not.
+            // Keeps the memory, clears the note.
             let (data, mut note) =
                 (std::mem::take(&mut contents.data), std::mem::take(&mut contents.note));
             note.clear();

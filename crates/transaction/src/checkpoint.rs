@@ -1,4 +1,4 @@
-//! Checkpoints: what many transactions changed, made durable as one.
+//! Checkpoints: the changes of many transactions, made durable together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,77 +7,76 @@ use crate::buffer::{Contents, Epoch, Shared, Tag};
 use crate::engine::Engine;
 use crate::{Error, Result, Txn};
 
-/// Bytes gathered before adjoining blocks are written together.
+/// Maximum number of bytes that adjoining blocks are gathered into one write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// Where checkpoints become durable before their blocks are written back. The engine calls it from one thread
-/// at a time.
+/// Destination of checkpoints before their blocks are written back. The engine calls it from one thread at a time.
 pub trait Log: Send + Sync {
-    /// The most blocks, changed and freed ones together, that a checkpoint should have. Two of
-    /// this size fit, with room for what comes in while one is being closed.
+    /// Target size of a checkpoint in blocks, changed and freed ones together. The log has room for two of this size,
+    /// plus the blocks that join while a checkpoint is being closed.
     fn blocks_max(&self) -> usize;
 
-    /// Makes a checkpoint durable: when it returns, recovery would bring all of it back, and every
-    /// write to the device before the call is durable too.
+    /// Makes a checkpoint durable. On return, recovery replays all of it, and every earlier write to the device is
+    /// durable as well.
     fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()>;
 
-    /// Asked before a checkpoint is written: whether it fits beside what is in the log, and another one
-    /// after it. Never too hopeful: what this says fits does.
+    /// Returns whether a checkpoint fits into the log, and whether another one fits behind it. Called before the
+    /// checkpoint is written. The answer is conservative.
     fn fit(&self, size: Size) -> Fit;
 
-    /// The blocks of all checkpoints before the one numbered `sequence` are home and durable there,
-    /// or stand in a later one: their space in the log is free. `sequence` is one more than the
-    /// last checkpoint's if the log has nothing any more.
+    /// Frees the log space of all checkpoints before number `sequence`: their blocks have been written back and
+    /// flushed, or a later checkpoint contains them. `sequence` is one more than the last checkpoint if the log becomes
+    /// empty.
     fn advance_tail(&self, sequence: u64) -> Result<()>;
 }
 
-/// How much a checkpoint has, at most.
+/// Upper bound of the size of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Blocks that it changed.
+    /// Number of changed blocks.
     pub images: usize,
-    /// Blocks that it gave up.
+    /// Number of freed blocks.
     pub freed: usize,
 }
 
-/// What room a log has for a checkpoint.
+/// Free space of the log relative to a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// For it, and for one after it that is as large as may be.
+    /// The checkpoint fits, and another one of the maximum size behind it.
     WithAnother,
-    /// For it. Write-back must follow it: the log can forget all checkpoints before it then, and so it has
-    /// whole blocks.
+    /// The checkpoint fits. Write-back must follow it, so it contains whole blocks and the log can forget all
+    /// checkpoints before it.
     Alone,
-    /// Perhaps not even for it. Blocks must be written back first.
+    /// The checkpoint may not fit. Blocks must be written back first.
     Not,
 }
 
-/// A closed checkpoint, as the log sees it.
+/// A closed checkpoint, as passed to the log.
 pub struct Checkpoint<'c> {
     engine: &'c Engine,
     epoch: Epoch,
     buffers: &'c [(u64, Shared)],
     freed: &'c [u64],
-    /// Whether the log will forget the checkpoints before it.
+    /// True if the log will forget the checkpoints before it.
     is_whole: bool,
 }
 
-/// A block as a checkpoint left it.
+/// A block as of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'i> {
-    /// Its number.
+    /// Block number.
     pub block: u64,
-    /// What it is.
+    /// Type of the block.
     pub tag: Tag,
-    /// The 64ths of it (bit 0 is the first) that a log must write which can write parts: all, if the log
-    /// has no whole image of the block from before that it will keep; else those that changed.
+    /// The 64ths of the block (bit 0 is the first) that must be in the log, for logs that can write parts. All bits are
+    /// set if the log keeps no earlier whole image of the block; otherwise the changed parts.
     pub pieces: u64,
-    /// Its sealed contents: verified, with the checksum brought up to date.
+    /// Sealed contents: verified, with a valid checksum.
     pub data: &'i [u8],
 }
 
 impl Checkpoint<'_> {
-    /// Calls `each` with every block the checkpoint changed, in ascending order.
+    /// Calls `each` with every block that the checkpoint changed, in ascending order.
     pub fn for_each(&self, mut each: impl FnMut(Image<'_>) -> Result<()>) -> Result<()> {
         for (block, buffer) in self.buffers {
             self.engine.with_image(buffer, self.epoch, |mut image| {
@@ -91,54 +90,54 @@ impl Checkpoint<'_> {
         Ok(())
     }
 
-    /// The most blocks `for_each` will report.
+    /// Returns the maximum number of blocks that `for_each` reports.
     pub fn blocks_max(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Metadata blocks that were freed and not used as metadata again, ascending.
+    /// Metadata blocks that were freed and not reused as metadata, ascending.
     pub fn freed(&self) -> &[u64] {
         self.freed
     }
 
-    /// Number of the checkpoint, growing by one.
+    /// Number of the checkpoint, incremented with each one.
     pub fn sequence(&self) -> u64 {
         self.epoch
     }
 }
 
-/// What the one thread that writes checkpoints knows.
+/// State of the thread that writes checkpoints; only one thread does at a time.
 #[derive(Default)]
 pub(crate) struct Writer {
-    /// The last checkpoint that is durable.
+    /// The last durable checkpoint.
     durable: Epoch,
-    /// Buffers whose last durable image is in the log only. Being here keeps them in the cache.
+    /// Buffers whose last durable image is in the log only. The references keep them in the cache.
     logged: Vec<(u64, Shared)>,
-    /// Buffers of a checkpoint that could not be written. Being here keeps them in the cache.
+    /// Buffers of a checkpoint whose write failed. The references keep them in the cache.
     unwritten: Vec<(u64, Shared)>,
 }
 
-/// A checkpoint that was closed: its number, the blocks that it changed and those that it gave up.
+/// A closed checkpoint: its number, changed blocks and freed blocks.
 type Closed = (Epoch, Vec<(u64, Shared)>, Vec<u64>);
 
 impl Engine {
-    /// Makes everything committed so far durable. The calling thread must have no open
-    /// transaction: it would wait for itself.
+    /// Makes all committed transactions durable. The calling thread must not have an open transaction, because it would
+    /// deadlock.
     ///
-    /// If something else could not be written before, this is still done where it can be, and fails all the
-    /// same: every caller learns that something was lost.
+    /// After an earlier write error it still writes what it can, and returns an error all the same: every caller is
+    /// notified of the loss.
     pub fn checkpoint(&self) -> Result<()> {
         self.write_up_to(self.running_epoch())?;
         self.check_alive()
     }
 
-    /// Makes `wanted` durable, together with others who want that where the device is slow. Whether this thread has
-    /// written it: then what it wrote to the device before is durable, too.
+    /// Makes checkpoint `wanted` durable, together with other callers if the device has slow flushes. Returns whether
+    /// this thread wrote it; then its earlier direct writes to the device are durable, too.
     fn write_up_to(&self, wanted: Epoch) -> Result<bool> {
         let mut is_written = false;
         let mut write = || {
             let mut writer = self.writer.lock();
-            // Another thread may have written it while this one waited.
+            // Another thread may have written it during the wait.
             is_written = writer.durable < wanted;
             if is_written {
                 self.guarded(|| self.write_checkpoint(&mut writer))?;
@@ -152,18 +151,18 @@ impl Engine {
         Ok(is_written)
     }
 
-    /// Makes durable what was committed and what was written to the device without a transaction. A flush
-    /// that fails stops the engine, as a checkpoint that does.
+    /// Makes durable all committed transactions and all writes that bypassed transactions. A failed flush stops the
+    /// engine, like a failed checkpoint.
     pub fn sync(&self) -> Result<()> {
         self.checkpoint()?;
-        // With a log, a checkpoint has flushed what was written before it.
+        // With a log, writing the checkpoint has flushed all earlier writes.
         if self.has_log() { Ok(()) } else { self.guarded(|| Ok(self.device().flush()?)) }
     }
 
-    /// As [`Engine::sync`], but what minor transactions changed since the last checkpoint may stay behind
-    /// ([`Txn::set_minor`]). Without other ones it is a flush of the device.
+    /// Like [`Engine::sync`], but changes of minor transactions since the last checkpoint may stay volatile
+    /// ([`Txn::set_minor`]). If there are no others, it only flushes the device.
     pub fn sync_data(&self) -> Result<()> {
-        // What is deferred may be of any kind.
+        // Deferred changes may be of any kind.
         if !self.has_log() || self.format().deferred_blocks() > 0 {
             return self.sync();
         }
@@ -174,16 +173,17 @@ impl Engine {
         self.check_alive()
     }
 
-    /// A transaction that is not minor is about to join the running checkpoint, which cannot be closed yet.
+    /// Records that a transaction that is not minor is about to join the running checkpoint, which cannot be closed at
+    /// this point.
     pub(crate) fn note_needed(&self) {
         let running = self.running_epoch();
-        // Read first: threads would pass the line around with each transaction.
+        // Read first, so that the cache line is not written by each transaction.
         if self.needed.load(Ordering::Relaxed) < running {
             self.needed.fetch_max(running, Ordering::AcqRel);
         }
     }
 
-    /// Makes everything committed so far durable, brings all of it home and empties the log.
+    /// Makes all committed transactions durable, writes them back and empties the log.
     pub fn empty_log(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         self.guarded(|| {
@@ -195,14 +195,14 @@ impl Engine {
         self.check_alive()
     }
 
-    /// Stops the engine as a failure does, once the checkpoint that is being written, if one is, is done.
-    /// What is not durable then never becomes so.
+    /// Stops the engine as a failure does, after the checkpoint that is being written. Changes that are not durable are
+    /// lost.
     pub fn stop(&self) {
         let _writer = self.writer.lock();
         self.guard.fail();
     }
 
-    /// Runs what must not fail half way: if it does, the engine stops.
+    /// Runs a write that must not fail half way. A failure stops the engine.
     fn guarded(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
         self.guard.check_checkpoint()?;
         write().inspect_err(|error| {
@@ -213,15 +213,15 @@ impl Engine {
         })
     }
 
-    /// Writes a checkpoint because too much is dirty. If another thread is at it already, this one
-    /// waits only where memory would run over otherwise.
+    /// Writes a checkpoint because too many blocks are dirty. If another thread is writing one, waits only above the
+    /// hard limit.
     pub(crate) fn relieve(&self) {
         if self.writer.is_locked() && !self.over_hard_limit() {
             return;
         }
         let mut writer = self.writer.lock();
         if self.over_dirty_limit() {
-            // A failure is remembered; the next transaction reports it.
+            // The guard records a failure, and the next transaction returns it.
             let _ = self.guarded(|| self.write_checkpoint(&mut writer));
         }
     }
@@ -245,8 +245,8 @@ impl Engine {
         if is_whole { self.write_logged_home(writer, Some(epoch)) } else { Ok(()) }
     }
 
-    /// Notes that a checkpoint is durable. If it is not, its buffers stay in the cache for good: what is read
-    /// from now on is what was changed, not a mixture of that and of what the device has.
+    /// Records that a checkpoint is durable. If its write failed, its buffers stay in the cache permanently: reads then
+    /// return the changed state, not a mixture of it and of the device's contents.
     fn end_checkpoint(
         &self,
         writer: &mut Writer,
@@ -266,7 +266,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the log has whole images of all blocks, so that it can forget the checkpoints before.
+    /// Seals a checkpoint and writes it to the log, after a write-back if it may not fit. Returns whether it has whole
+    /// images of all its blocks, so that the log can forget the checkpoints before it.
     fn write_to_log(
         &self,
         log: &dyn Log,
@@ -284,13 +285,13 @@ impl Engine {
         Ok(is_whole)
     }
 
-    /// Brings home what is durable in the log, and lets the log forget it. What the checkpoint
-    /// numbered `spared` left stays: much of it will change again, and then goes with its next image.
+    /// Writes back the blocks that are durable in the log and advances the tail. Blocks of the checkpoint numbered
+    /// `spared` stay in the log: many of them will change again, and their next image is then written back instead.
     fn write_logged_home(&self, writer: &mut Writer, spared: Option<Epoch>) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
         writer.logged.sort_unstable_by_key(|&(block, _)| block);
-        // The list keeps the buffers in the cache until all is on the device: one that went before
-        // would be read again as it was. If writing fails it keeps them for good, for the same reason.
+        // The list keeps the buffers in the cache until the writes are complete: an evicted buffer would be read again
+        // with its old contents. If a write fails, the list keeps them permanently for the same reason.
         let kept = self.write_home(&writer.logged, writer.durable, spared)?;
         let logged = kept.iter().map(|(logged, _)| *logged);
         let tail = logged.min().unwrap_or(Epoch::MAX).min(writer.durable + 1);
@@ -304,8 +305,8 @@ impl Engine {
         log.advance_tail(tail)
     }
 
-    /// Writes home what the log may forget of `list`. Which of it stays: the checkpoint that has its image,
-    /// and its place in the list.
+    /// Writes back the blocks of `list` that the log may forget. Returns the remaining ones: the checkpoint of their
+    /// image, and their index in the list.
     fn write_home(
         &self,
         list: &[(u64, Shared)],
@@ -317,7 +318,7 @@ impl Engine {
         for (at, (block, buffer)) in list.iter().enumerate() {
             let next = list.get(at + 1).map(|&(next, _)| next);
             let mut contents = buffer.write();
-            // Only with what gave a block up durable may its image be dropped.
+            // An image may be dropped only after the checkpoint that forgot the block is durable.
             let is_gone = contents.forgotten != 0 && contents.forgotten <= durable;
             let is_changed = contents.dirty != 0 || contents.forgotten > durable;
             let is_spared = Some(contents.logged) == spared;
@@ -343,7 +344,7 @@ impl Engine {
         Ok(kept)
     }
 
-    /// Ends the running checkpoint and starts the next.
+    /// Ends the running checkpoint and starts the next one.
     fn close_checkpoint(&self) -> Result<Closed> {
         let checkpoint_lock = self.checkpoint_lock.exclusive();
         let mut txn = Txn::new(self, None);
@@ -363,7 +364,7 @@ impl Engine {
             })
             .collect();
         buffers.sort_unstable_by_key(|&(block, _)| block);
-        // A block freed, used again and dirtied again stands in the list once for each life.
+        // A block that was freed, reused and changed again is in the list once for each use.
         buffers.dedup_by_key(|&mut (block, _)| block);
         freed.sort_unstable();
         freed.dedup();
@@ -371,12 +372,12 @@ impl Engine {
         Ok((epoch, buffers, freed))
     }
 
-    /// A checkpoint is durable: its buffers are clean, but for their write-back.
+    /// Marks the buffers of a durable checkpoint as clean and waiting for write-back.
     fn note_logged(&self, writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
         for (block, buffer) in buffers {
             let mut contents = buffer.write();
             let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
-            // It has been changed since. What was written is what may have to be written back.
+            // The buffer has changed since. The frozen image may have to be written back.
             let frozen = contents.frozen.take().filter(|_| self.keeps_last);
             clean(&mut contents, epoch);
             if !in_checkpoint {
@@ -392,8 +393,8 @@ impl Engine {
         }
     }
 
-    /// Calls `use_image` with the sealed image of a buffer as checkpoint `epoch` left it. Does
-    /// nothing if the checkpoint gave the block up, or if (without a log) a later one has it.
+    /// Calls `use_image` with the sealed image of a buffer as of checkpoint `epoch`. Does nothing if the checkpoint
+    /// forgot the block, or if (without a log) the block belongs to a later checkpoint.
     fn with_image<R>(
         &self,
         buffer: &Shared,
@@ -402,7 +403,7 @@ impl Engine {
     ) -> Result<Option<R>> {
         let contents = buffer.read();
         let block = contents.block;
-        // Where the log has one image of the block, it has a whole one, which it keeps as long.
+        // If the log has any image of the block, it also has a whole one, which it keeps as long.
         let pieces = |changed| if contents.logged == 0 { u64::MAX } else { changed };
         if let Some(frozen) = &contents.frozen {
             let (tag, pieces) = (frozen.tag, pieces(frozen.chunks));
@@ -415,21 +416,21 @@ impl Engine {
         use_image(Image { block, tag, pieces, data: &contents.data }).map(Some)
     }
 
-    /// Writes the blocks of a checkpoint to their places.
+    /// Writes the blocks of a checkpoint in place.
     fn write_back(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
         let mut run = Run::new(self);
         for (at, (block, buffer)) in buffers.iter().enumerate() {
             let next = buffers.get(at + 1).map(|&(next, _)| next);
             self.with_image(buffer, epoch, |image| run.add(*block, image.data, next))?;
-            // From here on a change makes the buffer dirty again; the list keeps it in the cache
-            // until the run is written.
+            // From here on a change makes the buffer dirty again. The list keeps it in the cache until the run is
+            // written.
             clean(&mut buffer.write(), epoch);
         }
         run.write()
     }
 }
 
-/// Adjoining blocks that are written back together.
+/// Adjoining blocks that are written back in one write.
 struct Run<'e> {
     engine: &'e Engine,
     offset: u64,
@@ -441,8 +442,8 @@ impl<'e> Run<'e> {
         Self { engine, offset: 0, bytes: Vec::new() }
     }
 
-    /// Adds a block. One that adjoins neither those before it nor `next`, which may come after it, is written at
-    /// once, without being copied first.
+    /// Adds a block. A block that adjoins neither the run nor `next`, the block that may follow, is written
+    /// immediately, without a copy.
     fn add(&mut self, block: u64, data: &[u8], next: Option<u64>) -> Result<()> {
         let offset = block * self.engine.block_size() as u64;
         let end = self.offset + self.bytes.len() as u64;

@@ -1,13 +1,13 @@
 //! The checkpoint lock: shared by open transactions, exclusive while a checkpoint is closed.
 //!
-//! Every operation takes it, so a single lock would be one cache line that all processors write twice for each
-//! operation. It is made of stripes instead, and a thread always takes the same one. Who closes a checkpoint takes all
-//! that were ever taken, in ascending order.
+//! Every operation takes it, so a single lock would be one cache line that all processors write twice per operation.
+//! Instead it consists of stripes, and a thread always takes the same one. Closing a checkpoint takes all stripes that
+//! were ever used, in ascending order.
 //!
 //! Invariants:
-//! - Nobody holds a stripe from `in_use` on.
-//! - `in_use` grows only under `growth`, which the exclusive holder has, too: no stripe comes into use meanwhile.
-//!   Who finds a stripe below `in_use` need not ask further, for it never shrinks.
+//! - No thread holds a stripe at or above `in_use`.
+//! - `in_use` grows only under `growth`. The exclusive holder has `growth`, too, so no stripe comes into use during
+//!   that time. `in_use` never shrinks, so a thread whose stripe is below it needs no further check.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use crate::locks::atomic::AtomicUsize;
 use crate::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, thread_number};
 
-/// Stripes there are. Threads of a process share one only if there are more.
+/// Number of stripes. Threads share stripes only if there are more threads.
 const STRIPES: usize = 128;
 
 #[derive(Default)]
@@ -34,10 +34,10 @@ impl Default for Stripes {
     }
 }
 
-/// The lock, held by one open transaction.
+/// Shared guard of one open transaction.
 pub(crate) type Shared<'l> = RwLockReadGuard<'l, ()>;
 
-/// The lock, held with no transaction open.
+/// Exclusive guard: no transaction is open.
 pub(crate) struct Exclusive<'l> {
     #[cfg_attr(not(test), expect(dead_code, reason = "they are held"))]
     stripes: Vec<RwLockWriteGuard<'l, ()>>,
@@ -46,7 +46,7 @@ pub(crate) struct Exclusive<'l> {
 }
 
 impl CheckpointLock {
-    /// Waits until no checkpoint is being closed. A thread that holds it must not ask again.
+    /// Waits until no checkpoint is being closed. Not reentrant.
     pub(crate) fn shared(&self) -> Shared<'_> {
         let stripe = thread_number() % STRIPES;
         if stripe >= self.in_use.load(Ordering::Acquire) {
@@ -61,7 +61,7 @@ impl CheckpointLock {
         self.in_use.fetch_max(stripe + 1, Ordering::Release);
     }
 
-    /// Waits until no transaction is open, and keeps it so.
+    /// Waits until no transaction is open, and prevents new ones.
     pub(crate) fn exclusive(&self) -> Exclusive<'_> {
         let growth = self.growth.lock();
         let in_use = self.in_use.load(Ordering::Relaxed);
@@ -77,8 +77,8 @@ mod tests {
 
     use super::*;
 
-    /// More threads than stripes, some of which come while the lock is held exclusively: they never are inside
-    /// together with its holder.
+    /// More threads than stripes, some of which start while the lock is held exclusively, never overlap with the
+    /// exclusive holder.
     #[test]
     fn nobody_shares_what_another_holds_alone() {
         let lock = CheckpointLock::default();

@@ -1,4 +1,4 @@
-//! The engine: a device seen through the cache, and the checkpoint lock that makes checkpoints consistent.
+//! The engine: a device accessed through the cache, and the checkpoint lock that keeps checkpoints consistent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,15 +18,15 @@ use crate::locks::{ArcRwLockWriteGuard, Mutex};
 use crate::permits::{Admission, Permits};
 use crate::{Corruption, Result, Txn};
 
-/// What the engine must know of an on-disk format: how to check a block and how to finish it.
+/// Interface to an on-disk format: verification and sealing of blocks.
 pub trait Format: Send + Sync {
-    /// Checks a block that was just read.
+    /// Verifies a block that was read.
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> std::result::Result<(), Corruption>;
 
-    /// Checks a block that is about to be written, but for its checksum, and brings that up to date. What is
-    /// refused here is a fault of whoever changed the block: the engine stops, and nothing of the checkpoint
-    /// is written. So it must let pass whatever [`Format::verify`] does and no change of a block makes wrong;
-    /// `changed` tells what else can have been changed since the block was read or written last.
+    /// Verifies the structure of a block before it is written, and updates its checksum. An error indicates a bug in
+    /// the code that changed the block: the engine stops, and nothing of the checkpoint is written. So it must accept
+    /// every block that [`Format::verify`] accepts and that no change made invalid. `changed` contains the parts that
+    /// may have changed since the block was read or written.
     fn seal(
         &self,
         tag: Tag,
@@ -35,34 +35,33 @@ pub trait Format: Send + Sync {
         data: &mut [u8],
     ) -> std::result::Result<(), Corruption>;
 
-    /// Brings into the blocks what the file system keeps in memory only (summary counts). Called
-    /// with no other transaction open, before each checkpoint is closed. What goes into many blocks can
-    /// be joined to the checkpoint in parts ([`Txn::join_part`]). A failure stops the engine.
+    /// Writes state that the file system keeps in memory only (such as summary counts) into blocks. Called before each
+    /// checkpoint is closed, without other open transactions. Changes of many blocks can join the checkpoint in parts
+    /// ([`Txn::join_part`]). An error stops the engine.
     fn flush_deferred(&self, txn: &mut Txn<'_>) -> Result<()>;
 
-    /// Blocks, at most, that [`Format::flush_deferred`] would change and that may not have changed yet. They count
-    /// as dirty: a checkpoint is closed before they are too many. Asked after each transaction, so it must
-    /// be quick.
+    /// Returns an upper bound of the blocks that [`Format::flush_deferred`] would change and that may be clean now.
+    /// They count as dirty when the size of a checkpoint is limited. Called after each transaction, so it must be fast.
     fn deferred_blocks(&self) -> usize {
         0
     }
 
-    /// The checkpoint that was closed last is durable. Not called on an engine without a log.
+    /// Called when the last closed checkpoint is durable. Not called on an engine without a log.
     fn durable(&self) {}
 }
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Block size in bytes, a power of two from 1024.
+    /// Block size in bytes, a power of two, at least 1024.
     pub block_size: usize,
-    /// Memory for cached blocks, in bytes. Half of it may be dirty.
+    /// Memory for cached blocks, in bytes. Up to half of it may be dirty before a checkpoint starts.
     pub cache_bytes: usize,
 }
 
-/// A device seen through cache and transactions.
+/// A device accessed through a cache and transactions.
 pub struct Engine {
-    /// The same as `guard`.
+    /// The same object as `guard`.
     device: Arc<dyn BlockDevice>,
     pub(crate) guard: Arc<Guard>,
     format: Arc<dyn Format>,
@@ -70,33 +69,33 @@ pub struct Engine {
     block_size: usize,
     pub(crate) cache: Cache,
     pub(crate) checkpoint_lock: CheckpointLock,
-    /// The running checkpoint. Changes only under the exclusive checkpoint lock.
+    /// Number of the running checkpoint. Changes only under the exclusive checkpoint lock.
     pub(crate) running: AtomicU64,
-    /// The last checkpoint that has a transaction which is not minor ([`Txn::set_minor`]).
+    /// The last checkpoint with a transaction that is not minor ([`Txn::set_minor`]).
     pub(crate) needed: AtomicU64,
-    /// Serialises checkpoints: one is written at a time.
+    /// Serialises the writing of checkpoints.
     pub(crate) writer: CachePadded<Mutex<Writer>>,
-    /// Blocks whose contents the running checkpoint gave up. Apart from what every operation reads.
+    /// Blocks that the running checkpoint forgot. On a separate cache line from the fields that every operation reads.
     pub(crate) freed: CachePadded<Mutex<Vec<u64>>>,
     pub(crate) dirty_blocks: CachePadded<AtomicUsize>,
     dirty_blocks_max: usize,
     dirty_blocks_hard: usize,
-    /// Blocks that may wait in memory for their write-back.
+    /// Maximum number of blocks that wait in memory for write-back.
     pub(crate) logged_blocks_max: usize,
-    /// How many transactions may be open, where the log is small.
+    /// Limit of open transactions, if the log is small.
     pub(crate) permits: Option<Permits>,
-    /// Whether what the last checkpoint left of a block is kept when the block changes, so that the log can
-    /// be emptied before the next one: where the log may not have room for both.
+    /// True if the contents as of the last checkpoint are saved when a block changes, so that the log can be emptied
+    /// before the next checkpoint. Set if the log may not have room for both.
     pub(crate) keeps_last: bool,
-    /// Only where the device is slow to read.
+    /// Set if the device has slow reads.
     ahead: Option<Box<Ahead>>,
-    /// Only where it is slow to flush.
+    /// Set if the device has slow flushes.
     pub(crate) gathering: Option<Box<Gathering>>,
 }
 
 impl Engine {
-    /// An engine over `device`. Without a `log` a crash may leave any mixture of old and new
-    /// blocks: only for images nobody relies on until they are finished.
+    /// Creates an engine over `device`. Without a `log`, a crash may leave any mixture of old and new blocks, which is
+    /// acceptable only for images in progress.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         format: Arc<dyn Format>,
@@ -122,7 +121,7 @@ impl Engine {
             writer: CachePadded::default(),
             freed: CachePadded::default(),
             dirty_blocks: CachePadded::default(),
-            // Less than what a checkpoint may have, because more comes in until it is closed.
+            // Below the maximum of a checkpoint, because more blocks join until it is closed.
             dirty_blocks_max: (blocks / 2).min(log_blocks / 8 * 7),
             dirty_blocks_hard: (blocks / 4 * 3).min(log_blocks / 16 * 15),
             logged_blocks_max: blocks / 4,
@@ -133,17 +132,17 @@ impl Engine {
         }
     }
 
-    /// The device below. A write to it that fails ends all changes, as [`Engine::check_alive`] says.
+    /// Returns the underlying device. A failed write to it ends all changes, as described for [`Engine::check_alive`].
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
 
-    /// Whether it is worth saying what will be read: [`BlockDevice::read_ahead`].
+    /// Returns whether the device benefits from [`BlockDevice::read_ahead`].
     pub fn reads_ahead(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Contents of a file are about to be read from the device: more may be wanted.
+    /// Records that contents of a file are about to be read from the device, and may start a read-ahead.
     pub fn note_reading(&self, offset: u64, len: u64) {
         if let Some(ahead) = &self.ahead {
             ahead.data(&*self.device, offset, len);
@@ -163,18 +162,18 @@ impl Engine {
         self.log.as_deref()
     }
 
-    /// Whether changes become durable in a log before they are written back.
+    /// Returns whether changes become durable in a log before they are written back.
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Checkpoints that were closed since the engine was made: with a log, two changes between which none was closed
-    /// become durable in the same moment.
+    /// Returns the number of checkpoints closed since the engine was created. With a log, two changes with the same
+    /// count become durable at the same time.
     pub fn checkpoints_closed(&self) -> u64 {
         self.running_epoch() - 1
     }
 
-    /// The most blocks that a checkpoint may have; no limit without a log.
+    /// Returns the maximum number of blocks of a checkpoint; unlimited without a log.
     pub fn log_blocks_max(&self) -> usize {
         self.log().map_or(usize::MAX, Log::blocks_max)
     }
@@ -183,8 +182,8 @@ impl Engine {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Holds a verified block for reading. Must not be called for a block that a transaction of
-    /// the same thread holds: ask the transaction.
+    /// Locks a verified block for reading. Must not be called for a block held by a transaction of the same thread: use
+    /// the transaction instead.
     pub fn read(&self, block: u64, tag: Tag) -> Result<BufferRef> {
         let buffer = self.cache.get(block);
         let guard = buffer.read_arc();
@@ -197,7 +196,7 @@ impl Engine {
         Ok(BufferRef(ArcRwLockWriteGuard::downgrade(guard)))
     }
 
-    /// Holds a verified block for a transaction.
+    /// Locks a verified block for a transaction.
     pub(crate) fn lock(&self, block: u64, tag: Tag) -> Result<WriteGuard> {
         let mut guard = self.cache.get(block).write_arc();
         if !guard.loaded || guard.tag != tag {
@@ -206,8 +205,8 @@ impl Engine {
         Ok(guard)
     }
 
-    /// Reads a block that is not loaded, and verifies it. A loaded block that is asked for as
-    /// something else than it was is verified as that: two structures claim it.
+    /// Reads and verifies a block that is not loaded. A loaded block that is requested with another tag is verified
+    /// under that tag, because two structures claim it.
     fn load(&self, contents: &mut Contents, tag: Tag) -> Result<()> {
         let block = contents.block;
         if contents.loaded {
@@ -235,7 +234,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens a transaction. Fails once something could not be written.
+    /// Opens a transaction. Fails after a write error.
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
         let permit = self.permits.as_ref().map(Permits::take);
@@ -245,14 +244,13 @@ impl Engine {
         ))
     }
 
-    /// Fails once something could not be written, as [`Engine::begin`] does: for what is written with no
-    /// transaction.
+    /// Fails after a write error, as [`Engine::begin`] does. For writes that bypass transactions.
     pub fn check_alive(&self) -> Result<()> {
         self.guard.check_changes()
     }
 
-    /// Ends all changes because of `fault`, which every later one is refused with: for what is found to be
-    /// wrong before it gets into the checkpoint. What was done before may still become durable.
+    /// Ends all changes because of `fault`, which later changes return as their error. For faults found before they
+    /// enter the checkpoint. Earlier changes may still become durable.
     pub fn refuse_changes(&self, fault: &Corruption) {
         self.guard.refuse(fault);
     }
@@ -261,12 +259,12 @@ impl Engine {
         self.dirty_blocks.load(Ordering::Relaxed).saturating_add(self.format.deferred_blocks())
     }
 
-    /// Whether so much is dirty that a checkpoint is due.
+    /// Returns whether enough blocks are dirty to start a checkpoint.
     pub(crate) fn over_dirty_limit(&self) -> bool {
         self.dirty_or_deferred() > self.dirty_blocks_max
     }
 
-    /// Whether so much is dirty that threads must wait for the checkpoint being written.
+    /// Returns whether threads must wait for the checkpoint that is being written, because too many blocks are dirty.
     pub(crate) fn over_hard_limit(&self) -> bool {
         self.dirty_or_deferred() > self.dirty_blocks_hard
     }

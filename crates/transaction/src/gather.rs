@@ -1,9 +1,9 @@
-//! Syncing where a flush takes long: those who want it at about the same time share one.
+//! Group commit on devices with slow flushes: concurrent syncs share one flush.
 //!
-//! Threads that sync again and again fall into two parties where a flush takes much longer than what they do between two of
-//! them: one waits for the flush that is under way, the other for the next, and each flush serves half of them. So who
-//! is about to begin one waits for those of the last two rounds first, for a part of the time that it takes. Where one thread
-//! syncs, nobody waits; where some have stopped, it is waited for them once.
+//! If a flush takes much longer than the work between two syncs, threads that sync repeatedly split into two groups:
+//! one waits for the running flush, the other for the next one. Each flush then serves half of them. So before a flush
+//! starts, its thread waits for the threads of the last two rounds, up to a fraction of the duration of the last flush.
+//! A single thread never waits; threads that stopped syncing cause one wait.
 
 use std::time::{Duration, Instant};
 
@@ -12,37 +12,37 @@ use parking_lot::{Condvar, Mutex};
 use crate::Result;
 use crate::buffer::Epoch;
 
-/// What part of the last flush's time is waited for others, and how long at most.
+/// The wait is the duration of the last flush divided by this, and at most the second value.
 const PART: u32 = 2;
 const WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// Those who sync, one of whom writes.
+/// State shared by the threads that sync; one of them writes at a time.
 #[derive(Default)]
 pub(crate) struct Gathering {
     state: Mutex<State>,
-    /// Somebody came, whom the one that writes may wait for.
+    /// Signals that a thread arrived.
     has_come: Condvar,
-    /// The one that wrote has done so.
+    /// Signals that a write is complete.
     has_written: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Somebody gathers or writes.
+    /// A thread is gathering or writing.
     is_led: bool,
-    /// Who came since writing began last.
+    /// Number of threads that arrived since the last write began.
     come: usize,
-    /// Who may come before it begins again.
+    /// Number of threads expected before the next write begins.
     expected: usize,
-    /// How long the others are waited for, at the latest to this moment.
+    /// Deadline of the wait for the expected threads.
     until: Option<Instant>,
-    /// What is durable.
+    /// The last durable checkpoint.
     durable: Epoch,
 }
 
 impl Gathering {
-    /// Returns when `wanted` is durable: by `write`, which says what is durable then, or because somebody else has written it.
-    /// If that fails for one, the others try by themselves.
+    /// Returns when checkpoint `wanted` is durable, either through `write`, which returns the checkpoint that is
+    /// durable then, or through another thread. If a write fails, the other threads try by themselves.
     pub(crate) fn share(&self, wanted: Epoch, write: impl FnOnce() -> Result<Epoch>) -> Result<()> {
         let mut state = self.state.lock();
         if state.durable >= wanted {
@@ -65,7 +65,7 @@ impl Gathering {
         let joined = std::mem::take(&mut state.come);
         drop(state);
 
-        // Whatever becomes of it, the others go on.
+        // Wakes the other threads in any case, also on an error or panic.
         let mut ending = Ending { gathering: self, begun: Instant::now(), joined, durable: 0 };
         ending.durable = write()?;
         Ok(())
@@ -98,17 +98,17 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any test takes.
+    /// Longer than the duration of any test.
     const EVER: Duration = Duration::from_secs(3600);
 
     impl Gathering {
-        /// Waits until so many have come whom nobody has written for.
+        /// Waits until `count` threads have arrived since the last write began.
         fn has_waiting(&self, count: usize) {
             let mut state = self.state.lock();
             self.has_come.wait_while(&mut state, |state| state.come < count);
         }
 
-        /// As after a round in which so many came, and a flush that took very long.
+        /// Returns the state after a round of `expected` threads with a very long flush.
         fn after_round(expected: usize) -> Self {
             let until = Some(Instant::now() + EVER);
             let state = Mutex::new(State { expected, until, ..State::default() });
@@ -121,7 +121,7 @@ mod tests {
         let gathering = Gathering::default();
         let sync = |wanted| {
             gathering.share(wanted, || {
-                // The first one writes until all others are there.
+                // The first write waits until all other threads have arrived.
                 if wanted == 1 {
                     gathering.has_waiting(3);
                 }
@@ -137,7 +137,7 @@ mod tests {
         });
         let state = gathering.state.lock();
         assert_eq!((state.durable, state.is_led, state.come), (2, false, 0));
-        // Nobody came while the second round was written.
+        // No thread arrived during the second write.
         assert_eq!(state.expected, 3);
     }
 

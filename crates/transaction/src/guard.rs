@@ -1,10 +1,9 @@
-//! The device, watched: once something could not be written, nothing is changed any more.
+//! A device wrapper that ends all changes after a write error.
 //!
-//! A write that fails may be of data that somebody already took for kept, and those to come would most
-//! likely fail as well: a host that is out of space. So it ends all changes, not only those of its caller. What was
-//! done before may still become durable; but not once a flush or a checkpoint failed, for then nobody knows
-//! what the device has. Nor once a block was refused that was about to be written: what else is wrong in
-//! memory is not known either.
+//! A failed write may concern data that other code already considers stored, and later writes would probably fail as
+//! well, for example on a full host. So it ends all changes, not only those of its caller. Earlier changes may still
+//! become durable. After a failed flush or checkpoint nothing is written at all, because the state of the device is
+//! unknown. The same holds after a block was refused before it was written, because more may be wrong in memory.
 
 use std::fs::File;
 use std::io;
@@ -15,14 +14,14 @@ use blockdev::BlockDevice;
 
 use crate::{Corruption, Result};
 
-/// Passes everything through, and remembers what failed.
+/// Forwards all requests and records failures.
 pub(crate) struct Guard {
     inner: Arc<dyn BlockDevice>,
-    /// Nothing is changed any more.
+    /// No further changes are allowed.
     has_ended: AtomicBool,
-    /// Nothing is written any more.
+    /// No further writes are allowed.
     has_failed: AtomicBool,
-    /// The block that was refused, if that is why.
+    /// The refused block, if one is the cause.
     refused: OnceLock<Corruption>,
 }
 
@@ -36,7 +35,7 @@ impl Guard {
         }
     }
 
-    /// Fails once something could not be written: nothing may be changed any more.
+    /// Fails after a write error: nothing may be changed any more.
     pub(crate) fn check_changes(&self) -> Result<()> {
         if self.has_ended.load(Ordering::Relaxed) {
             self.check_refused()?;
@@ -45,7 +44,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Fails as [`Guard::check_writes`] does, with what was refused if something was.
+    /// Fails like [`Guard::check_writes`]; returns the refused block if there is one.
     pub(crate) fn check_checkpoint(&self) -> Result<()> {
         if self.has_failed.load(Ordering::Relaxed) {
             self.check_refused()?;
@@ -57,13 +56,13 @@ impl Guard {
         self.refused.get().map_or(Ok(()), |fault| Err(fault.clone().into()))
     }
 
-    /// Ends all changes because of `fault`, which is what they fail with from now on.
+    /// Ends all changes because of `fault`, which later changes return as their error.
     pub(crate) fn refuse(&self, fault: &Corruption) {
         self.refused.get_or_init(|| fault.clone());
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once a flush or a checkpoint failed: nothing may be written any more.
+    /// Fails after a failed flush or checkpoint: nothing may be written any more.
     fn check_writes(&self) -> io::Result<()> {
         if self.has_failed.load(Ordering::Relaxed) {
             return Err(io::Error::other(
@@ -73,7 +72,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Ends all writing.
+    /// Ends all writes.
     pub(crate) fn fail(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
         self.has_ended.store(true, Ordering::Relaxed);
@@ -118,7 +117,7 @@ impl BlockDevice for Guard {
         self.watch(|| self.inner.zero_range(offset, len))
     }
 
-    /// One that fails ends nothing: nobody needs what is there.
+    /// A failed discard ends nothing, because the contents are not needed.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         if self.has_ended.load(Ordering::Relaxed) {
             return Err(ended());

@@ -1,26 +1,24 @@
-//! Buffer cache, transactions and checkpoints. Knows no on-disk format.
+//! Buffer cache, transactions and checkpoints. Independent of on-disk formats.
 //!
-//! An operation opens a [`Txn`], takes the buffers it touches (locked to the end of the
-//! transaction) and says which bytes it is about to change; the transaction keeps the old ones.
-//! Committing joins the change to the running *checkpoint*; dropping the transaction puts the old
-//! bytes back. A checkpoint is a consistent set of changes: it is written through a [`Log`] and
-//! then home, or, on an image in progress without a log, straight home.
+//! An operation opens a [`Txn`], acquires buffers (locked until the transaction ends) and declares the bytes that it is
+//! about to change; the transaction saves the old ones. A commit joins the changes to the running *checkpoint*;
+//! dropping the transaction restores the old bytes. A checkpoint is a consistent set of changes. It is written to a
+//! [`Log`] and then in place. On an image in progress without a log it is only written in place.
 //!
 //! Invariants:
-//! - A checkpoint holds whole transactions only: closing it waits for the open ones.
+//! - A checkpoint contains whole transactions only: closing it waits for the open ones.
 //! - A buffer is written back only after the checkpoint that changed it is durable in the log.
-//! - What is written for a checkpoint is the block as that checkpoint left it, even if a later
-//!   transaction changed it meanwhile (the earlier image is frozen at the first such change).
-//! - Every block is verified when it is read, by the [`Format`] its [`Tag`] belongs to.
-//! - Nothing of a checkpoint is written before all of its blocks are sealed: verified again, then their
-//!   checksums computed. A block that cannot be right ends all writing.
-//! - The log can always be emptied before a checkpoint is written to it, but for the last one before, which
-//!   has room beside it; where the log is small, that one too.
-//! - Once something could not be written, nothing is changed any more.
+//! - A checkpoint writes the blocks as of its closing, even if a later transaction changes them before they are written
+//!   (the first such change freezes the earlier image).
+//! - Every block is verified when it is read, by the [`Format`] of its [`Tag`].
+//! - All blocks of a checkpoint are sealed before the first is written: verified again, then their checksums computed.
+//!   An invalid block ends all writes.
+//! - Before a checkpoint is written, the log can be emptied of all others but the last one, which fits together with
+//!   the new one. With a small log, of the last one as well.
+//! - After a write error nothing is changed any more.
 //!
-//! Lock order: checkpoint lock (shared by transactions, exclusive to close a checkpoint) → buffers in the
-//! order that the file system states → shard of the cache. A shard is never held while a buffer is
-//! waited for.
+//! Lock order: checkpoint lock (shared by transactions, exclusive to close a checkpoint) → buffers in the order that
+//! the file system defines → shard of the cache. No thread waits for a buffer while it holds a shard.
 #![forbid(unsafe_code)]
 
 mod ahead;

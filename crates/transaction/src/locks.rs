@@ -1,5 +1,6 @@
-//! The locks and shared counters of the engine and of what is built on it: those of `parking_lot` and of the standard
-//! library; and what numbers threads, for what each has of its own. With the feature `count-locks`, which is for measurements, they count how they are used.
+//! Locks and shared counters of the engine and its users (those of `parking_lot` and of the standard library), and
+//! numbers of threads for per-thread data. With the feature `count-locks`, which is for measurements, the locks count
+//! their use.
 
 #[cfg(not(feature = "count-locks"))]
 pub use parking_lot::{
@@ -13,8 +14,8 @@ pub use lock_counts::{
     RwLockWriteGuard,
 };
 
-/// The number of the calling thread: threads get them in the order in which they first ask, which spreads them evenly over
-/// things of which each is to have its own. No hash of their names would promise that.
+/// Returns the number of the calling thread. Numbers are assigned in the order of the first calls, so they spread
+/// threads evenly over per-thread slots. A hash of the thread ID would not guarantee that.
 pub fn thread_number() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -24,7 +25,7 @@ pub fn thread_number() -> usize {
     NUMBER.with(|number| *number)
 }
 
-/// Counters that threads share.
+/// Counters shared by threads.
 pub mod atomic {
     #[cfg(not(feature = "count-locks"))]
     pub use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};

@@ -1,4 +1,4 @@
-//! Sealing the blocks of a checkpoint, on several processors if it has many.
+//! Sealing of the blocks of a checkpoint, on several processors if there are many.
 
 use std::sync::OnceLock;
 use std::thread;
@@ -7,17 +7,16 @@ use crate::Result;
 use crate::buffer::{Changed, Epoch, Shared};
 use crate::engine::Engine;
 
-/// Blocks that are worth a thread. Sealing one takes about a microsecond, starting a thread some twenty.
+/// Minimum number of blocks per thread. Sealing a block takes about a microsecond, starting a thread about twenty.
 const BLOCKS_PER_THREAD: usize = 512;
 
-/// More threads than this are not started: the rest of a checkpoint is written by one.
+/// Maximum number of threads. The rest of a checkpoint is written by one thread.
 const THREADS_MAX: usize = 8;
 
 impl Engine {
-    /// Seals every block of a closed checkpoint, before any of them is written: one that is refused must not
-    /// leave others in the log or at home. A block that a later transaction changes meanwhile is sealed as it
-    /// was frozen, or was sealed before and is frozen so. Of several that are refused, the first block's reason
-    /// is told.
+    /// Seals every block of a closed checkpoint before any of them is written, so that a refused block leaves no others
+    /// in the log or in place. If a later transaction changes a block at the same time, its frozen image is sealed, or
+    /// it was sealed before it was frozen. If several blocks are refused, the error is that of the first block.
     pub(crate) fn seal_all(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
         let threads = (buffers.len() / BLOCKS_PER_THREAD).min(processors()).clamp(1, THREADS_MAX);
         if threads == 1 {
@@ -29,7 +28,7 @@ impl Engine {
             let others: Vec<_> = parts
                 .map(|part| {
                     let work = move || self.seal_part(epoch, part);
-                    // Where no thread can be had, this one does it in the end.
+                    // If a thread cannot be started, this thread seals its part at the end.
                     (part, thread::Builder::new().spawn_scoped(scope, work).ok())
                 })
                 .collect();
@@ -64,7 +63,7 @@ impl Engine {
     }
 }
 
-/// Processors that this process may use; 1 on a host that does not say.
+/// Number of processors available to this process; 1 if it is unknown.
 fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| thread::available_parallelism().map_or(1, std::num::NonZero::get))

@@ -1,4 +1,4 @@
-//! Transactions: buffers held, old bytes kept, all or nothing.
+//! Transactions: held buffers with their old bytes, all or nothing.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::locks::ArcRwLockWriteGuard;
 use crate::permits::Admission;
 use crate::{Corruption, Result};
 
-/// A buffer held by a transaction. Valid for that transaction only.
+/// A buffer held by a transaction. Valid in that transaction only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferId(u32);
 
@@ -18,27 +18,26 @@ struct Held {
     block: u64,
     changed: u64,
     forgotten: bool,
-    /// Made by this transaction: no bytes of it need to be kept.
+    /// Created by this transaction: no old bytes need to be saved.
     created: bool,
 }
 
-/// One step to take back.
+/// A change to undo.
 enum Undo {
-    /// `old[from..from + len]` were the bytes at `offset`.
+    /// `old[from..from + len]` are the old bytes at `offset`.
     Bytes { held: u32, offset: u32, len: u32, from: usize },
-    /// `len` bytes were moved from `source` to `target`, and `old[from..from + kept]` were those at
-    /// `kept_at`, which lay in the way.
+    /// `len` bytes were moved from `source` to `target`. `old[from..from + kept]` are the overwritten bytes at
+    /// `kept_at`.
     Moved { held: u32, source: u32, target: u32, len: u32, kept_at: u32, kept: u32, from: usize },
-    /// The buffer was created over one that was loaded, whose bytes are `old[from..]`.
+    /// The buffer was created over a loaded one, whose bytes are `old[from..]`.
     Replaced { held: u32, tag: Tag, from: usize },
-    /// The buffer was of another kind.
+    /// The buffer had another tag.
     Retagged { held: u32, tag: Tag },
-    /// The buffer was created where nothing was loaded.
+    /// The buffer was created and had not been loaded.
     Created { held: u32 },
 }
 
-/// Memory of transactions, kept by each thread between them so that a transaction allocates
-/// nothing.
+/// Memory of transactions, which each thread keeps for the next one, so that a transaction does not allocate.
 #[derive(Default)]
 struct Scratch {
     held: Vec<Held>,
@@ -46,7 +45,7 @@ struct Scratch {
     old: Vec<u8>,
 }
 
-/// Old bytes kept beyond this size are given back when the transaction ends.
+/// Memory for old bytes above this size is freed when the transaction ends.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
@@ -54,7 +53,7 @@ thread_local! {
         const { Cell::new(Scratch { held: Vec::new(), undo: Vec::new(), old: Vec::new() }) };
 }
 
-/// An open transaction. Dropped without [`Txn::commit`], it puts every byte back.
+/// An open transaction. Dropping it without [`Txn::commit`] restores all old bytes.
 pub struct Txn<'e> {
     engine: &'e Engine,
     checkpoint_lock: Option<Admission<'e>>,
@@ -69,13 +68,13 @@ impl<'e> Txn<'e> {
         Self { engine, checkpoint_lock, scratch, committed: false, is_minor: false }
     }
 
-    /// Holds `block`, verified as `tag`, to the end of the transaction. Asking again for a block
-    /// that is held gives the same buffer.
+    /// Holds `block`, verified as `tag`, until the transaction ends. Returns the same buffer for a block that is
+    /// already held.
     pub fn buffer(&mut self, block: u64, tag: Tag) -> Result<BufferId> {
         if let Some(id) = self.find(block) {
             let held = &self.scratch.held[id.0 as usize];
             if !held.guard.loaded {
-                // Given up without having been read: only damage leads back to it.
+                // Forgotten without having been read: only damage refers to it again.
                 let damage = Corruption::new("block", "it is freed and used by one operation");
                 return Err(damage.at_block(block).into());
             }
@@ -88,7 +87,7 @@ impl<'e> Txn<'e> {
         Ok(self.hold(block, guard))
     }
 
-    /// Holds `block` as a new, zero-filled one, without reading it.
+    /// Holds `block` as a new, zero-filled block, without reading it.
     pub fn create(&mut self, block: u64, tag: Tag) -> Result<BufferId> {
         let id = match self.find(block) {
             Some(id) => id,
@@ -127,7 +126,7 @@ impl<'e> Txn<'e> {
         Ok(id)
     }
 
-    /// Whether this transaction holds `block`. The engine must not be asked for such a block.
+    /// Returns whether this transaction holds `block`. Such a block must not be read through the engine.
     pub fn holds(&self, block: u64) -> bool {
         self.find(block).is_some()
     }
@@ -142,29 +141,29 @@ impl<'e> Txn<'e> {
         id
     }
 
-    /// The bytes of a held buffer.
+    /// Returns the bytes of a held buffer.
     pub fn data(&self, id: BufferId) -> &[u8] {
         &self.scratch.held[id.0 as usize].guard.data
     }
 
-    /// The block of a held buffer.
+    /// Returns the block number of a held buffer.
     pub fn block(&self, id: BufferId) -> u64 {
         self.scratch.held[id.0 as usize].block
     }
 
-    /// The bytes of `range`, to change. Their old values are kept.
+    /// Returns the bytes of `range` for changes. Saves their old values.
     ///
     /// # Panics
-    /// If the range reaches past the block.
+    /// If the range exceeds the block.
     pub fn edit(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
         self.forget_note(id);
         self.edit_noted(id, range)
     }
 
-    /// As [`Txn::edit`], of a block whose note stays right, or is made right by the caller.
+    /// Like [`Txn::edit`], but keeps the block's note: it stays valid, or the caller updates it.
     ///
     /// # Panics
-    /// If the range reaches past the block.
+    /// If the range exceeds the block.
     pub fn edit_noted(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
         let running = self.engine.running_epoch();
         let has_log = self.engine.log().is_some();
@@ -186,38 +185,38 @@ impl<'e> Txn<'e> {
         bytes
     }
 
-    /// What the format remembers of a held buffer: of its bytes as they are now.
+    /// Returns the note of a held buffer, which describes its current bytes.
     pub fn note(&self, id: BufferId) -> Option<&Note> {
         self.scratch.held[id.0 as usize].guard.note.get()
     }
 
-    /// The same, to be kept in step with a change by [`Txn::edit_noted`].
+    /// Returns the note for an update together with [`Txn::edit_noted`].
     pub fn note_mut(&mut self, id: BufferId) -> Option<&mut Note> {
         self.scratch.held[id.0 as usize].guard.note.get_mut()
     }
 
-    /// Remembers something of the bytes of a held buffer.
+    /// Sets the note of a held buffer.
     pub fn set_note(&mut self, id: BufferId, note: Note) {
         self.scratch.held[id.0 as usize].guard.note.set(note);
     }
 
-    /// Adds marks of a held buffer, of its bytes as they are now: [`BufferRef::marks`] says what they are.
+    /// Adds marks to a held buffer, which describe its current bytes (see [`BufferRef::marks`]).
     ///
     /// [`BufferRef::marks`]: crate::BufferRef::marks
     pub fn mark(&mut self, id: BufferId, marks: u64) {
         self.scratch.held[id.0 as usize].guard.note.mark(marks);
     }
 
-    /// Remembers nothing of a held buffer any more.
+    /// Discards the note of a held buffer.
     pub fn forget_note(&mut self, id: BufferId) {
         self.scratch.held[id.0 as usize].guard.note.clear();
     }
 
-    /// Moves the bytes of `source` to `target` on, which may overlap them: as an [`Txn::edit`] of the
-    /// target, but only those bytes are kept that the move overwrites for good.
+    /// Moves the bytes of `source` to `target`, which may overlap. Like an [`Txn::edit`] of the target, but saves only
+    /// the bytes that the move overwrites for good.
     ///
     /// # Panics
-    /// If source or target reach past the block.
+    /// If source or target exceeds the block.
     pub fn shift(&mut self, id: BufferId, source: Range<usize>, target: usize) {
         self.forget_note(id);
         let running = self.engine.running_epoch();
@@ -254,8 +253,8 @@ impl<'e> Txn<'e> {
         });
     }
 
-    /// Makes a held buffer a block of another kind: a leaf that becomes a root. Its bytes are
-    /// changed by [`Txn::edit`].
+    /// Changes the tag of a held buffer, for example when a leaf becomes a root. The caller changes the bytes with
+    /// [`Txn::edit`].
     pub fn retag(&mut self, id: BufferId, tag: Tag) {
         let running = self.engine.running_epoch();
         let has_log = self.engine.log().is_some();
@@ -263,7 +262,7 @@ impl<'e> Txn<'e> {
         let held_buffer = &mut held[id.0 as usize];
         let is_first = held_buffer.changed == 0;
         let contents = &mut *held_buffer.guard;
-        // A checkpoint that is being written has the block as what it was.
+        // A checkpoint that is being written has the block with the old tag.
         if has_log && is_first {
             contents.freeze_before(running, self.engine.keeps_last);
         }
@@ -272,9 +271,8 @@ impl<'e> Txn<'e> {
         contents.tag = tag;
     }
 
-    /// Gives up the contents of a metadata block that is being freed: they need not be written any
-    /// more, and the log must not bring them back. The block is held to the end of the transaction,
-    /// but not read if it was not held already.
+    /// Forgets the contents of a metadata block that is being freed: they need not be written any more, and the log
+    /// must not replay them. The block is held until the transaction ends, and is not read if it was not held already.
     pub fn forget(&mut self, block: u64) {
         let id = match self.find(block) {
             Some(id) => id,
@@ -286,14 +284,14 @@ impl<'e> Txn<'e> {
         self.scratch.held[id.0 as usize].forgotten = true;
     }
 
-    /// Says that contents of files can be read back without what it changes, so that
-    /// [`Engine::sync_data`] need not make it durable: times of inodes.
+    /// Marks the transaction as minor: file contents can be read without its changes (such as times of inodes), so
+    /// [`Engine::sync_data`] need not make them durable.
     pub fn set_minor(&mut self) {
         self.is_minor = true;
     }
 
-    /// Joins the changes to the running checkpoint. If too much is dirty, this thread writes a
-    /// checkpoint before it returns; a failure of that is reported by the next [`Engine::begin`].
+    /// Joins the changes to the running checkpoint. If too many blocks are dirty, writes a checkpoint before it
+    /// returns; the next [`Engine::begin`] returns an error of that.
     pub fn commit(mut self) {
         self.committed = true;
         let engine = self.engine;
@@ -308,12 +306,12 @@ impl<'e> Txn<'e> {
         }
     }
 
-    /// Joins what was changed so far to the running checkpoint, lets all buffers go and goes on as a new
-    /// transaction: so that [`Format::flush_deferred`] can change any number of blocks without holding them all.
-    /// Those that were held before must not be used any more.
+    /// Joins the changes so far to the running checkpoint, releases all buffers and continues as a new transaction. So
+    /// [`Format::flush_deferred`] can change any number of blocks without holding them all. Buffer IDs from before the
+    /// call are invalid.
     ///
-    /// Readers do not wait for the checkpoint lock, so each part must make sense by itself. For all
-    /// else than flushing what was deferred, a transaction must be whole.
+    /// Readers do not wait for the checkpoint lock, so each part must be consistent by itself. All other transactions
+    /// must be whole.
     ///
     /// [`Format::flush_deferred`]: crate::Format::flush_deferred
     pub fn join_part(&mut self) {
@@ -367,13 +365,13 @@ impl<'e> Txn<'e> {
         held.clear();
     }
 
-    /// Damage in a held buffer, with its place filled in.
+    /// Adds the block number of a held buffer to `corruption`.
     pub fn corrupt(&self, id: BufferId, corruption: Corruption) -> Corruption {
         corruption.at_block(self.block(id))
     }
 }
 
-/// Lets a buffer of a committed transaction go; 1 if it became dirty by it.
+/// Releases a buffer of a committed transaction. Returns 1 if it became dirty.
 fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
     if held.forgotten {
         return give_up(engine, &mut held, running);
@@ -394,7 +392,7 @@ fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
     1
 }
 
-/// Lets the buffer of a freed block go; 1 if the log must be told.
+/// Releases the buffer of a freed block. Returns 1 if the log needs a revoke for it.
 fn give_up(engine: &Engine, held: &mut Held, running: u64) -> usize {
     let contents = &mut *held.guard;
     let in_log = engine.log().is_some() && contents.is_in_log(running);

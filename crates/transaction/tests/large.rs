@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Blocks that are changed: worth three threads.
+/// Number of changed blocks, enough for three threads.
 const CHANGED: u64 = 2000;
 
 fn large_engine(log: Option<Recorder>) -> (Arc<MemoryDevice>, Engine) {
@@ -30,7 +30,7 @@ fn every_block_is_sealed() {
     }
 }
 
-/// Whichever thread finds it.
+/// Independent of the thread that finds it.
 #[test]
 fn the_first_of_the_blocks_that_are_wrong_is_told_and_none_is_written() {
     for wrong in [[3, 1999], [900, 1700], [1998, 1999]] {

@@ -1,4 +1,4 @@
-//! The engine's contract: all or nothing, consistent checkpoints, bounded memory.
+//! The contract of the engine: all or nothing, consistent checkpoints, bounded memory.
 
 extern crate diskwright_transaction as transaction;
 
@@ -16,11 +16,11 @@ use transaction::{
 };
 
 const BLOCK: usize = 1024;
-/// What the second byte of no block may be, if that has changed.
+/// Value that the second byte of a block must not have, if it changed.
 const WRONG: u8 = 0xbd;
 const TAG: Tag = Tag { kind: 1, seed: 0, owner: 0 };
 
-/// Blocks end in the sum of their other bytes; all-zero blocks are fine too.
+/// Blocks end with the sum of their other bytes; all-zero blocks are valid, too.
 #[derive(Default)]
 struct Sums {
     flushed: AtomicU64,
@@ -64,16 +64,16 @@ impl Format for Sums {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Remembers what each checkpoint held, and can call back in the middle of being written.
+/// Records the contents of each checkpoint, and can run a callback while one is written.
 #[derive(Clone, Default)]
 struct Recorder {
     written: Arc<Mutex<Vec<Recorded>>>,
-    /// What each of the blocks written was said to be.
+    /// Tag kind of each block written.
     kinds: Arc<Mutex<Vec<u8>>>,
     during_write: Arc<Mutex<Option<Hook>>>,
     advanced: Arc<Mutex<Vec<u64>>>,
     roomy: Arc<AtomicBool>,
-    /// Whether checkpoints do not fit beside what is there.
+    /// If set, checkpoints do not fit into the log.
     full: Arc<AtomicBool>,
     is_small: bool,
 }
@@ -168,7 +168,7 @@ fn marks_go_with_a_change_that_does_not_keep_them() {
     let (_, engine) = engine(Some(Recorder::default()));
     let marks = || engine.read(3, TAG).unwrap().marks();
     let mark = |bits| engine.read(3, TAG).unwrap().mark(bits);
-    // Readers mark, one after the other, and so does who changes the block.
+    // Readers add marks one after the other, and so does the transaction that changes the block.
     assert_eq!(marks(), 0);
     mark(1);
     mark(4);
@@ -184,7 +184,7 @@ fn marks_go_with_a_change_that_does_not_keep_them() {
 
     set(&engine, 3, 8);
     assert_eq!(marks(), 0);
-    // What is taken back takes them along, whoever made them.
+    // A rollback discards all marks.
     mark(1);
     let mut txn = engine.begin().unwrap();
     let id = txn.buffer(3, TAG).unwrap();
@@ -192,7 +192,7 @@ fn marks_go_with_a_change_that_does_not_keep_them() {
     txn.mark(id, 2);
     drop(txn);
     assert_eq!(marks(), 0);
-    // So does giving the block up.
+    // So does forgetting the block.
     mark(1);
     let mut txn = engine.begin().unwrap();
     txn.forget(3);
@@ -214,7 +214,7 @@ fn bytes_that_were_moved_go_back() {
     txn.edit(id, BLOCK - 4..BLOCK).copy_from_slice(&total);
     txn.commit();
     let before = engine.read(6, TAG).unwrap().to_vec();
-    // Up and down, overlapping and apart, onto themselves, and nothing at all.
+    // Up and down, overlapping and disjoint, onto themselves, and an empty range.
     let moves = [(8..100, 16), (300..400, 290), (10..20, 500), (40..50, 40), (7..7, 3), (0..9, 9)];
     let mut txn = engine.begin().unwrap();
     let id = txn.buffer(6, TAG).unwrap();
@@ -275,7 +275,7 @@ fn a_checkpoint_being_written_has_blocks_as_what_they_were() {
     *log.during_write.lock().unwrap() = Some(Box::new(move || {
         let mut txn = later.begin().unwrap();
         let id = txn.buffer(3, TAG).unwrap();
-        // Before it is changed, as a leaf that becomes a root.
+        // Before the edit, as for a leaf that becomes a root.
         txn.retag(id, Tag { kind: 2, ..TAG });
         txn.edit(id, 0..1)[0] = 8;
         let end = BLOCK - 4..BLOCK;
@@ -296,7 +296,7 @@ fn a_block_is_whole_in_the_log_before_parts_of_it_are() {
         set(&engine, 3, value);
         engine.checkpoint().unwrap();
     }
-    // Before this one the log is told to make room: what is older is written back.
+    // The log has little room for this checkpoint, so older blocks are written back.
     log.roomy.store(false, Ordering::Relaxed);
     set(&engine, 3, 4);
     engine.checkpoint().unwrap();
@@ -332,7 +332,7 @@ fn a_block_freed_and_used_again_is_not_reported_freed() {
     txn.edit(id, 0..1)[0] = 2;
     txn.commit();
     engine.checkpoint().unwrap();
-    // The log never had block 7, so it need not be told.
+    // The log never had an image of block 7, so it needs no revoke.
     let expected = Recorded { blocks: vec![(5, u64::MAX, 2)], freed: vec![6] };
     assert_eq!(log.written.lock().unwrap()[1], expected);
 }
@@ -358,7 +358,7 @@ fn blocks_wait_in_the_log_until_it_runs_short() {
     engine.checkpoint().unwrap();
     assert_eq!((on_device(&device, 3), on_device(&device, 4)), (0, 0));
     assert!(log.advanced.lock().unwrap().is_empty());
-    // What the last checkpoint has stays in the log. Block 4 is given up, and must not go home.
+    // Blocks of the last checkpoint stay in the log. Block 4 is forgotten, and must not be written back.
     set(&engine, 5, 1);
     let mut txn = engine.begin().unwrap();
     txn.forget(4);
@@ -402,7 +402,7 @@ fn a_small_log_is_emptied_before_what_does_not_fit_beside_it() {
     for block in 3..=7 {
         set(&engine, block, 1);
     }
-    // One that changes while the last checkpoint is written, one behind it, and two that are given up.
+    // One block changes while the last checkpoint is written, one after it, and two are forgotten.
     let later = engine.clone();
     *log.during_write.lock().unwrap() = Some(Box::new(move || {
         set(&later, 3, 2);
@@ -432,7 +432,7 @@ fn a_small_log_is_emptied_before_what_does_not_fit_beside_it() {
     assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 2, 3]);
 }
 
-/// A device that calls back when a block is about to be written.
+/// A device that runs a callback when a block is about to be written.
 struct Hooked {
     inner: MemoryDevice,
     before_write: Mutex<Option<(u64, Hook)>>,
@@ -465,7 +465,7 @@ impl BlockDevice for Hooked {
     }
 }
 
-/// Reads so many blocks that all of those go that nobody holds.
+/// Reads enough blocks to evict all that are not referenced.
 fn fill_cache(engine: &Engine) {
     for _ in 0..3 {
         for block in 64..1000 {
@@ -474,8 +474,7 @@ fn fill_cache(engine: &Engine) {
     }
 }
 
-/// On its way home a block is neither dirty nor on the device yet, for as long as others are gathered to be
-/// written with it.
+/// A block that is gathered for write-back is neither dirty nor on the device yet.
 #[test]
 fn a_block_on_its_way_home_is_not_read_as_it_was() {
     let log = Recorder::default();
@@ -487,7 +486,7 @@ fn a_block_on_its_way_home_is_not_read_as_it_was() {
     let engine = Engine::new(device.clone(), Arc::new(Sums::default()), Some(log), options);
     let engine = Arc::new(engine);
     set(&engine, 3, 1);
-    // Next to it, so written with it.
+    // Adjoining, so it is written in the same write.
     set(&engine, 4, 1);
     let reader = engine.clone();
     let found = Arc::new(Mutex::new(None));
@@ -513,7 +512,7 @@ fn what_could_not_be_written_is_still_read() {
     }
 }
 
-/// An engine over a device that can be told to fail.
+/// Creates an engine over a device with injected failures.
 fn faulty(log: Option<Recorder>) -> (Arc<FaultyDevice>, Engine) {
     let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(1 << 20))));
     let options = Options { block_size: BLOCK, cache_bytes: 256 << 10 };
@@ -540,7 +539,7 @@ fn contents_that_could_not_be_written_end_changes_at_once() {
     }
     assert_device_error(engine.begin());
     assert_device_error(engine.check_alive());
-    // What was done before is not lost for that; but nobody is told that all is well.
+    // Earlier changes are not lost because of that, but every caller gets an error.
     assert_device_error(engine.checkpoint());
     assert_eq!(log.written.lock().unwrap()[0].blocks, [(3, u64::MAX, 1)]);
     assert_device_error(engine.sync());
@@ -580,8 +579,8 @@ fn assert_refused<T>(result: Result<T>, block: u64) {
     }
 }
 
-/// Nothing of a checkpoint is written that has a wrong block, whichever of its blocks that is; nor is
-/// anything after it. Everybody is told which one it was.
+/// A checkpoint with an invalid block writes nothing, and nothing is written after it. Every caller gets the number of
+/// the invalid block.
 #[test]
 fn a_block_that_is_wrong_ends_all_writing() {
     for log in [None, Some(Recorder::default())] {
@@ -603,7 +602,7 @@ fn a_block_that_is_wrong_ends_all_writing() {
     }
 }
 
-/// What lies in a part of a block that did not change is nobody's fault.
+/// Errors in unchanged parts of a block are ignored.
 #[test]
 fn only_what_changed_is_held_against_a_block() {
     let (device, engine) = engine(None);
@@ -653,7 +652,7 @@ fn damage_is_found_on_read_and_named() {
     device.write_at(9 * BLOCK as u64, &[1]).unwrap();
     let Err(Error::Corrupt(c)) = engine.read(9, TAG) else { panic!("damage not found") };
     assert_eq!(c.block(), Some(9));
-    // As a kind without a checksum the same block is fine, but not as the first kind again.
+    // With a kind without a checksum the same block is valid, but not with the first kind again.
     let plain = Tag { kind: 2, ..TAG };
     assert!(engine.read(9, plain).is_ok());
     assert!(engine.read(9, TAG).is_err());
@@ -684,7 +683,7 @@ fn threads_that_share_blocks_lose_no_update() {
                 let engine = &engine;
                 scope.spawn(move || {
                     for i in 0..2000_u64 {
-                        // Buffers are taken in ascending order, so that nobody waits in a circle.
+                        // Buffers are acquired in ascending order to avoid deadlocks.
                         let mut txn = engine.begin().unwrap();
                         let a = txn.buffer(i % 40, TAG).unwrap();
                         let b = txn.buffer(40 + i % 97, TAG).unwrap();

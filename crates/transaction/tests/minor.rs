@@ -1,8 +1,8 @@
-//! Making durable what contents are read back by: transactions that are not minor.
+//! `sync_data` makes transactions durable that are not minor.
 
 use super::*;
 
-/// A transaction that changes nothing that anybody needs to read contents back.
+/// A transaction whose changes are not needed to read contents.
 fn touch(engine: &Engine, block: u64, value: u8) {
     let mut txn = engine.begin().unwrap();
     txn.set_minor();

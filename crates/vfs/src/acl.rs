@@ -1,29 +1,28 @@
-//! POSIX access control lists in the form that Linux's extended attributes have
-//! (`linux/posix_acl_xattr.h`).
+//! POSIX access control lists in the format of Linux's extended attributes (`linux/posix_acl_xattr.h`).
 //!
-//! Little-endian: the version u32, then of each entry tag u16, permissions u16, id u32. Formats store lists
-//! in forms of their own, archives as text; [`FileSystem`](crate::FileSystem) takes and gives this one.
-//! Nothing here says whether a list makes sense as a whole.
+//! All numbers are little-endian: a u32 version, then for each entry a u16 tag, u16 permissions and a u32 id. Formats
+//! store lists in formats of their own, archives as text; [`FileSystem`](crate::FileSystem) uses this one. This module
+//! does not check whether a list is valid as a whole.
 
-/// The attribute that says who may do what.
+/// The attribute that contains the access control list.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// The attribute of a directory that new files in it start from.
+/// The attribute that contains a directory's default list, which new files inherit.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// The version that a value starts with (`POSIX_ACL_XATTR_VERSION`).
+/// Version at the start of a value (`POSIX_ACL_XATTR_VERSION`).
 pub const VERSION: u32 = 2;
 
-/// Bytes that an entry takes in a value.
+/// Size of an entry in a value, in bytes.
 pub const ENTRY_SIZE: usize = 8;
 
-/// The id of entries that name nobody (`ACL_UNDEFINED_ID`).
+/// Id of entries without a user or group (`ACL_UNDEFINED_ID`).
 pub const NO_ID: u32 = u32::MAX;
 
-/// Read, write and execute: the permissions that mean something.
+/// Valid permission bits: read, write and execute.
 pub const PERMISSIONS: u16 = 0o7;
 
-/// Who an entry is for. The numbers ascend in the order that entries of a list have.
+/// Subject of an entry. The numbers ascend in the order of the entries of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Tag {
@@ -35,14 +34,14 @@ pub enum Tag {
     GroupObj = 0x04,
     /// A group with an id.
     Group = 0x08,
-    /// The most that named users, named groups and the file's group get.
+    /// Maximum permissions of named users, named groups and the file's group.
     Mask = 0x10,
-    /// Everybody else.
+    /// All other users.
     Other = 0x20,
 }
 
 impl Tag {
-    /// The tag of a number; `None` if there is no such tag.
+    /// Returns the tag with this number, or `None` if the number is unknown.
     pub const fn from_number(number: u16) -> Option<Self> {
         Some(match number {
             0x01 => Self::UserObj,
@@ -55,25 +54,25 @@ impl Tag {
         })
     }
 
-    /// Whether its entries name a user or group, and there may be any number of them.
+    /// Returns whether entries with this tag name a user or group. A list may have any number of them.
     pub const fn is_named(self) -> bool {
         matches!(self, Self::User | Self::Group)
     }
 }
 
-/// One line of a list.
+/// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Who it is for.
+    /// Subject of the entry.
     pub tag: Tag,
-    /// What they may do: bits of [`PERMISSIONS`], but a value may hold others.
+    /// Permissions: bits of [`PERMISSIONS`]. A parsed value may contain other bits.
     pub permissions: u16,
-    /// The user or group that the tag names; [`NO_ID`] if it names none.
+    /// User or group of the entry; [`NO_ID`] if the tag has none.
     pub id: u32,
 }
 
 impl Entry {
-    /// An entry for a user or group; the id does not count where the tag names nobody.
+    /// Creates an entry. `id` is ignored if the tag names no user or group.
     pub const fn new(tag: Tag, permissions: u16, id: u32) -> Self {
         Self { tag, permissions, id: if tag.is_named() { id } else { NO_ID } }
     }
@@ -89,20 +88,20 @@ impl Entry {
     }
 }
 
-/// Why a value is no list.
+/// Why a value is not a valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// It has another version.
+    /// The version is not [`VERSION`].
     Version,
-    /// It ends within an entry or before the first, or has an unknown tag.
+    /// The value is truncated or has an unknown tag.
     Entries,
 }
 
-/// The entries of an attribute's value, in its order.
+/// Parses the value of an attribute. Keeps the order of the entries.
 ///
 /// # Errors
-/// [`Malformed`] if there is anything that is no entry. Permissions, order and the number of entries are not
-/// looked at.
+/// [`Malformed`] for a wrong version, a truncated value or an unknown tag. Permissions, order and the number of entries
+/// are not checked.
 pub fn parse(value: &[u8]) -> Result<Vec<Entry>, Malformed> {
     let (version, entries) = value.split_first_chunk().ok_or(Malformed::Entries)?;
     if u32::from_le_bytes(*version) != VERSION {
@@ -113,7 +112,7 @@ pub fn parse(value: &[u8]) -> Result<Vec<Entry>, Malformed> {
     entries.filter(|_| rest.is_empty()).ok_or(Malformed::Entries)
 }
 
-/// The attribute's value of a list.
+/// Encodes a list as the value of an attribute.
 pub fn to_bytes(entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
     let entries = entries.into_iter();
     let mut value = Vec::with_capacity(size_of_val(&VERSION) + entries.size_hint().0 * ENTRY_SIZE);

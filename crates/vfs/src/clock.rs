@@ -1,22 +1,24 @@
-//! The time of day, for what is stamped with it without a caller who names a time: deletions, commits, repairs.
+//! The current time for timestamps that no caller supplies: deletions, commits, repairs.
 //!
-//! It is the host's. A host without a clock (wasm32-unknown-unknown) needs one from the program: see [`provide`].
+//! It is read from the host. On a host without a clock (wasm32-unknown-unknown) the program supplies one with
+//! [`provide`].
 
 use std::sync::OnceLock;
 
 use crate::Timestamp;
 
-/// Whether the host has clocks that can be asked. Asking one that is not there panics.
+/// True if the host has a clock. Without one, `SystemTime::now` panics.
 pub const IS_ON_HOST: bool = !cfg!(all(target_family = "wasm", target_os = "unknown"));
 
 static PROVIDED: OnceLock<fn() -> Timestamp> = OnceLock::new();
 
-/// Takes the time from `clock` from now on, in all of this process. False if a clock was provided before, which stays.
+/// Uses `clock` for the time from now on, in the whole process. Returns false, and changes nothing, if a clock was
+/// provided before.
 pub fn provide(clock: fn() -> Timestamp) -> bool {
     PROVIDED.set(clock).is_ok()
 }
 
-/// The time now, or `None` where nobody knows it: the host has no clock, or one that stands before 1970.
+/// Returns the current time, or `None` if the host has no clock or its clock is before 1970.
 pub fn now() -> Option<Timestamp> {
     match PROVIDED.get() {
         Some(clock) => Some(clock()),
@@ -36,7 +38,7 @@ fn host() -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    /// 2001-09-09, when most of this was not written.
+    /// 2001-09-09. Any current time is later.
     const PAST: Timestamp = Timestamp { sec: 1_000_000_000, nsec: 5 };
 
     #[test]

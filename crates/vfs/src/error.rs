@@ -1,4 +1,4 @@
-//! Why an operation failed: the device, an unsupported feature, damage, or a POSIX reason.
+//! Errors of file-system operations: device failures, unsupported features, damage and POSIX errors.
 
 use std::io;
 
@@ -7,14 +7,14 @@ pub use fault::Corruption;
 /// Result of a file-system operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failed operation. It left no trace in the file system.
+/// Error of an operation. A failed operation leaves no trace in the file system.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The block device failed.
     #[error("device error: {0}")]
     Device(io::Error),
-    /// The image or the request uses something this build cannot do; says what to do about it.
+    /// The image or the request uses an unsupported feature. Contains advice for the user.
     #[error("{0}")]
     Unsupported(Box<Unsupported>),
     /// The image is damaged.
@@ -23,7 +23,7 @@ pub enum Error {
     /// No such file, directory or name (`ENOENT`).
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken (`EEXIST`).
+    /// The name exists already (`EEXIST`).
     #[error("file exists")]
     Exists,
     /// A path component is not a directory (`ENOTDIR`).
@@ -38,64 +38,64 @@ pub enum Error {
     /// A name is longer than 255 bytes or a target longer than the format allows (`ENAMETOOLONG`).
     #[error("name too long")]
     NameTooLong,
-    /// A symbolic link leads in a circle, or too deep (`ELOOP`).
+    /// Symbolic links form a loop or are nested too deeply (`ELOOP`).
     #[error("too many levels of symbolic links")]
     SymlinkLoop,
-    /// The inode cannot take another link (`EMLINK`).
+    /// The inode has the maximum number of links (`EMLINK`).
     #[error("too many links")]
     TooManyLinks,
-    /// Past the largest size the format can hold (`EFBIG`).
+    /// The size exceeds the maximum of the format (`EFBIG`).
     #[error("file too large")]
     FileTooLarge,
-    /// No free blocks, or a directory that can grow no further (`ENOSPC`).
+    /// No free blocks, or the directory has its maximum size (`ENOSPC`).
     #[error("no space left in the file system")]
     NoSpace,
     /// No free inodes (`ENOSPC`).
     #[error("no free inodes left in the file system")]
     NoInodes,
-    /// No room for an extended attribute, whatever space is free (`ENOSPC`, as kernels have it); says
-    /// what the format limits.
+    /// An extended attribute exceeds a limit of the format, however much space is free (`ENOSPC`, as in the kernel).
+    /// Contains the limit.
     #[error("no room for the extended attribute: {0}")]
     AttributeTooLarge(&'static str),
     /// The inode has no such extended attribute (`ENODATA`).
     #[error("no such extended attribute")]
     NoAttribute,
-    /// The file system is open read-only (`EROFS`); says why.
+    /// The file system is open read-only (`EROFS`). Contains the reason.
     #[error("read-only file system: {0}")]
     ReadOnly(&'static str),
-    /// The request makes no sense (`EINVAL`); says why.
+    /// The request is invalid (`EINVAL`). Contains the reason.
     #[error("invalid request: {0}")]
     Invalid(&'static str),
-    /// The inode's flags forbid it (`EPERM`); says which.
+    /// A flag of the inode forbids the operation (`EPERM`). Contains the flag.
     #[error("not permitted: {0}")]
     NotPermitted(&'static str),
-    /// The inode belongs to another project than the directory gives to what is in it (`EXDEV`).
+    /// The inode's project differs from the project that the directory's entries inherit (`EXDEV`).
     #[error("it belongs to another project than the directory: copy it")]
     OtherProject,
-    /// The contents are encrypted and the key is not part of the image (`ENOKEY`).
+    /// The contents are encrypted and the image does not contain the key (`ENOKEY`).
     #[error("encrypted: the key is not in the image")]
     Encrypted,
 }
 
-/// Something outside what this build can do.
+/// An unsupported feature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unsupported: {what}; {advice}")]
 pub struct Unsupported {
-    /// The feature, in the format's own term.
+    /// Name of the feature, in the format's own term.
     pub what: String,
-    /// What the user can do.
+    /// Advice for the user.
     pub advice: &'static str,
 }
 
 impl Error {
-    /// A feature that is not supported, and what to do about it.
+    /// Creates an error for an unsupported feature, with advice for the user.
     pub fn unsupported(what: impl Into<String>, advice: &'static str) -> Self {
         Self::Unsupported(Box::new(Unsupported { what: what.into(), advice }))
     }
 }
 
 impl Error {
-    /// Why a device did not take free space back.
+    /// Converts an error of a discard request of the device.
     pub fn of_discard(error: io::Error) -> Self {
         if error.kind() != io::ErrorKind::Unsupported {
             return Self::Device(error);

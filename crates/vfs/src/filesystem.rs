@@ -11,21 +11,23 @@ use crate::{
 
 /// A mounted file system. Every method may be called from any thread.
 ///
-/// An operation either happens as a whole or, when it returns an error, leaves no trace. The exceptions are
-/// long ones on contents ([`Self::write`], [`Self::allocate`], [`Self::truncate`]): they are several steps from
-/// front to back, each of which happens as a whole, and one that fails leaves what the steps before it did.
-/// Names are bytes without `/` or NUL, 1 to 255 of them; `.` and `..` are looked up as names
-/// but cannot be made or removed. No method checks permissions: that is the caller's policy. Flags that
-/// forbid changes ([`crate::Protection`]) are obeyed, with `NotPermitted`.
-/// Callbacks run while the inode is locked: they must not change it, and where other threads change
-/// things at the same time, they must not ask for anything of the file system (a thread that waits to change
-/// the inode goes first).
+/// An operation is atomic: if it returns an error, it leaves no trace. Long operations on contents ([`Self::write`],
+/// [`Self::allocate`], [`Self::truncate`]) are exceptions: they run as several atomic steps from front to back, and
+/// earlier steps stay if a later one fails.
+///
+/// Names are 1 to 255 bytes without `/` and NUL. `.` and `..` can be looked up, but not created or removed. Methods do
+/// not check permissions, which is the caller's policy. They obey flags that forbid changes ([`crate::Protection`]) and
+/// return `NotPermitted`.
+///
+/// Callbacks run while the inode is locked and must not change it. If other threads make changes at the same time, a
+/// callback must not call the file system at all: a thread that waits for the exclusive lock of the inode blocks new
+/// readers.
 pub trait FileSystem: Send + Sync {
-    /// The root directory.
+    /// Returns the root directory.
     fn root(&self) -> Ino;
 
-    /// Whether names that differ may stand for the same entry, in some directory at least: where case
-    /// does not count.
+    /// Returns whether different names may lead to the same entry in at least one directory (case-insensitive
+    /// directories).
     fn folds_names(&self) -> bool {
         false
     }
@@ -47,66 +49,65 @@ pub trait FileSystem: Send + Sync {
         Ok(a == b || self.folds_names() && self.folded_name(dir, a)? == self.folded_name(dir, b)?)
     }
 
-    /// Whether reading waits for something far away, so that who will read much does well to read ahead with
-    /// several threads.
+    /// Returns whether reads have a high latency, so that large reads should be prefetched by several threads.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// Totals of space and inodes.
+    /// Returns the totals of space and inodes.
     fn statfs(&self) -> Result<StatFs>;
 
-    /// The inode `name` stands for in `dir`. `NotFound` if there is none.
+    /// Returns the inode of the entry `name` in `dir`. `NotFound` if there is no such entry.
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino>;
 
-    /// The attributes of an inode. `NotFound` if it is not in use.
+    /// Returns the attributes of an inode. `NotFound` if it is not in use.
     fn attributes(&self, ino: Ino) -> Result<Attributes>;
 
-    /// Changes attributes; sets `ctime` only if asked to.
+    /// Changes attributes. Sets `ctime` only if `change` contains it.
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()>;
 
-    /// Makes an empty regular file.
+    /// Creates an empty regular file.
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>;
 
-    /// Makes an empty directory.
+    /// Creates an empty directory.
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>;
 
-    /// Makes a device, fifo or socket.
+    /// Creates a device, FIFO or socket.
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino>;
 
-    /// Makes a symbolic link to `target`.
+    /// Creates a symbolic link to `target`.
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino>;
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>>;
 
-    /// Makes a regular file that has no name yet, near `dir`. It is open (see [`Self::open`]); if it
-    /// is closed before [`Self::link`] gave it a name, or the machine stops, it is gone.
+    /// Creates a regular file without a name, in the vicinity of `dir`, and opens it (see [`Self::open`]). The file is
+    /// freed if it is closed before [`Self::link`] gives it a name, and after a crash.
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino>;
 
-    /// Gives the non-directory `ino` another name. `time` becomes the `ctime` of the inode and the
-    /// `mtime` and `ctime` of the directory; `None` leaves them.
+    /// Adds a name to the non-directory `ino`. `time` becomes the `ctime` of the inode and the `mtime` and `ctime` of
+    /// the directory; `None` leaves them unchanged.
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
 
-    /// Gives the non-directory `ino` a name that stands for another one, which loses it as by
-    /// [`Self::unlink`]: at any moment, and after a crash, the name leads to one of the two. Nothing
-    /// happens if it leads to `ino` already; `NotFound` if the name is free. `time` as in
-    /// [`Self::link`].
+    /// Replaces the inode of the entry `name` with the non-directory `ino`. The former inode loses a link, as in
+    /// [`Self::unlink`]. The change is atomic, also after a crash. Does nothing if the entry leads to `ino` already.
+    /// `NotFound` if there is no such entry. `time` as in [`Self::link`].
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
 
-    /// Removes a name of a non-directory, and with the last one the inode, unless it is open: then
-    /// it lives until it is closed. `time` as in [`Self::link`].
+    /// Removes a name of a non-directory. With the last name the inode is freed, or once it is closed if it is open.
+    /// `time` as in [`Self::link`].
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
 
     /// Removes an empty directory. `time` as in [`Self::link`].
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
 
-    /// Moves the entry `from` (directory and name) to `to`. What `to` named before is removed as by
-    /// `unlink` or `rmdir`, unless `mode` says otherwise; if both name the same inode, nothing
-    /// happens. In a directory that folds names, an entry that is replaced keeps its spelling. If both
-    /// names lead to the same entry, [`RenameMode::Replace`] gives it the spelling of `to`. `time` becomes
-    /// the `ctime` of the inodes moved or removed and the `mtime` and `ctime` of the directories. `Invalid`
-    /// if a directory would move into itself or below.
+    /// Moves the entry `from` (directory and name) to `to`. The former inode of `to` is removed as by `unlink` or
+    /// `rmdir`, unless `mode` requests something else. Does nothing if both names lead to the same inode.
+    ///
+    /// In a directory that folds names, an entry that is replaced keeps its spelling. If both names lead to the same
+    /// entry, [`RenameMode::Replace`] gives it the spelling of `to`. `time` becomes the `ctime` of the inodes moved or
+    /// removed and the `mtime` and `ctime` of the directories. `Invalid` if a directory would move into itself or below
+    /// itself.
     fn rename(
         &self,
         from: (Ino, &[u8]),
@@ -115,10 +116,10 @@ pub trait FileSystem: Send + Sync {
         time: Option<Timestamp>,
     ) -> Result<()>;
 
-    /// Moves an entry as [`Self::rename`] and leaves a whiteout in its place, in the same moment: a character
-    /// device of the number 0:0, with the owner, permissions and times of `whiteout` (its `parent_time`
-    /// means nothing). By one, an overlay says that a name of a lower layer is gone. Nothing happens if both
-    /// names stand for one inode. `Invalid` for [`RenameMode::Exchange`], which leaves no place.
+    /// Moves an entry as [`Self::rename`] does and atomically leaves a whiteout under the old name. A whiteout is a
+    /// character device 0:0 with the owner, permissions and times of `whiteout` (`parent_time` is ignored); an overlay
+    /// file system uses it to hide a name of a lower layer. Does nothing if both names lead to the same inode.
+    /// `Invalid` for [`RenameMode::Exchange`], which leaves no free name.
     fn rename_with_whiteout(
         &self,
         _from: (Ino, &[u8]),
@@ -130,21 +131,22 @@ pub trait FileSystem: Send + Sync {
         Err(Error::unsupported("whiteouts", "this file system leaves none"))
     }
 
-    /// Counts a reference to an inode, which keeps it from being freed when its last name goes.
-    /// `NotFound` if it is not in use, or one of the file system's own (a journal, for one).
+    /// Adds a reference to an inode, so that it is not freed with its last name. `NotFound` if it is not in use, or
+    /// belongs to the file system itself (for example the journal).
     fn open(&self, ino: Ino) -> Result<()>;
 
-    /// Gives back a reference that [`Self::open`] counted. With the last one, an inode without a
-    /// name is freed.
+    /// Drops a reference of [`Self::open`]. The last one frees an inode without names.
     fn close(&self, ino: Ino) -> Result<()>;
 
-    /// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
+    /// Reads from a regular file into `buf`. Returns fewer bytes only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Says where the bytes lie that [`Self::read`] would copy (`len` from `offset` on, as far as the file
-    /// goes), if all of them lie in files of the host's: `take` gets them in order, and nobody changes them
-    /// or gives their space to another file before it returns. False if there is nothing to read, or not all
-    /// of it lies so, or in too many pieces; then `take` was not called, and reading goes on as ever.
+    /// Reports the location of the bytes that [`Self::read`] would copy (`len` bytes from `offset`, up to the end of
+    /// the file), if all of them are located in files of the host. `take` gets them in order; until it returns, they do
+    /// not change and their space is not reused.
+    ///
+    /// Returns false, without a call of `take`, if there is nothing to read, if bytes are located elsewhere, or if
+    /// there are too many pieces. The caller then uses [`Self::read`].
     fn read_in_place(
         &self,
         _ino: Ino,
@@ -155,20 +157,20 @@ pub trait FileSystem: Send + Sync {
         Ok(false)
     }
 
-    /// Writes all of `data` at `offset`, growing the file as needed. `time` becomes the `mtime` and `ctime` of
-    /// the file, unless `data` is empty; `None` leaves them. When it fails, a front part may have been written;
-    /// bytes that were written over others may be old and new mixed after a crash.
+    /// Writes all of `data` at `offset` and grows the file as needed. `time` becomes the `mtime` and `ctime` of the
+    /// file, unless `data` is empty; `None` leaves them unchanged. A failed write may have written a prefix. After a
+    /// crash, overwritten bytes may be a mix of old and new ones.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()>;
 
-    /// Provides, empties or zeroes the space of a byte range, as `mode` says.
+    /// Allocates, deallocates or zeroes a byte range, depending on `mode`.
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()>;
 
-    /// Sets the size: growing adds a hole, shrinking frees what is past it. `time` becomes the `mtime` and
-    /// `ctime` of the file, also if it has that size already; `None` leaves them.
+    /// Sets the size. Growing adds a hole, shrinking frees the space past the new size. `time` becomes the `mtime` and
+    /// `ctime` of the file, even if the size does not change; `None` leaves them unchanged.
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()>;
 
-    /// Reports the runs that cover `offset..offset + len` (clipped to the size), in order and
-    /// without gaps, until the callback breaks.
+    /// Reports the extents that cover `offset..offset + len` (clipped to the size), in order and without gaps, until
+    /// the callback breaks.
     fn extent_map(
         &self,
         ino: Ino,
@@ -177,8 +179,8 @@ pub trait FileSystem: Send + Sync {
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Lists a directory from `from` on, `.` and `..` included, until the callback breaks.
-    /// The entry that it breaks on counts as delivered.
+    /// Lists a directory from `from` on, including `.` and `..`, until the callback breaks. The entry at which it
+    /// breaks counts as delivered.
     fn readdir(
         &self,
         dir: Ino,
@@ -186,8 +188,8 @@ pub trait FileSystem: Send + Sync {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Reports all entries of a directory, `.` and `..` included, in the order that is fastest to
-    /// read, until the callback breaks. Their cookies mean nothing to a listing.
+    /// Reports all entries of a directory, including `.` and `..`, in the order that is fastest to read, until the
+    /// callback breaks. The cookies of these entries are not valid for [`Self::readdir`].
     fn for_each_entry(
         &self,
         dir: Ino,
@@ -196,72 +198,71 @@ pub trait FileSystem: Send + Sync {
         self.readdir(dir, Cookie::default(), each)
     }
 
-    /// The value of an extended attribute, named as Linux names it (`user.x`,
-    /// `system.posix_acl_access` in Linux's xattr encoding, …).
+    /// Returns the value of an extended attribute. Names are those of Linux (`user.x`, `system.posix_acl_access` in
+    /// Linux's encoding, …).
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
 
     /// Creates or replaces an extended attribute.
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Removes an extended attribute. `NoAttribute` if there is none of that name.
+    /// Removes an extended attribute. `NoAttribute` if it does not exist.
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
 
     /// Reports the names of all extended attributes.
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()>;
 
-    /// Reports every link to an inode, as the directory and the name there, in no certain order. False,
-    /// and nothing reported, if the format does not keep them: only its directories know.
+    /// Reports every link to an inode, as directory and name, in no particular order. Returns false, and reports
+    /// nothing, if the format does not store parent pointers.
     fn parents(&self, _ino: Ino, _each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
         Ok(false)
     }
 
-    /// Flags of an inode, its project and its hints for allocation.
+    /// Returns the flags, project and allocation hints of an inode.
     fn file_attributes(&self, _ino: Ino) -> Result<FileAttributes> {
         Err(Error::unsupported("flags of inodes", "use a format that has them"))
     }
 
-    /// Changes flags, project and hints. `Unsupported` for what the format or the type of the inode does
-    /// not have, `Invalid` for a hint that cannot be. [`crate::InodeFlags::DESCRIBING`] stay as they are.
+    /// Changes flags, project and allocation hints. `Unsupported` if the format or the type of the inode does not have
+    /// one of them, `Invalid` for an invalid hint. [`crate::InodeFlags::DESCRIBING`] do not change.
     fn set_file_attributes(&self, _ino: Ino, _change: &FileAttributesChange) -> Result<()> {
         Err(Error::unsupported("flags of inodes", "use a format that has them"))
     }
 
-    /// Gives the device back the space that is free for good, of the bytes `range` of the file system, in
-    /// runs of at least `len_min` bytes; how many bytes that were. What was freed a moment ago may be
-    /// among it or not. Others may go on meanwhile.
+    /// Discards free space on the device within the bytes `range` of the file system, in runs of at least `len_min`
+    /// bytes. Returns the number of discarded bytes. Recently freed space may or may not be included. Other operations
+    /// may run at the same time.
     ///
     /// # Errors
-    /// `Unsupported` if the device has no use for that.
+    /// `Unsupported` if the device does not support discard.
     fn trim(&self, _range: Range<u64>, _len_min: u64) -> Result<u64> {
         Err(Error::unsupported("trimming", "use a format that has it"))
     }
 
-    /// Makes everything done so far to an inode durable: its contents, attributes and names.
+    /// Makes all completed changes of an inode durable: its contents, attributes and names.
     fn fsync(&self, ino: Ino) -> Result<()>;
 
-    /// Makes durable what is needed to read back everything written so far to an inode: as
-    /// [`Self::fsync`], but times may stay behind.
+    /// Makes durable everything that is needed to read the contents of an inode. Like [`Self::fsync`], but timestamps
+    /// may be omitted.
     fn fdatasync(&self, ino: Ino) -> Result<()> {
         self.fsync(ino)
     }
 
-    /// Makes everything done so far durable.
+    /// Makes all completed changes durable.
     fn sync(&self) -> Result<()>;
 
-    /// The label: bytes without NUL.
+    /// Returns the label: bytes without NUL.
     fn label(&self) -> Result<Vec<u8>> {
         Err(Error::unsupported("labels", "this file system has none"))
     }
 
-    /// Gives the file system another label, durable when this returns, also in the copies of its superblock.
-    /// `Invalid` if it is longer than the format has room for (16 bytes in ext4, 12 in XFS) or has a NUL.
+    /// Sets the label, also in the copies of the superblock; it is durable on return. `Invalid` if it contains a NUL or
+    /// exceeds the maximum of the format (16 bytes in ext4, 12 in XFS).
     fn set_label(&self, _label: &[u8]) -> Result<()> {
         Err(Error::unsupported("labels", "this file system has none"))
     }
 
-    /// Ends all changes for good: when this returns, nothing is written any more but file contents of
-    /// operations that are under way, and whatever would change something fails. What is not durable yet is
-    /// lost, as in a crash.
+    /// Shuts the file system down. After the return nothing is written any more, except contents of files by operations
+    /// in progress, and all changes fail. Changes that are not durable yet are lost, as in a crash.
     fn shut_down(&self) -> Result<()> {
         Err(Error::unsupported("shutting down", "unmount it"))
     }

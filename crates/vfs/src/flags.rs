@@ -1,82 +1,82 @@
-//! Flags of inodes, as chattr(1) and ioctl_xfs_fsgetxattr(2) name them, and what they forbid.
+//! Inode flags, named as in chattr(1) and ioctl_xfs_fsgetxattr(2), and the operations that they forbid.
 
 use bitflags::bitflags;
 
 use crate::{AllocateMode, Error, Result, Timestamp};
 
 bitflags! {
-    /// Flags of an inode, of all formats. The lower 32 bits are those of FS_IOC_GETFLAGS (`FS_*_FL`);
-    /// what only FS_IOC_FSGETXATTR knows is there as `FS_XFLAG_*`, 32 bits higher.
+    /// Inode flags of all formats. The lower 32 bits are those of FS_IOC_GETFLAGS (`FS_*_FL`). Flags that only
+    /// FS_IOC_FSGETXATTR has (`FS_XFLAG_*`) are shifted left by 32 bits.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct InodeFlags: u64 {
-        /// `s`: its blocks are to be zeroed when it is deleted. Kept, but nobody does it.
+        /// `s`: zero the blocks on deletion. Stored, but not implemented.
         const SECURE_DELETE = 0x1;
-        /// `u`: its contents are to be kept when it is deleted. Kept, but nobody does it.
+        /// `u`: keep the contents after deletion. Stored, but not implemented.
         const UNDELETE = 0x2;
-        /// `c`: to be compressed. Kept, but nobody does it.
+        /// `c`: compress the contents. Stored, but not implemented.
         const COMPRESS = 0x4;
-        /// `S`: what is written to it is durable at once.
+        /// `S`: writes are synchronous.
         const SYNC = 0x8;
-        /// `i`: nothing about it may change.
+        /// `i`: the inode is immutable.
         const IMMUTABLE = 0x10;
-        /// `a`: it may only be appended to; of a directory, names may only be added.
+        /// `a`: append-only; in a directory, names can only be added.
         const APPEND = 0x20;
-        /// `d`: backups leave it out.
+        /// `d`: excluded from dump(8) backups.
         const NODUMP = 0x40;
-        /// `A`: its access time stays.
+        /// `A`: the access time is not updated.
         const NOATIME = 0x80;
-        /// `m`: not to be compressed.
+        /// `m`: do not compress the contents.
         const NOCOMPRESS = 0x400;
         /// `E`: the contents are encrypted.
         const ENCRYPTED = 0x800;
-        /// `I`: a hashed directory.
+        /// `I`: the directory has a hash index.
         const INDEXED = 0x1000;
-        /// `j`: a kernel's journal holds its data, too.
+        /// `j`: the kernel journals the data, too.
         const JOURNAL_DATA = 0x4000;
-        /// `t`: its tail is not to be merged. Kept, but nobody does it.
+        /// `t`: do not merge the tail. Stored, but not implemented.
         const NOTAIL = 0x8000;
-        /// `D`: changes of the directory are durable at once.
+        /// `D`: changes of the directory are synchronous.
         const DIRSYNC = 0x1_0000;
-        /// `T`: the directory is at the top of its own hierarchy, for allocation.
+        /// `T`: the allocator treats the directory as the top of a hierarchy.
         const TOPDIR = 0x2_0000;
-        /// `e`: its blocks are mapped by extents.
+        /// `e`: the blocks are mapped by extents.
         const EXTENTS = 0x8_0000;
         /// `V`: protected by fs-verity.
         const VERITY = 0x10_0000;
-        /// `C`: not to be copied when it is written to. Other formats than these have it.
+        /// `C`: no copy-on-write. Used by other file systems only.
         const NOCOW = 0x80_0000;
-        /// `x`: to be mapped without a cache, where devices can.
+        /// `x`: direct access (DAX), if the device supports it.
         const DAX = 0x200_0000;
-        /// `N`: the contents lie in the inode.
+        /// `N`: the contents are stored in the inode.
         const INLINE_DATA = 0x1000_0000;
-        /// `P`: what is made in the directory belongs to its project.
+        /// `P`: new entries of the directory inherit its project.
         const PROJINHERIT = 0x2000_0000;
-        /// `F`: names are looked up without regard to case.
+        /// `F`: look-ups in the directory ignore case.
         const CASEFOLD = 0x4000_0000;
         /// The data is on the realtime device.
         const REALTIME = 0x1 << 32;
-        /// It has space past its end on purpose.
+        /// The file has preallocated space past its end.
         const PREALLOCATED = 0x2 << 32;
-        /// New files in the directory have their data on the realtime device.
+        /// Data of new files in the directory is allocated on the realtime device.
         const RTINHERIT = 0x100 << 32;
-        /// No symbolic links may be made in the directory.
+        /// Symbolic links cannot be created in the directory.
         const NOSYMLINKS = 0x400 << 32;
-        /// It has a hint of how much to allocate at once.
+        /// The inode has an extent size hint.
         const EXTSIZE = 0x800 << 32;
-        /// New files in the directory get its hint.
+        /// New files in the directory inherit its extent size hint.
         const EXTSZINHERIT = 0x1000 << 32;
-        /// Defragmenters leave it alone.
+        /// Excluded from defragmentation.
         const NODEFRAG = 0x2000 << 32;
-        /// What is made in the directory is to be allocated together.
+        /// Data of files below the directory is allocated in one group (filestreams allocator).
         const FILESTREAM = 0x4000 << 32;
-        /// It has a hint of how much to copy at once when what it shares is written to.
+        /// The inode has a copy-on-write extent size hint.
         const COWEXTSIZE = 0x1_0000 << 32;
-        /// It has extended attributes.
+        /// The inode has extended attributes.
         const HASATTR = 0x8000_0000 << 32;
     }
 }
 
-/// The flags that both calls know, and the bit that FS_IOC_FSGETXATTR has for each (`FS_XFLAG_*`).
+/// Flags that both ioctls have, with their bits in FS_IOC_FSGETXATTR (`FS_XFLAG_*`).
 const IN_BOTH: [(InodeFlags, u32); 8] = [
     (InodeFlags::IMMUTABLE, 0x8),
     (InodeFlags::APPEND, 0x10),
@@ -89,8 +89,7 @@ const IN_BOTH: [(InodeFlags, u32); 8] = [
 ];
 
 impl InodeFlags {
-    /// Flags that say how an inode is. Nobody sets or clears them: where that is asked for, they stay, as
-    /// kernels leave them.
+    /// Flags that describe the inode's state. Requests to set or clear them are ignored, as in the kernel.
     pub const DESCRIBING: Self = Self::ENCRYPTED
         .union(Self::INDEXED)
         .union(Self::VERITY)
@@ -98,20 +97,20 @@ impl InodeFlags {
         .union(Self::PREALLOCATED)
         .union(Self::HASATTR);
 
-    /// What FS_IOC_GETFLAGS and FS_IOC_SETFLAGS know.
+    /// Flags of FS_IOC_GETFLAGS and FS_IOC_SETFLAGS.
     pub const OF_GETFLAGS: Self = Self::from_bits_truncate(u32::MAX as u64);
 
-    /// As FS_IOC_GETFLAGS has them.
+    /// Returns the bits of FS_IOC_GETFLAGS.
     pub const fn to_getflags(self) -> u32 {
         self.bits() as u32
     }
 
-    /// Those of FS_IOC_SETFLAGS. `None` if there is one that no format has.
+    /// Converts the bits of FS_IOC_SETFLAGS. Returns `None` if a bit is unknown.
     pub const fn from_getflags(flags: u32) -> Option<Self> {
         Self::from_bits(flags as u64)
     }
 
-    /// As FS_IOC_FSGETXATTR has them (`fsx_xflags`).
+    /// Returns the bits of FS_IOC_FSGETXATTR (`fsx_xflags`).
     pub fn to_xflags(self) -> u32 {
         let own = (self.bits() >> 32) as u32;
         IN_BOTH
@@ -119,7 +118,7 @@ impl InodeFlags {
             .fold(own, |all, &(flag, bit)| if self.contains(flag) { all | bit } else { all })
     }
 
-    /// Those of FS_IOC_FSSETXATTR. `None` if there is one that no format has.
+    /// Converts the bits of FS_IOC_FSSETXATTR. Returns `None` if a bit is unknown.
     pub fn from_xflags(xflags: u32) -> Option<Self> {
         let both = IN_BOTH.iter().filter(|(_, bit)| xflags & bit != 0);
         let (flags, known) = both
@@ -127,52 +126,52 @@ impl InodeFlags {
         Self::from_bits(u64::from(xflags & !known) << 32).map(|own| own | flags)
     }
 
-    /// The flags that FS_IOC_FSGETXATTR knows.
+    /// Returns the flags of FS_IOC_FSGETXATTR.
     pub fn of_xflags() -> Self {
         let both = IN_BOTH.iter().fold(Self::empty(), |all, &(flag, _)| all | flag);
         (Self::all() - Self::OF_GETFLAGS) | both
     }
 }
 
-/// What chattr(1) and xfs_io(8) show and change of an inode.
+/// Flags, project and allocation hints of an inode, as in chattr(1) and xfs_io(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileAttributes {
-    /// Its flags.
+    /// Inode flags.
     pub flags: InodeFlags,
-    /// The project it belongs to.
+    /// Project ID.
     pub project_id: u32,
-    /// How much to allocate at once, in bytes; 0 for no hint.
+    /// Extent size hint in bytes; 0 for none.
     pub extent_size_bytes: u32,
-    /// How much to copy at once when what it shares is written to, in bytes; 0 for no hint.
+    /// Copy-on-write extent size hint in bytes; 0 for none.
     pub cow_extent_size_bytes: u32,
-    /// Extents of its contents, where the format counts them.
+    /// Number of data extents, if the format counts them.
     pub extents: u32,
 }
 
-/// What to change of it; by default nothing.
+/// A change of [`FileAttributes`]; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileAttributesChange {
     /// Flags to set.
     pub set: InodeFlags,
     /// Flags to clear.
     pub clear: InodeFlags,
-    /// The project it belongs to.
+    /// New project ID.
     pub project_id: Option<u32>,
-    /// How much to allocate at once, in bytes; with 0, the hint goes, and its flags with it.
+    /// New extent size hint in bytes; 0 removes the hint and its flags.
     pub extent_size_bytes: Option<u32>,
-    /// The same for copying.
+    /// New copy-on-write extent size hint in bytes; 0 removes the hint and its flag.
     pub cow_extent_size_bytes: Option<u32>,
-    /// The time of this change of the inode; `None` leaves it.
+    /// New ctime; `None` leaves it unchanged.
     pub ctime: Option<Timestamp>,
 }
 
-/// What the flags of an inode forbid, by the rules of Linux: `NotPermitted` (`EPERM`) says so. Removing
-/// the flags is not among it.
+/// Restrictions by inode flags, following the rules of Linux. Violations return `NotPermitted` (`EPERM`). Removing the
+/// flags themselves is not restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// [`InodeFlags::IMMUTABLE`].
+    /// [`InodeFlags::IMMUTABLE`] is set.
     pub is_immutable: bool,
-    /// [`InodeFlags::APPEND`].
+    /// [`InodeFlags::APPEND`] is set.
     pub is_append_only: bool,
 }
 
@@ -180,12 +179,12 @@ const IMMUTABLE: Error = Error::NotPermitted("it is immutable: chattr -i first")
 const APPEND_ONLY: Error = Error::NotPermitted("it may only be appended to: chattr -a first");
 
 impl Protection {
-    /// Whether there is any.
+    /// Returns whether any restriction applies.
     pub const fn is_any(self) -> bool {
         self.is_immutable || self.is_append_only
     }
 
-    /// Anything about the inode that is no appending: attributes, names of it, its size.
+    /// Checks a change other than appending: of attributes, names of the inode or size.
     pub const fn check_change(self) -> Result<()> {
         match self {
             Self { is_immutable: true, .. } => Err(IMMUTABLE),
@@ -194,12 +193,12 @@ impl Protection {
         }
     }
 
-    /// What may be done while it can be appended to: a name in a directory, times that are now.
+    /// Checks changes that append-only inodes allow: new names in a directory, or setting times to the current time.
     pub const fn check_addition(self) -> Result<()> {
         if self.is_immutable { Err(IMMUTABLE) } else { Ok(()) }
     }
 
-    /// Writing at `offset` into a file of `size` bytes.
+    /// Checks a write at `offset` into a file of `size` bytes.
     pub const fn check_write(self, offset: u64, size: u64) -> Result<()> {
         match self {
             Self { is_immutable: true, .. } => Err(IMMUTABLE),
@@ -208,7 +207,7 @@ impl Protection {
         }
     }
 
-    /// `fallocate`: space in advance alone goes with appending.
+    /// Checks `fallocate`. Append-only files allow preallocation only.
     pub const fn check_allocate(self, mode: AllocateMode) -> Result<()> {
         match mode {
             AllocateMode::Unwritten | AllocateMode::UnwrittenKeepSize => self.check_addition(),
@@ -216,7 +215,7 @@ impl Protection {
         }
     }
 
-    /// Removing, from a directory that is protected like this, a name of an inode protected like `of`.
+    /// Checks the removal of a name from a directory with these restrictions; `of` are those of the named inode.
     pub fn check_removal(self, of: Self) -> Result<()> {
         self.check_change().and_then(|()| of.check_change())
     }

@@ -1,11 +1,11 @@
-//! Errors of a file system as errors of `std::io`, for programs that take them for those of files of the host.
+//! Conversion of file-system errors to `std::io::Error`, for programs that expect errors of host files.
 
 use std::io;
 
 use crate::Error;
 
 impl Error {
-    /// The kind that an error of the host's file system of this meaning has.
+    /// Returns the kind of the corresponding error of the host's file system.
     pub fn kind(&self) -> io::ErrorKind {
         use io::ErrorKind as K;
         match self {
@@ -25,12 +25,12 @@ impl Error {
             Self::Invalid(_) => K::InvalidInput,
             Self::NotPermitted(_) | Self::Encrypted => K::PermissionDenied,
             Self::OtherProject => K::CrossesDevices,
-            // `std` has a kind for loops that is not stable yet, and none for attributes.
+            // `std`'s kind for symlink loops is unstable, and it has none for missing attributes.
             Self::SymlinkLoop | Self::NoAttribute => K::Other,
         }
     }
 
-    /// The number that the host's system calls have for this reason, where it says no more than that number.
+    /// Returns the host's errno, if it conveys the whole error.
     #[cfg(unix)]
     fn errno(&self) -> Option<rustix::io::Errno> {
         use rustix::io::Errno as E;
@@ -54,7 +54,7 @@ impl Error {
         })
     }
 
-    /// This as an error with the number of the host's system calls, if that says all there is to it.
+    /// Returns this as an error with the host's errno, if that conveys the whole error.
     pub fn to_os_error(&self) -> Option<io::Error> {
         #[cfg(unix)]
         return self.errno().map(io::Error::from);
@@ -63,8 +63,8 @@ impl Error {
     }
 }
 
-/// Reasons that have a number in POSIX and say no more than that become that number (on Unix), a failure of the
-/// device becomes what the device said, and everything else keeps its text.
+/// Errors that an errno conveys wholly become that errno (on Unix). A device failure becomes the device's error. All
+/// other errors keep their text.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         match (error.to_os_error(), error) {
@@ -79,7 +79,7 @@ impl From<Error> for io::Error {
 mod tests {
     use super::*;
 
-    /// What `std` says of the number, where there is one, is the kind that the reason has by itself.
+    /// The kind that `std` derives from the errno equals the kind of the error itself.
     #[test]
     fn numbers_and_kinds_agree() {
         use Error as E;

@@ -1,11 +1,11 @@
-//! Which names, labels and whiteouts there can be: checks that every format makes alike.
+//! Checks of names, labels and whiteouts that all formats share.
 
 use crate::{Error, NAME_LEN_MAX, NewInode, RenameMode, Result};
 
-/// Checks a name that is to be made: `Exists` for `.` and `..`.
+/// Checks the name of a new entry. `Exists` for `.` and `..`.
 ///
 /// # Errors
-/// Why no entry can have the name.
+/// The reason why the name is invalid.
 pub fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong);
@@ -19,10 +19,10 @@ pub fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a rename that is to leave a whiteout leaves a place for it.
+/// Checks whether a rename with this mode can leave a whiteout.
 ///
 /// # Errors
-/// `Invalid` if the names change places.
+/// `Invalid` for an exchange with a whiteout.
 pub fn check_whiteout(mode: RenameMode, whiteout: Option<&NewInode>) -> Result<()> {
     if whiteout.is_some() && mode == RenameMode::Exchange {
         return Err(Error::Invalid("an exchange leaves no place for a whiteout"));
@@ -30,10 +30,10 @@ pub fn check_whiteout(mode: RenameMode, whiteout: Option<&NewInode>) -> Result<(
     Ok(())
 }
 
-/// Checks a label that a file system is to get, which has room for `len_max` bytes.
+/// Checks a new label, whose maximum length is `len_max` bytes.
 ///
 /// # Errors
-/// `Invalid` if it does not fit or has a NUL.
+/// `Invalid` if it is too long or contains a NUL.
 pub fn check_label(label: &[u8], len_max: usize) -> Result<()> {
     if label.len() > len_max || label.contains(&0) {
         return Err(Error::Invalid("a label fits into its place and has no NUL"));

@@ -1,9 +1,8 @@
-//! Paths over the inode-level interface, in the manner of `std::fs`.
+//! Paths over the inode-level interface, modelled on `std::fs`.
 //!
-//! Paths are bytes with `/` between components and always start at the image's root, with or
-//! without a leading `/`. Symbolic links are followed inside the image only, absolute targets
-//! from its root: no path can lead outside. `..` goes to the parent that the path itself went
-//! through, and stays in the root at the root.
+//! Paths are bytes with `/` between components. They start at the image's root, with or without a leading `/`. Symbolic
+//! links are resolved inside the image, absolute targets from its root, so no path leads outside. `..` is the parent in
+//! the path itself; at the root it stays at the root.
 
 mod change;
 mod circle;
@@ -27,34 +26,34 @@ pub use root::check_root;
 pub use several::first_paths;
 pub use walk::{DirectoryGuard, Visit, Walk, WalkError, WalkSteps, Walked};
 
-/// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).
+/// Maximum number of symbolic links followed for one path, as in Linux (`MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;
 
-/// Longest path that is resolved, symbolic link targets put in included, in bytes.
+/// Maximum length of a path in bytes, including the targets of its symbolic links.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes read at a time.
+/// Read size in bytes.
 const READ_BYTES: usize = 1 << 20;
 
 /// Whether a symbolic link at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
-    /// The path stands for what the link leads to.
+    /// Resolves to the target of the link.
     Follow,
-    /// The path stands for the link.
+    /// Resolves to the link itself.
     Keep,
 }
 
 /// The order of a directory's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By the bytes of the names. Holds one directory's names in memory.
+    /// Sorted by the bytes of the names. Keeps all names of one directory in memory.
     Sorted,
-    /// As the directory lists them. Holds a bounded number of entries.
+    /// The directory's own order. Keeps a bounded number of entries in memory.
     Physical,
 }
 
-/// A file system seen through paths.
+/// A file system accessed by paths.
 #[derive(Clone, Copy)]
 pub struct Paths<'a> {
     fs: &'a dyn FileSystem,
@@ -63,53 +62,52 @@ pub struct Paths<'a> {
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name: 1 to 255 bytes without `/` and NUL, neither `.` nor `..`.
+    /// Name: 1 to 255 bytes without `/` and NUL, neither `.` nor `..`.
     pub name: Vec<u8>,
-    /// The inode it names.
+    /// Inode of the entry.
     pub ino: Ino,
-    /// The type, where the directory itself says so.
+    /// File type, if the directory stores it.
     pub file_type: Option<FileType>,
 }
 
-/// An entry of a directory, as long as nothing is done with what it was taken from.
+/// An entry of a directory that borrows its name from the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedRef<'a> {
-    /// Its name, as [`Named::name`].
+    /// Name, as [`Named::name`].
     pub name: &'a [u8],
-    /// The inode it names.
+    /// Inode of the entry.
     pub ino: Ino,
-    /// The type, where the directory itself says so.
+    /// File type, if the directory stores it.
     pub file_type: Option<FileType>,
 }
 
 impl NamedRef<'_> {
-    /// The same with a name of its own.
+    /// Returns an entry with an owned name.
     pub fn to_named(&self) -> Named {
         Named { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
     }
 }
 
-/// A directory on the way of a path, and the name that was taken in it.
+/// A directory on a path, and the name that the path takes in it.
 type Step = (Ino, Vec<u8>);
 
 impl<'a> Paths<'a> {
-    /// Paths of this file system.
+    /// Creates a path API over `fs`.
     pub fn new(fs: &'a dyn FileSystem) -> Self {
         Self { fs }
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn file_system(&self) -> &'a dyn FileSystem {
         self.fs
     }
 
-    /// The inode a path stands for. A path that ends in `/` follows the last link and must be a
-    /// directory.
+    /// Resolves a path to an inode. A path that ends in `/` follows the last link and must be a directory.
     pub fn resolve(&self, path: &[u8], last: LastLink) -> Result<Ino> {
         self.follow(path, last).map(|(ino, _)| ino)
     }
 
-    /// The path of what a path stands for, from the root, without symbolic links, `.` and `..`.
+    /// Returns the absolute path of the resolved file, without symbolic links, `.` and `..`.
     pub fn canonicalize(&self, path: &[u8]) -> Result<Vec<u8>> {
         let (_, parents) = self.follow(path, LastLink::Follow)?;
         let mut canonical = Vec::with_capacity(path.len() + 1);
@@ -123,9 +121,9 @@ impl<'a> Paths<'a> {
         Ok(canonical)
     }
 
-    /// The inode a path stands for, and each directory on the way there with the name that was taken in it.
+    /// Resolves a path. Returns its inode, and each directory on the way with the name taken in it.
     fn follow(&self, path: &[u8], last: LastLink) -> Result<(Ino, Vec<Step>)> {
-        // Components still to go, the next one last.
+        // Remaining components, the next one last.
         let mut pending: Vec<Vec<u8>> = components(path);
         let mut parents: Vec<Step> = Vec::new();
         let mut current = self.fs.root();
@@ -165,25 +163,25 @@ impl<'a> Paths<'a> {
         Ok((current, parents))
     }
 
-    /// The attributes of what a path stands for.
+    /// Returns the attributes of the file at a path. Follows symbolic links.
     pub fn metadata(&self, path: &[u8]) -> Result<Attributes> {
         self.fs.attributes(self.resolve(path, LastLink::Follow)?)
     }
 
-    /// The attributes of the file at a path, which may be a symbolic link.
+    /// Returns the attributes of the file at a path. Does not follow a symbolic link at the end.
     pub fn symlink_metadata(&self, path: &[u8]) -> Result<Attributes> {
         self.fs.attributes(self.resolve(path, LastLink::Keep)?)
     }
 
-    /// The target of the symbolic link at a path.
+    /// Returns the target of the symbolic link at a path.
     pub fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
         self.fs.readlink(self.resolve(path, LastLink::Keep)?)
     }
 
-    /// The whole contents of a regular file of at most `bytes_max` bytes.
+    /// Reads a regular file of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// `FileTooLarge` if it is longer: a few bytes of an image can claim a file of terabytes.
+    /// `FileTooLarge` if it is longer: a small image can contain a sparse file of terabytes.
     pub fn read(&self, path: &[u8], bytes_max: u64) -> Result<Vec<u8>> {
         let mut contents = Vec::new();
         let ino = self.resolve(path, LastLink::Follow)?;
@@ -198,8 +196,8 @@ impl<'a> Paths<'a> {
         Ok(contents)
     }
 
-    /// Reads a regular file from its beginning and hands it over in pieces, holes as zeros, until
-    /// the callback breaks.
+    /// Reads a regular file from its beginning and passes it to the callback in pieces, holes as zeros, until the
+    /// callback breaks.
     pub fn read_inode(
         &self,
         ino: Ino,
@@ -225,15 +223,15 @@ impl<'a> Paths<'a> {
         Ok(())
     }
 
-    /// The entries of the directory at a path, without `.` and `..`, sorted by name.
+    /// Returns the entries of the directory at a path, without `.` and `..`, sorted by name.
     pub fn read_dir(&self, path: &[u8]) -> Result<Vec<Named>> {
         self.read_dir_inode(self.resolve(path, LastLink::Follow)?)
     }
 
-    /// The entries of a directory, without `.` and `..`, sorted by name.
+    /// Returns the entries of a directory, without `.` and `..`, sorted by name.
     ///
     /// # Errors
-    /// `Corrupt` also for a name that no directory can hold, and for one that is there twice.
+    /// `Corrupt` also for invalid and for duplicate names.
     pub fn read_dir_inode(&self, dir: Ino) -> Result<Vec<Named>> {
         let mut listing = Listing::new(Order::Sorted);
         listing.fill(self.fs, dir)?;
@@ -244,11 +242,10 @@ impl<'a> Paths<'a> {
         Ok(all)
     }
 
-    /// Makes a directory and those above it that are missing; returns its inode. What is there
-    /// already stays as it is.
+    /// Creates a directory and its missing parents; returns its inode. Existing directories do not change.
     ///
     /// # Errors
-    /// `NotADirectory` if something else is in the way.
+    /// `NotADirectory` if a component exists and is not a directory.
     pub fn create_dir_all(&self, path: &[u8], new: &NewInode) -> Result<Ino> {
         let mut made = Vec::new();
         let mut current = self.fs.root();
@@ -267,8 +264,8 @@ impl<'a> Paths<'a> {
         Ok(current)
     }
 
-    /// Makes the regular file at a path, or empties the one that is there, and fills it; returns
-    /// its inode. `new` is for a file that was not there.
+    /// Creates or truncates the regular file at a path and writes its contents; returns its inode. `new` applies only
+    /// if the file is created.
     pub fn write(&self, path: &[u8], contents: &[u8], new: &NewInode) -> Result<Ino> {
         let ino = match self.resolve(path, LastLink::Follow) {
             Ok(ino) => {
@@ -290,7 +287,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Parent path and last component of a path; `None` if it has no component that is a name.
+/// Splits a path into its parent and last component. Returns `None` if it has no component that is a name.
 pub fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = path.iter().rposition(|&b| b != b'/')? + 1;
     let start = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
@@ -298,7 +295,7 @@ pub fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
     (name != b"." && name != b"..").then_some((&path[..start], name))
 }
 
-/// The components of a path, the first one last; `.` and empty ones left out.
+/// Returns the components of a path in reverse order, without `.` and empty ones.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.rsplit(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".");
     parts.map(<[u8]>::to_vec).collect()

@@ -1,10 +1,10 @@
-//! Where a file has data, and reading all of it.
+//! Data ranges of a file, and complete reads.
 
 use std::ops::ControlFlow;
 
 use crate::{Corruption, ExtentPlace, FileSystem, Ino, Result};
 
-/// A run of a file's bytes that are not a hole.
+/// A range of a file that is not a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// First byte in the file.
@@ -13,10 +13,10 @@ pub struct Run {
     pub len: u64,
 }
 
-/// Where a file of `size` bytes has data: in order, apart from each other, within the size.
+/// Returns the data ranges of a file of `size` bytes: sorted, merged and within the size.
 ///
 /// # Errors
-/// `Corrupt` if runs overlap or lie past the size.
+/// `Corrupt` if ranges overlap or extend past the size.
 pub fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut is_ordered = true;
@@ -43,10 +43,10 @@ pub fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Fills `buf` from `offset` on, which must lie within the file.
+/// Fills `buf` with the bytes from `offset` on, which must be within the file.
 ///
 /// # Errors
-/// `Corrupt` if the contents end before.
+/// `Corrupt` if the contents end early.
 pub fn read_exactly(fs: &dyn FileSystem, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < buf.len() {

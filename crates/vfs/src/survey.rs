@@ -1,50 +1,50 @@
-//! What lies where on the device: what a file system tells of its blocks, for those who draw maps of it.
+//! Use of the blocks of a device, reported by the file system, for programs that draw maps.
 //!
-//! A file system goes once over its metadata and tells a [`Sink`] of every run of blocks, what it is used for. It
-//! keeps nothing of what it tells, so that the sink says how much memory that takes.
+//! A file system reads its metadata once and reports every run of blocks with its use to a [`Sink`]. It stores nothing
+//! of that, so the sink determines the memory use.
 
 use std::ops::ControlFlow;
 
 use crate::{FileSystem, Ino, Result};
 
-/// What blocks are used for.
+/// Use of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// Superblocks, tables of group descriptors and what is kept for their growth, headers of allocation groups,
+    /// Superblocks, tables of group descriptors and the blocks reserved for their growth, headers of allocation groups,
     /// the boot block.
     Headers,
-    /// What says which blocks and inodes are in use: bitmaps, or the trees of allocation groups and the blocks kept
-    /// for these.
+    /// Records of the blocks and inodes in use: bitmaps, or the trees of allocation groups and the blocks reserved for
+    /// them.
     Allocation,
-    /// Inode tables and chunks of inodes, whether or not the inodes are in use.
+    /// Inode tables and inode chunks, whether or not the inodes are in use.
     Inodes,
     /// The journal or log.
     Log,
-    /// Entries of directories, and their indexes.
+    /// Directory entries and their indexes.
     Directories,
-    /// Extended attributes outside of inodes, their large values included.
+    /// Extended attributes outside of inodes, including their large values.
     Attributes,
-    /// What says where the blocks of an inode are: nodes of extent trees, blocks of pointers.
+    /// Block maps of inodes: nodes of extent trees, indirect blocks.
     Maps,
-    /// Contents of files, and targets of symbolic links.
+    /// Contents of files and targets of symbolic links.
     Data,
-    /// Contents that several files share.
+    /// Contents shared by several files.
     Shared,
-    /// Blocks of files that were never written, and those that are kept for copying on write.
+    /// Unwritten blocks of files and blocks reserved for copy-on-write.
     Preallocated,
-    /// Files of the file system itself: of quotas and orphans.
+    /// Internal files of the file system: quotas and orphans.
     System,
-    /// Blocks that are listed as bad.
+    /// Blocks listed as bad.
     Bad,
     /// Free blocks.
     Free,
-    /// Blocks in use, of which nothing that could be read says what for.
+    /// Blocks in use whose owner could not be determined.
     Unknown,
 }
 
 impl Kind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 14;
 
     /// All kinds, in the order of their numbers.
@@ -66,104 +66,104 @@ impl Kind {
     ];
 }
 
-/// What the log is like.
+/// State of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogState {
-    /// There is none.
+    /// There is no log.
     None,
-    /// It lies on another device.
+    /// The log is on another device.
     Elsewhere,
-    /// It holds nothing that is not in its place.
+    /// All changes in the log have been written back.
     Clean,
-    /// It holds changes that are not in their places, which were replayed in memory.
+    /// The log contained changes that were not written back. They were replayed in memory.
     Replayed,
-    /// It holds changes that are not in their places, and the image is read without them.
+    /// The log contains changes that were not written back. The image is read without them.
     Ignored,
-    /// Its end cannot be made out, and the image is read without it.
+    /// The end of the log cannot be determined. The image is read without it.
     Unreadable,
 }
 
-/// What an image says of its size and its parts.
+/// Size and structure of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Block size in bytes.
     pub block_size: u32,
-    /// All blocks, the first of which is 0.
+    /// Number of blocks; the first is 0.
     pub blocks: u64,
-    /// Blocks of a group; the last one may have fewer.
+    /// Blocks of a group; the last group may have fewer.
     pub group_blocks: u64,
-    /// Groups.
+    /// Number of groups.
     pub groups: u64,
-    /// What the log is like.
+    /// State of the log.
     pub log: LogState,
-    /// What the image has beside its blocks that is not told of, as a sentence.
+    /// Parts of the image outside of its blocks that are not reported, as a sentence.
     pub left_out: Option<&'static str>,
 }
 
-/// Blocks in a row that are used for the same, at least one.
+/// Consecutive blocks with the same use, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first block.
+    /// First block.
     pub start: u64,
     /// Number of blocks.
     pub len: u64,
-    /// What they are used for. Free ones are a run as long as the format lists it: it ends at the end of a group.
+    /// Use of the blocks. A free extent is as long as the format lists it: it ends at the end of a group.
     pub kind: Kind,
 }
 
-/// How an inode with blocks of contents is laid out.
+/// Layout of an inode with data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileLayout {
-    /// Its number.
+    /// Inode number.
     pub ino: Ino,
-    /// Whether it is a directory; otherwise it is a regular file.
+    /// True for a directory; otherwise it is a regular file.
     pub is_dir: bool,
-    /// Runs of blocks that lie together on the device, in the order of the file: 1 if it is in one piece.
+    /// Number of runs that are contiguous on the device, in file order; 1 if the file is not fragmented.
     pub fragments: u64,
-    /// Blocks of contents.
+    /// Number of data blocks.
     pub blocks: u64,
 }
 
-/// Who is told what lies where.
+/// Receiver of a layout.
 pub trait Sink {
-    /// Some blocks. Each is told of once, unless the image is damaged.
+    /// Receives an extent. Each block is reported once, unless the image is damaged.
     fn extent(&mut self, extent: Extent);
 
-    /// A regular file or directory with blocks of its own, after its blocks were told of.
+    /// Receives a regular file or directory with data blocks, after its extents.
     fn file(&mut self, file: FileLayout);
 
-    /// Something that could not be read. The blocks that belong to it are not told of.
+    /// Receives a message about unreadable metadata, whose blocks are not reported.
     fn remark(&mut self, remark: String);
 
-    /// That `done` of `total` units of work are done. Whether to go on.
+    /// Receives progress: `done` of `total` units of work. `Break` stops the survey.
     fn progress(&mut self, done: u64, total: u64) -> ControlFlow<()>;
 }
 
-/// A file system that can tell what lies where.
+/// A file system that can report the use of its blocks.
 pub trait TellsLayout: FileSystem {
-    /// Size and parts of the image.
+    /// Returns the size and structure of the image.
     ///
     /// # Errors
-    /// If the log cannot be looked at because the device fails.
+    /// If the device fails while the log is examined.
     fn shape(&self) -> Result<Shape>;
 
-    /// Tells of all blocks, as the image is once its log was replayed. It costs what reading the metadata costs.
-    /// Damage is a remark. What is in use and not told of belongs to something that could not be read.
+    /// Reports all blocks, in the state after the replay of the log. Reads all metadata once. Damage is reported as a
+    /// remark. Blocks in use that are not reported belong to something unreadable.
     fn tell_layout(&self, sink: &mut dyn Sink);
 }
 
-/// Counts the pieces of a file as its blocks are met in the order of the file.
+/// Counts the fragments of a file from its blocks in file order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fragments {
-    /// Runs that lie together.
+    /// Number of contiguous runs.
     pub count: u64,
-    /// Blocks of all.
+    /// Total number of blocks.
     pub blocks: u64,
     end: u64,
 }
 
 impl Fragments {
-    /// Counts a run.
+    /// Adds a run.
     pub fn add(&mut self, start: u64, len: u64) {
         self.count += u64::from(self.count == 0 || start != self.end);
         self.blocks = self.blocks.saturating_add(len);

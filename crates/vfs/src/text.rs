@@ -1,11 +1,11 @@
-//! What people read: names, sizes, types and modes.
+//! Human-readable names, sizes, types and modes.
 
 use std::fmt;
 
 use crate::{Attributes, FileType};
 
-/// Bytes as text for people: what is not UTF-8, control characters and characters that reorder or
-/// hide text are escaped (`\n`, `\xff`, `\u{202e}`), and so is `\`.
+/// Formats bytes as text. Escapes invalid UTF-8, control characters and characters that reorder or hide text (`\n`,
+/// `\xff`, `\u{202e}`), and `\` itself.
 pub fn escaped(bytes: &[u8]) -> impl fmt::Display + '_ {
     fmt::from_fn(move |f| {
         for chunk in bytes.utf8_chunks() {
@@ -28,18 +28,18 @@ pub fn escaped(bytes: &[u8]) -> impl fmt::Display + '_ {
     })
 }
 
-/// Characters that change how the text around them looks.
+/// Returns whether a character changes the appearance of the text around it.
 fn is_deceptive(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}')
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A number of bytes as `12.3 MiB`.
+/// Formats a number of bytes as `12.3 MiB`.
 pub fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut power = 0;
@@ -52,7 +52,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Type and permissions as `ls -l` shows them: `-rwsr-xr-t`.
+/// Formats type and permissions as `ls -l` does: `-rwsr-xr-t`.
 pub fn mode(attributes: &Attributes) -> String {
     let permissions = attributes.permissions;
     let mut text = String::with_capacity(10);
@@ -71,7 +71,7 @@ pub fn mode(attributes: &Attributes) -> String {
     text
 }
 
-/// The word for a type in JSON.
+/// Returns the word for a type in JSON.
 pub fn type_word(file_type: FileType) -> &'static str {
     match file_type {
         FileType::Regular => "file",

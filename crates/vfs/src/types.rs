@@ -1,4 +1,4 @@
-//! The words every file system and every user of one share.
+//! Types shared by all file systems and their users.
 
 use std::fmt;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{Protection, Result};
 
-/// Longest name of a directory entry, in bytes, in every format supported.
+/// Maximum length of a directory entry's name in bytes, in all supported formats.
 pub const NAME_LEN_MAX: usize = 255;
 
 /// An inode number.
@@ -25,7 +25,7 @@ impl fmt::Debug for Ino {
     }
 }
 
-/// What an inode is.
+/// Type of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileType {
     /// A regular file.
@@ -48,7 +48,7 @@ pub enum FileType {
 pub const S_IFMT: u16 = 0o170_000;
 
 impl FileType {
-    /// The type bits of a POSIX mode.
+    /// Returns the type bits of a POSIX mode.
     pub const fn mode_bits(self) -> u16 {
         match self {
             Self::Fifo => 0o010_000,
@@ -61,7 +61,7 @@ impl FileType {
         }
     }
 
-    /// The type a POSIX mode names, if any.
+    /// Returns the type in a POSIX mode, or `None` if it is invalid.
     pub const fn from_mode(mode: u16) -> Option<Self> {
         Some(match mode & S_IFMT {
             0o010_000 => Self::Fifo,
@@ -75,22 +75,22 @@ impl FileType {
         })
     }
 
-    /// Whether it is a regular file.
+    /// Returns whether it is a regular file.
     pub const fn is_file(self) -> bool {
         matches!(self, Self::Regular)
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub const fn is_dir(self) -> bool {
         matches!(self, Self::Directory)
     }
 
-    /// Whether it is a symbolic link.
+    /// Returns whether it is a symbolic link.
     pub const fn is_symlink(self) -> bool {
         matches!(self, Self::Symlink)
     }
 
-    /// The letter `ls -l` and `find -type` use (`-` is `f` for `find`).
+    /// Returns the letter that `ls -l` and `find -type` use (`-` is `f` for `find`).
     pub const fn letter(self) -> char {
         match self {
             Self::Regular => '-',
@@ -115,7 +115,7 @@ pub struct Timestamp {
 
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
-        // No host has times that 64 bits cannot count.
+        // The times of all hosts fit into 64 bits.
         let seconds = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         match time.duration_since(UNIX_EPOCH) {
             Ok(since) => Self { sec: seconds(since), nsec: since.subsec_nanos() },
@@ -131,7 +131,7 @@ impl From<SystemTime> for Timestamp {
 }
 
 impl Timestamp {
-    /// This time as the host has times; `None` if it has none so early or so late.
+    /// Converts to the host's type; `None` if it is out of the host's range.
     pub fn to_system_time(self) -> Option<SystemTime> {
         let seconds = Duration::from_secs(self.sec.unsigned_abs());
         let whole = match self.sec {
@@ -142,7 +142,7 @@ impl Timestamp {
     }
 }
 
-/// Device number of a character or block device, as Linux splits it.
+/// Device number of a character or block device, split as in Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeviceNumber {
     /// Major number, below 4096 on disk.
@@ -156,13 +156,13 @@ pub struct DeviceNumber {
 pub struct Attributes {
     /// The inode.
     pub ino: Ino,
-    /// Its generation: changes when the number is used again.
+    /// Generation: changes when the inode number is reused.
     pub generation: u32,
-    /// Its type.
+    /// File type.
     pub file_type: FileType,
     /// Permission bits, with set-user-id, set-group-id and sticky (below 0o10000).
     pub permissions: u16,
-    /// Number of links. A directory that can hold no more counts 1.
+    /// Number of links. A directory with more links than the format can count has 1.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -170,7 +170,7 @@ pub struct Attributes {
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Space taken, in 512-byte units.
+    /// Allocated space, in 512-byte units.
     pub blocks_512: u64,
     /// Device number, for devices.
     pub device: DeviceNumber,
@@ -180,15 +180,15 @@ pub struct Attributes {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation, where the format keeps it.
+    /// Creation time, if the format stores it.
     pub crtime: Option<Timestamp>,
-    /// What its flags forbid.
+    /// Restrictions by inode flags.
     pub protection: Protection,
-    /// Whether its flags say that its access time stays.
+    /// True if the access time is not updated (`NOATIME`).
     pub is_noatime: bool,
 }
 
-/// What a new inode starts with.
+/// Initial attributes of a new inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewInode {
     /// Permission bits (below 0o10000).
@@ -197,13 +197,13 @@ pub struct NewInode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// All of its times.
+    /// Value of all timestamps.
     pub time: Timestamp,
-    /// The new mtime and ctime of its directory; `None` leaves them.
+    /// New mtime and ctime of the parent directory; `None` leaves them unchanged.
     pub parent_time: Option<Timestamp>,
 }
 
-/// Attributes to change; `None` leaves one as it is.
+/// Attributes to change; `None` leaves an attribute unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permission bits (below 0o10000).
@@ -218,26 +218,26 @@ pub struct SetAttributes {
     pub mtime: Option<Timestamp>,
     /// Last change of the inode.
     pub ctime: Option<Timestamp>,
-    /// Creation, where the format keeps it.
+    /// Creation time, if the format stores it.
     pub crtime: Option<Timestamp>,
-    /// On whose behalf.
+    /// Reason for the change.
     pub purpose: ChangePurpose,
 }
 
-/// Why attributes change, which decides whether the flags of an inode forbid it.
+/// Reason for a change of attributes. It determines which inode flags forbid the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChangePurpose {
-    /// Somebody asked for these values: not of an inode that is immutable or may only be appended to.
+    /// A caller requested these values. Forbidden for immutable and append-only inodes.
     #[default]
     Request,
-    /// Somebody asked for times that are now: not of an inode that is immutable.
+    /// A caller requested the current time. Forbidden for immutable inodes.
     Touch,
-    /// It goes with something that was done, and that was not forbidden.
+    /// A side effect of another, permitted operation.
     Consequence,
 }
 
 impl SetAttributes {
-    /// Whether nothing but times of access and change are set.
+    /// Returns whether only access and modification times are set.
     pub const fn is_of_times(&self) -> bool {
         self.permissions.is_none()
             && self.uid.is_none()
@@ -245,7 +245,7 @@ impl SetAttributes {
             && self.crtime.is_none()
     }
 
-    /// Whether the flags of an inode allow it.
+    /// Checks whether the flags of an inode permit the change.
     ///
     /// # Errors
     /// `NotPermitted` if they do not.
@@ -258,7 +258,7 @@ impl SetAttributes {
     }
 }
 
-/// A special file that `mknod` makes.
+/// A special file for `mknod`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialFile {
     /// A character device.
@@ -271,7 +271,7 @@ pub enum SpecialFile {
     Socket,
 }
 
-/// Where a directory listing goes on. 0 is the start; other values come from [`DirEntry::next`].
+/// Position in a directory listing. 0 is the start; other values come from [`DirEntry::next`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(pub u64);
 
@@ -280,90 +280,89 @@ pub struct Cookie(pub u64);
 pub struct DirEntry<'a> {
     /// The name, 1 to 255 bytes.
     pub name: &'a [u8],
-    /// The inode it names.
+    /// Inode of the entry.
     pub ino: Ino,
-    /// The type, where the directory itself says so.
+    /// File type, if the directory stores it.
     pub file_type: Option<FileType>,
-    /// Where a listing goes on after this entry.
+    /// Position behind this entry.
     pub next: Cookie,
 }
 
-/// A run of a file's bytes that lies in one piece on the device, or is known not to.
+/// A range of a file with one kind of location; contiguous if it is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedExtent {
     /// First byte in the file.
     pub offset: u64,
     /// Length in bytes, never 0.
     pub len: u64,
-    /// Where the bytes are.
+    /// Location of the bytes.
     pub place: ExtentPlace,
 }
 
-/// Bytes that lie together in a file of the host's.
+/// A contiguous range of a host file.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<'a> {
-    /// That file.
+    /// The host file.
     pub file: &'a File,
-    /// First byte there.
+    /// First byte in the host file.
     pub offset: u64,
     /// Length in bytes, never 0.
     pub len: u64,
 }
 
-/// Where a run of a file's bytes is.
+/// Location of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentPlace {
-    /// At this byte of the device.
+    /// On the device, at this byte.
     Device(u64),
-    /// Allocated at this byte of the device but never written: reads as zeros.
+    /// Allocated on the device at this byte, but never written: reads as zeros.
     Unwritten(u64),
     /// Not allocated: reads as zeros.
     Hole,
-    /// Inside metadata (inline data): read it through the file system.
+    /// In metadata (inline data). Readable only through the file system.
     Inline,
 }
 
-/// What `allocate` does with a byte range.
+/// Operation of `allocate` on a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// Space where there is none, which reads as zeros; the file grows if the range ends past its
-    /// size (`fallocate` without flags).
+    /// Allocates missing space, which reads as zeros. The file grows if the range ends past its size (`fallocate`
+    /// without flags).
     Unwritten,
-    /// As `Unwritten`, but the size stays (`FALLOC_FL_KEEP_SIZE`).
+    /// Like `Unwritten`, but the size does not change (`FALLOC_FL_KEEP_SIZE`).
     UnwrittenKeepSize,
-    /// Gives the space of whole blocks back and zeroes the rest; the size stays
-    /// (`FALLOC_FL_PUNCH_HOLE`).
+    /// Deallocates whole blocks and zeroes the rest; the size does not change (`FALLOC_FL_PUNCH_HOLE`).
     PunchHole,
-    /// The range reads as zeros and has space; the file grows if the range ends past its size
+    /// Allocates missing space and makes the whole range read as zeros. The file grows if the range ends past its size
     /// (`FALLOC_FL_ZERO_RANGE`).
     Zero,
-    /// As `Zero`, but the size stays.
+    /// Like `Zero`, but the size does not change.
     ZeroKeepSize,
-    /// Written space over whatever the blocks held, for a builder that is about to fill all of it
-    /// through the device. Only an image in progress without a log allows it.
+    /// Allocates written blocks without zeroing them, for a builder that fills all of them through the device. Only
+    /// valid for an image in progress without a log.
     Exposed,
 }
 
 impl AllocateMode {
-    /// Whether the size stays where the range ends past it.
+    /// Returns whether the size is unchanged if the range ends past it.
     pub const fn keeps_size(self) -> bool {
         matches!(self, Self::UnwrittenKeepSize | Self::ZeroKeepSize)
     }
 
-    /// Whether the range reads as zeros afterwards, whatever it held.
+    /// Returns whether the whole range reads as zeros afterwards.
     pub const fn zeroes(self) -> bool {
         matches!(self, Self::Zero | Self::ZeroKeepSize)
     }
 }
 
-/// What `rename` does if the new name is taken.
+/// Behaviour of `rename` if the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// What the new name stood for is removed.
+    /// Replaces the existing entry.
     Replace,
-    /// `Exists`.
+    /// Fails with `Exists`.
     NoReplace,
-    /// The two change places; both must be there.
+    /// Exchanges the two entries; both must exist.
     Exchange,
 }
 
@@ -372,20 +371,19 @@ pub enum RenameMode {
 pub struct StatFs {
     /// Block size in bytes.
     pub block_size: u32,
-    /// Blocks that can hold files and metadata (without the format's fixed overhead).
+    /// Blocks for files and metadata, without the format's fixed overhead.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// Free blocks that ordinary users may take.
+    /// Free blocks available to unprivileged users.
     pub blocks_available: u64,
-    /// Free blocks that contents of files may take, of any owner: all but those that are kept for
-    /// operations that free.
+    /// Free blocks available for file contents of any owner: all but the reserve for operations that free space.
     pub blocks_for_contents: u64,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub inodes_free: u64,
-    /// Longest name in bytes.
+    /// Maximum length of a name in bytes.
     pub name_len_max: u32,
 }
 
@@ -402,7 +400,7 @@ mod tests {
             let of_host = time.to_system_time().unwrap();
             assert_eq!(Timestamp::from(of_host), time);
         }
-        // Hosts differ in how far their times go.
+        // The range of the host's times differs between hosts.
         for sec in [i64::MAX, -i64::MAX] {
             let time = Timestamp { sec, nsec: 999_999_999 };
             assert!(time.to_system_time().is_none_or(|of_host| Timestamp::from(of_host) == time));

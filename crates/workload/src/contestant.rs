@@ -1,5 +1,4 @@
-//! Contestants of a comparison: a contestant is a place where a workload can be run again and again, each time from
-//! the start.
+//! Contestants of a comparison: places where a workload can be run repeatedly, each time from the same state.
 
 use operation::profile::ListingProfile;
 use serde::Serialize;
@@ -7,91 +6,88 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::target::{Host, InProcess};
 
-/// What a run needs of a file system that is made for it.
+/// Requirements of a run for a new file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Files and directories there will be at once.
+    /// Maximum number of files and directories at a time.
     pub inodes: u64,
-    /// Bytes of file contents there will be at once.
+    /// Maximum number of bytes of file contents at a time.
     pub bytes: u64,
-    /// Threads, each of which works in a directory of its own.
+    /// Number of threads, each of which works in a separate directory.
     pub threads: u32,
-    /// The workload reads what is there, and works on all of it instead of in a place of its own.
+    /// True if the workload reads existing files, in the whole file system instead of a separate directory.
     pub existing: bool,
 }
 
-/// Whose work a contestant shows.
+/// Origin of a contestant's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// This project's.
+    /// This project.
     Ours,
-    /// The kernel's own file system, of the same format as one of ours: what ours is held against.
+    /// The kernel's own file system, with the same format as one of ours, as the reference.
     Kernel,
-    /// Anything else, for instance a directory that was given.
+    /// Anything else, for instance a directory of the user.
     #[default]
     Other,
 }
 
-/// What a report says of a contestant.
+/// Description of a contestant in a report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Description {
-    /// Its name in tables, as on the command line: `memory:xfs,^parent`.
+    /// Name in tables, as on the command line: `memory:xfs,^parent`.
     pub name: String,
-    /// Whose work it shows: the summary of a report holds one of ours against one of the kernel's.
+    /// Origin: the summary of a report compares one of ours with one of the kernel's.
     pub side: Side,
-    /// The format of its file system, `ext4` or `xfs`: contestants of one format are held against each
-    /// other. Empty if it does not matter.
+    /// Format of its file system, `ext4` or `xfs`: contestants of the same format are compared. Empty if it does not
+    /// matter.
     pub format: String,
-    /// How many of its settings are not what one gets who chooses nothing: features that are there or
-    /// are missing, and ways of doing things. For each side, a summary shows the contestant with the fewest,
-    /// so that the default stands there, and not whatever was fastest by chance.
+    /// Number of settings that differ from the defaults: features, and ways of execution. For each side, a summary
+    /// shows the contestant with the fewest deviations, so that it shows the defaults and not the fastest by chance.
     pub deviations: u32,
-    /// What it is, in a sentence.
+    /// Description in a sentence.
     pub what: String,
-    /// The features of its file system, in the format's own terms, as far as they can be told.
+    /// Features of its file system, in the format's own terms, as far as they are known.
     pub features: String,
-    /// The name of the contestant that it differs from in one thing: its overhead is measured against
-    /// that one.
+    /// Name of the contestant that differs in one setting, which is the base of its overhead.
     pub base: Option<String>,
-    /// What makes its figures differ from those of others for other reasons than the file system:
-    /// system calls, caches, a missing log.
+    /// Reasons other than the file system for different results: system calls, caches, a missing log.
     pub remarks: Vec<String>,
 }
 
 /// A place where workloads can be run.
 pub trait Contestant {
-    /// What a report says of it.
+    /// Returns its description for a report.
     fn describe(&self) -> Description;
 
-    /// A file system, or a directory, in which nothing of an earlier run is left.
+    /// Returns an empty file system or directory.
     ///
     /// # Errors
-    /// `Unsupported` with the reason if this machine or this user cannot have it.
+    /// `Unsupported` with the reason, if this machine or user cannot provide it.
     fn start(&self, need: &Need) -> Result<Box<dyn Session>>;
 }
 
-/// A contestant that is ready. Dropped, it removes whatever it made for the run.
+/// A contestant that is ready for a run. Dropping it removes everything created for the run.
 pub trait Session {
-    /// Where to work.
+    /// Returns the target of the workload.
     fn target(&self) -> AnyTarget<'_>;
 
-    /// Makes everything durable and forgets what is cached, so that the next access is a first one.
+    /// Makes everything durable and drops all caches, so that the next access is cold.
     ///
     /// # Errors
-    /// `Unsupported` if there is no way to do that here.
+    /// `Unsupported` if that is impossible.
     fn drop_caches(&mut self) -> Result<()>;
 
-    /// The size of the file system in bytes, for the report.
+    /// Returns the size of the file system in bytes, for the report.
     fn size(&self) -> u64;
 
-    /// What tells where the time of listings goes, if the target is a file system that measures that.
+    /// Returns the profile of listings, if the target is a file system that measures them.
     fn profile(&self) -> Option<&ListingProfile> {
         None
     }
 
-    /// How far the log has come, in bytes since some moment: two of them say how much was written in
-    /// between. `None` if there is no log, or none that tells.
+    /// Returns a monotonic position in the log in bytes: the difference of two is the number of bytes written in
+    /// between. `None` if there is no log, or no such position.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -99,20 +95,20 @@ pub trait Session {
         Ok(None)
     }
 
-    /// Ends the run; what was asked to be durable is.
+    /// Ends the run. Synced changes are durable.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Any target. Workloads are written for [`Target`](crate::target::Target) and compiled for each kind, so
-/// that nothing stands between them and the operation that is timed.
+/// Any target. Workloads are generic over [`Target`](crate::target::Target) and compiled for each kind, so that no
+/// dispatch is timed.
 pub enum AnyTarget<'a> {
     /// A file system in this process.
     InProcess(InProcess<'a>),
-    /// A directory of a mounted one.
+    /// A directory of a mounted file system.
     Host(&'a Host),
 }
 
-/// Evaluates an expression for whatever kind of target it is.
+/// Evaluates an expression for any kind of target.
 #[macro_export]
 macro_rules! with_target {
     ($any:expr, $target:ident => $body:expr) => {

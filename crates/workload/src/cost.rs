@@ -1,29 +1,28 @@
-//! What something costs: time on the wall, and of the processor.
+//! Cost of work: wall-clock and processor time.
 
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-/// Time that something took. Processor time is measured on Linux only, and 0 elsewhere.
+/// Time of some work. Processor time is measured on Linux only, and 0 elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// On the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// Processor time outside the kernel, of the threads that did it. What shows how far a run is has a thread
-    /// of its own, which does not count.
+    /// User time of the working threads. The thread that shows progress does not count.
     pub user: Duration,
-    /// Processor time in the kernel, of the threads that did it. What kernel threads did for it is not in it.
+    /// System time of the working threads, without kernel threads.
     pub system: Duration,
 }
 
 impl Cost {
-    /// Runs `work` in this thread and says what it cost. What other threads do for it does not count.
+    /// Runs `work` in this thread and measures its cost. The work of other threads does not count.
     pub fn of<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, Self), E> {
         let start = Stopwatch::start();
         let value = work()?;
         Ok((value, start.stop()))
     }
 
-    /// What threads did at the same time, which took so long in all.
+    /// Sums up the cost of concurrent threads, with the given wall-clock time.
     pub fn of_threads(wall: Duration, threads: impl IntoIterator<Item = Self>) -> Self {
         threads.into_iter().fold(Self { wall, ..Self::default() }, |all, one| Self {
             wall,
@@ -32,7 +31,7 @@ impl Cost {
         })
     }
 
-    /// That of one time, if this is of so many.
+    /// Divides the cost by a number of repetitions.
     #[must_use]
     pub fn divided(self, times: u32) -> Self {
         let times = times.max(1);
@@ -41,7 +40,7 @@ impl Cost {
 }
 
 impl AddAssign for Cost {
-    /// Joins what was measured in pieces, one after another.
+    /// Adds measurements of consecutive pieces.
     fn add_assign(&mut self, other: Self) {
         self.wall += other.wall;
         self.user += other.user;
@@ -49,7 +48,7 @@ impl AddAssign for Cost {
     }
 }
 
-/// A measurement that runs. To be stopped in the thread that started it.
+/// A running measurement. It must be stopped in the thread that started it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     start: Instant,
@@ -64,7 +63,7 @@ impl Stopwatch {
         Self { start: Instant::now(), user, system }
     }
 
-    /// What was used since the start.
+    /// Returns the cost since the start.
     pub fn stop(self) -> Cost {
         let wall = self.start.elapsed();
         let (user, system) = processor_time();
@@ -76,14 +75,14 @@ impl Stopwatch {
     }
 }
 
-/// What this thread has used: not known here.
+/// Returns zero: the time of this thread is not available here.
 #[cfg(not(target_os = "linux"))]
 fn processor_time() -> (Duration, Duration) {
     (Duration::ZERO, Duration::ZERO)
 }
 
-/// What this thread has used. The clock is exact, and brings the kernel's books up to date, which tell what
-/// part of it was in the kernel.
+/// Returns the time used by this thread. Reading the exact clock also updates the kernel's split into user and system
+/// time.
 #[cfg(target_os = "linux")]
 fn processor_time() -> (Duration, Duration) {
     use nix::sys::resource::{UsageWho, getrusage};

@@ -1,42 +1,42 @@
-//! Why a workload could not be run, or did something else than it should have.
+//! Errors of workloads.
 
 use std::io;
 
-/// Why a workload ended early.
+/// Reason why a workload ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file system in this process refused an operation.
+    /// A file system in this process returned an error.
     #[error("{operation}: {source}")]
     FileSystem {
-        /// What was asked of it.
+        /// The operation.
         operation: &'static str,
-        /// What it said.
+        /// The error.
         source: vfs::Error,
     },
-    /// The kernel, or a program that was run, refused something.
+    /// The kernel, or an executed program, returned an error.
     #[error("{operation}: {source}")]
     Host {
-        /// What was asked of it.
+        /// The operation.
         operation: String,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
-    /// This target cannot do what the workload needs; the others can go on.
+    /// The target does not support the workload; other targets can continue.
     #[error("{0}")]
     Unsupported(String),
-    /// The file system is not as it should be after the workload.
+    /// The state of the file system after the workload is wrong.
     #[error("wrong result: {0}")]
     Wrong(String),
-    /// Somebody asked to stop.
+    /// The user cancelled the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// A result of this crate.
+/// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of a system call, or of a program that was run.
+    /// Creates an error from a system call or an executed program.
     pub fn host(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Host { operation: operation.into(), source: source.into() }
     }

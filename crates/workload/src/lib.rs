@@ -1,8 +1,7 @@
-//! Workloads for file systems: those that the threads about directories, parent pointers and orphans
-//! were argued with ([`jobs`]), run in turn on any contestants ([`mod@run`]) and reported
-//! ([`mod@report`]); and, with the feature `testing`, what file systems are tested with: a reference model,
-//! an explorer of what a crash leaves behind, trials that every format must pass, and walks over damaged
-//! images.
+//! Workloads for file systems: those of the mailing-list threads about directories, parent pointers and orphans
+//! ([`jobs`]), executed in turn on any contestants ([`mod@run`]) and reported ([`mod@report`]). The feature `testing`
+//! adds tools for tests of file systems: a reference model, a crash explorer, conformance tests for every format, and
+//! traversals of damaged images.
 #![forbid(unsafe_code)]
 
 pub mod allocations;

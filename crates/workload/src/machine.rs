@@ -1,4 +1,4 @@
-//! What a table of times must say about where it was made.
+//! Description of the machine, for a table of times.
 
 use std::fs;
 use std::path::Path;
@@ -6,32 +6,31 @@ use std::thread;
 
 use serde::Serialize;
 
-/// The machine that figures are from. What cannot be told is empty or `None`.
+/// The machine of a measurement. Unknown values are empty or `None`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
-    /// Processors that this process may use.
+    /// Number of processors available to this process.
     pub cores: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Release of the kernel, on Linux.
+    /// Kernel release, on Linux.
     pub kernel: String,
-    /// Where images are kept, with the type of that file system.
+    /// Directory of images, with the type of its file system.
     pub scratch: String,
-    /// Processes that wanted to run, on average over the minute before the start: figures of a busy
-    /// machine mean little.
+    /// Load average of the minute before the start: measurements on a busy machine are unreliable.
     pub load: Option<f64>,
-    /// What sets the frequency of the processors: `performance`, `schedutil`.
+    /// Frequency governor of the processors: `performance`, `schedutil`.
     pub governor: Option<String>,
-    /// What the machine runs in, if it is a virtual one.
+    /// The hypervisor, on a virtual machine.
     pub virtual_machine: Option<String>,
-    /// Name and version of this program, then those of others that were compared.
+    /// Name and version of this program, then those of the compared programs.
     pub versions: Vec<String>,
 }
 
 impl Machine {
-    /// Looks at this machine. `scratch` is where images are kept; `versions` are the programs'.
+    /// Examines this machine. `scratch` is the directory of images; `versions` are those of the programs.
     pub fn describe(scratch: &Path, versions: Vec<String>) -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         Self {
@@ -47,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// What it says, a few lines for people.
+    /// Returns a few human-readable lines.
     pub fn lines(&self) -> Vec<String> {
         let gib = self.memory_bytes as f64 / f64::from(1 << 30);
         let mut first = format!("{} × {}, {gib:.1} GiB of memory", self.cores, self.cpu);
@@ -73,13 +72,13 @@ impl Machine {
     }
 }
 
-/// The release of Linux.
+/// Returns the Linux release.
 #[cfg(target_os = "linux")]
 fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// It is not Linux.
+/// Not Linux.
 #[cfg(not(target_os = "linux"))]
 fn release() -> String {
     String::new()
@@ -94,13 +93,13 @@ fn known(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The value of the first line with this key.
+/// Returns the value of the first line with this key.
 fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(found, _)| found.trim() == key).map(|(_, value)| value.trim())
 }
 
-/// Not every architecture names its processors.
+/// Some architectures do not report the model.
 fn cpu(cpuinfo: &str) -> String {
     let name = field(cpuinfo, "model name").or_else(|| field(cpuinfo, "cpu model"));
     name.map_or_else(|| format!("{} processor", std::env::consts::ARCH), str::to_owned)
@@ -111,14 +110,13 @@ fn memory_bytes(meminfo: &str) -> u64 {
     kib.unwrap_or(0_u64) << 10
 }
 
-/// A hypervisor shows itself to its guests in a processor flag, and its maker in the tables of the
-/// firmware.
+/// A hypervisor sets a processor flag for its guests, and its vendor is in the firmware tables.
 fn virtual_machine(cpuinfo: &str, vendor: &str) -> Option<String> {
     let is_guest = field(cpuinfo, "flags")?.split(' ').any(|flag| flag == "hypervisor");
     is_guest.then(|| known(vendor).unwrap_or_else(|| "unknown hypervisor".to_owned()))
 }
 
-/// The type of the file system that holds a directory, by the longest matching mount point.
+/// Returns the type of the file system of a directory, by the longest matching mount point.
 fn fs_type(mounts: &str, directory: &Path) -> String {
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);

@@ -1,4 +1,4 @@
-//! Running workloads on contestants in turn.
+//! Execution of workloads on contestants in turn.
 
 mod progress;
 mod turns;
@@ -15,7 +15,7 @@ use crate::report::{DURABILITY, FORMAT, Report};
 use progress::Progress;
 use turns::{End, Turns};
 
-/// A workload, and its contestants.
+/// A workload with its contestants.
 pub struct Entry {
     /// The workload.
     pub job: Box<dyn Job>,
@@ -23,49 +23,50 @@ pub struct Entry {
     pub contestants: Vec<Rc<dyn Contestant>>,
 }
 
-/// How a comparison is made.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Runs of each case on each contestant; the median counts.
+    /// Number of runs of each case on each contestant; the median counts.
     pub rounds: u32,
-    /// Rounds are added up to this many while something that the report compares is not told apart.
+    /// Maximum number of rounds: they are added while a comparison of the report is not significant.
     pub rounds_most: u32,
-    /// A run is repeated within its round until each of its steps took so long in all.
+    /// A run is repeated within its round until each of its steps has this total duration.
     pub step_least: Duration,
-    /// What names and choices follow from.
+    /// Seed of names and random choices.
     pub seed: u64,
-    /// The command that was given, for the report.
+    /// The command line, for the report.
     pub command: String,
-    /// When it is made, in words, for the report.
+    /// The date as text, for the report.
     pub date: String,
-    /// Where it is made, as it was before the start.
+    /// The machine in its state before the start.
     pub machine: Machine,
 }
 
-/// Is told how a comparison goes.
+/// Receives the progress of a comparison.
 pub trait Observer: Sync {
-    /// How many operations there are in all, done ones included. Told at the start, and again whenever
-    /// it changes because some will not be done.
+    /// Receives the total number of operations, including completed ones. Called at the start, and whenever it
+    /// decreases because some are cancelled.
     fn total(&self, operations: u64) {
         let _ = operations;
     }
-    /// A run begins, of so many operations. The contestant is made ready first, which may take a while.
+    /// Called when a run begins, with its number of operations. The contestant is prepared first, which may take a
+    /// while.
     fn begin(&self, workload: &str, contestant: &str, x: u64, round: u32, operations: u64);
-    /// Operations were done.
+    /// Called when operations are completed.
     fn advance(&self, operations: u64);
-    /// A contestant cannot take part. Told once for each workload.
+    /// Called once for each workload if a contestant cannot take part.
     fn skipped(&self, contestant: &str, why: &str);
-    /// A run went wrong; this contestant is done with this case.
+    /// Called when a run failed; the contestant skips this case.
     fn failed(&self, workload: &str, contestant: &str, x: u64, why: &str) {
         let _ = (workload, contestant, x, why);
     }
 }
 
-/// Runs every workload on its contestants: each case round by round, in each round all contestants in
-/// turn, beginning with another one each time.
+/// Runs every workload on its contestants: each case round by round, in each round all contestants in turn, with
+/// another one first each time.
 ///
-/// A contestant that cannot take part, and a case that fails, stand in the report with the reason while
-/// the others go on. Once `stop` is set, the report is of what was done until then.
+/// A contestant that cannot take part, and a case that fails, are listed in the report with the reason, and the others
+/// continue. After `stop` is set, the report contains the completed part.
 ///
 /// # Errors
 /// `Unsupported` if there is nothing to run.
@@ -119,15 +120,14 @@ pub fn once(
     sized(job, case, contestant, &Context::new(seed, stop, progress)).map(|(steps, _)| steps)
 }
 
-/// Most repetitions of a run within a round.
+/// Maximum number of repetitions of a run within a round.
 const REPEATS_MAX: u32 = 64;
 
-/// A run is not repeated any more when what it takes in all, made ready included, is so many times what its
-/// steps should take.
+/// Repetition ends when the total time, including preparation, exceeds the required time of the steps by this factor.
 const ALL_BY_STEPS_MAX: u32 = 8;
 
-/// What a run says that is repeated until its steps took `least`: figures of one time, how many times there
-/// were, and the size of the file system. Each time is made ready from the start.
+/// Repeats a run until its steps took `least`. Returns the figures of one repetition, the number of repetitions, and
+/// the size of the file system. Each repetition is prepared from the start.
 fn repeated(
     job: &dyn Job,
     case: &Case,
@@ -157,7 +157,7 @@ fn repeated(
     Ok((steps.into_iter().map(mean).collect(), repeats, size))
 }
 
-/// Adds the figures of a run to those of others; whether its steps are the same.
+/// Adds the figures of a run to those of others. Returns whether its steps are the same.
 fn add_all(steps: &mut [Step], again: &[Step]) -> bool {
     let add = |(step, again): (&mut Step, &Step)| {
         step.operations += again.operations;
@@ -170,7 +170,7 @@ fn add_all(steps: &mut [Step], again: &[Step]) -> bool {
         && steps.iter_mut().zip(again).map(add).fold(true, |all, one| all & one)
 }
 
-/// What one run says, and the size of the file system it was on.
+/// Runs once. Returns the steps, and the size of the file system.
 fn sized(
     job: &dyn Job,
     case: &Case,

@@ -1,9 +1,7 @@
-//! Everything a file system shows of its tree, taken through the inode interface, and where two of
-//! them differ.
+//! A snapshot of a file system's tree, taken through the inode interface, and comparisons of snapshots.
 //!
-//! Invariants of a [`Tree`]: paths have no leading `/`, the root's is empty; hard links of one inode
-//! share a place in `inodes`, which stand in the order of their first paths; contents are kept by
-//! granule, and only granules that are not all zeros.
+//! Invariants of a [`Tree`]: paths have no leading `/`, the root's is empty; hard links of one inode share an index in
+//! `inodes`, which is sorted by first path; contents are stored by granule, and only granules that are not all zeros.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -16,24 +14,24 @@ mod compare;
 
 pub use compare::Rules;
 
-/// Unit in which contents and holes are kept, in bytes: a multiple of every block size up to it.
+/// Granularity of contents and holes in bytes: a multiple of every supported block size up to it.
 pub const GRANULE_BYTES: u64 = 4096;
 
-/// What most of an image's space reads as. Comparing with it is far quicker than a loop over bytes.
+/// The contents of most of an image's space. Comparing with it is much faster than a loop over bytes.
 const ZEROS: [u8; GRANULE_BYTES as usize] = [0; GRANULE_BYTES as usize];
 
-/// The directory that mkfs makes for e2fsck, which no tree here shows.
+/// The directory that mkfs creates for e2fsck, which is excluded.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// Directories deeper than this are a loop.
+/// Deeper directories indicate a loop.
 const DEPTH_MAX: usize = 200;
 
-/// One inode as it shows.
+/// The visible state of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// Its attributes. The size of a directory and the space taken differ between file systems.
+    /// Attributes. The size of a directory and the allocated space differ between file systems.
     pub attributes: Attributes,
-    /// Target of a symbolic link, else empty.
+    /// Target of a symbolic link, otherwise empty.
     pub target: Vec<u8>,
     /// Extended attributes by full name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -44,37 +42,36 @@ pub struct Inode {
 /// The contents of a regular file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Granules that are not all zeros, by number. The last one is cut at the size.
+    /// Granules that are not all zeros, by number. The last one is truncated at the size.
     pub granules: BTreeMap<u64, Box<[u8]>>,
-    /// Granules with space that was written, as ranges of granule numbers: the others are holes or
-    /// unwritten.
+    /// Granules with written space, as ranges of granule numbers: the others are holes or unwritten.
     pub written: Vec<Range<u64>>,
-    /// Granules with space that was never written.
+    /// Granules with unwritten space.
     pub unwritten: Vec<Range<u64>>,
 }
 
 /// A whole tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The place in `inodes` of every path.
+    /// Index in `inodes` of every path.
     pub paths: BTreeMap<Vec<u8>, usize>,
     /// Every inode that has a path.
     pub inodes: Vec<Inode>,
 }
 
 impl Tree {
-    /// Walks a file system from its root. `lost+found` in the root is left out.
+    /// Takes a snapshot of a file system from its root, without `lost+found` in the root.
     ///
     /// # Errors
-    /// The path at which the file system failed, or contradicts itself, and why.
+    /// The path at which the file system failed or is inconsistent, and the reason.
     pub fn of(fs: &dyn FileSystem) -> Result<Self, String> {
         Self::below(fs, fs.root())
     }
 
-    /// Walks a file system from another directory.
+    /// Takes a snapshot from another directory.
     ///
     /// # Errors
-    /// As [`Tree::of`].
+    /// Those of [`Tree::of`].
     pub fn below(fs: &dyn FileSystem, top: Ino) -> Result<Self, String> {
         let mut walk = Walk { fs, found: BTreeMap::new() };
         let fail = |error: Error| format!("the root: {error}");
@@ -104,7 +101,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The part of a tree whose paths are to be kept.
+    /// Returns the part of a tree whose paths satisfy `keep`.
     pub fn filter(&self, keep: impl Fn(&[u8]) -> bool) -> Self {
         let mut tree = Self { paths: BTreeMap::new(), inodes: Vec::new() };
         let mut places = BTreeMap::new();
@@ -118,17 +115,17 @@ impl Tree {
         tree
     }
 
-    /// The inode at a path.
+    /// Returns the inode at a path.
     pub fn get(&self, path: &[u8]) -> Option<&Inode> {
         self.paths.get(path).map(|&place| &self.inodes[place])
     }
 
-    /// The inode of this number.
+    /// Returns the inode with this number.
     pub fn by_ino(&self, ino: Ino) -> Option<&Inode> {
         self.inodes.iter().find(|inode| inode.attributes.ino == ino)
     }
 
-    /// All paths of the inode of this number, in order.
+    /// Returns all paths of the inode with this number, in order.
     pub fn paths_of(&self, ino: Ino) -> impl Iterator<Item = &[u8]> {
         let is_it = move |place: usize| self.inodes[place].attributes.ino == ino;
         self.paths.iter().filter(move |(_, place)| is_it(**place)).map(|(path, _)| &path[..])
@@ -141,7 +138,7 @@ struct Walk<'f> {
 }
 
 impl Walk<'_> {
-    /// Enters everything below a directory, and checks that its parts agree.
+    /// Adds everything below a directory, and checks its consistency.
     fn directory(
         &mut self,
         path: &mut Vec<u8>,
@@ -207,10 +204,10 @@ impl Walk<'_> {
 }
 
 impl Inode {
-    /// Reads everything about an inode.
+    /// Reads the state of an inode.
     ///
     /// # Errors
-    /// As the file system's methods.
+    /// Those of the file system's methods.
     pub fn of(fs: &dyn FileSystem, ino: Ino) -> Result<Self> {
         let attributes = fs.attributes(ino)?;
         let mut names = Vec::new();
@@ -252,7 +249,7 @@ impl Contents {
             }
         }
         let mut buffer = [0; GRANULE_BYTES as usize];
-        // Unwritten space is read too: it must come out as zeros.
+        // Unwritten space is read as well: it must read as zeros.
         for granule in contents.written.iter().chain(&contents.unwritten).cloned().flatten() {
             let offset = granule * GRANULE_BYTES;
             let wanted = (size - offset).min(GRANULE_BYTES) as usize;
@@ -267,7 +264,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Bytes of one granule, cut like `like` and with zeros where there is nothing.
+    /// Returns the bytes of a granule, padded with zeros.
     pub(crate) fn granule(&self, granule: u64) -> [u8; GRANULE_BYTES as usize] {
         let mut bytes = [0; GRANULE_BYTES as usize];
         if let Some(found) = self.granules.get(&granule) {
@@ -277,7 +274,7 @@ impl Contents {
     }
 }
 
-/// Adds a range behind the others, joined to the last one if it touches it.
+/// Appends a range, merged with the last one if they touch.
 fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end >= range.start => last.end = last.end.max(range.end),

@@ -1,4 +1,4 @@
-//! Reading everything that a file system offers, however damaged its image is, within fixed limits.
+//! Reads everything in a file system, within fixed limits, for damaged images.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -9,26 +9,26 @@ use blockdev::BlockDevice;
 use vfs::path::Order;
 use vfs::{Cookie, Error, FileSystem, FileType, Ino, Paths};
 
-/// Entries of one directory and runs of one file that are looked at.
+/// Maximum number of entries of a directory and of runs of a file.
 const ITEMS_MAX: usize = 5_000;
-/// Bytes of one file that are read.
+/// Maximum number of bytes read of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Files and directories met on the way down from the root.
+/// Maximum number of files and directories below the root.
 const PATHS_MAX: usize = 2_000;
 
-/// A device that counts how often it is read.
+/// A device that counts its reads.
 pub struct Counted {
     inner: Arc<dyn BlockDevice>,
     reads: AtomicU64,
 }
 
 impl Counted {
-    /// Counts the reads of a device from now on.
+    /// Starts counting the reads of a device.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
         Arc::new(Self { inner, reads: AtomicU64::new(0) })
     }
 
-    /// How often it was read.
+    /// Returns the number of reads.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -57,34 +57,34 @@ impl BlockDevice for Counted {
     }
 }
 
-/// What a walk met.
+/// Result of a walk.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What could not be read.
+    /// Errors.
     pub errors: Vec<Error>,
-    /// Files and directories from the root down.
+    /// Number of files and directories below the root.
     pub paths: usize,
-    /// Entries of directories, inode by inode.
+    /// Number of directory entries, inode by inode.
     pub entries: usize,
-    /// Bytes of files.
+    /// Number of bytes of files.
     pub bytes: u64,
-    /// Device reads.
+    /// Number of device reads.
     pub reads: u64,
 }
 
 impl Outcome {
-    /// Notes an error.
+    /// Records an error.
     pub fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 }
 
-/// Reads the attributes of everything from the root down.
+/// Reads the attributes of everything below the root.
 pub fn paths(fs: &dyn FileSystem, outcome: &mut Outcome) {
     for step in Paths::new(fs).walk(fs.root(), Order::Physical).take(PATHS_MAX) {
         outcome.paths += 1;
         match step {
-            // The path is that of the walk; finding it again goes through lookup.
+            // The path is that of the walk; resolving it again uses look-ups.
             Ok(walked) if outcome.paths.is_multiple_of(4) => {
                 let found = Paths::new(fs).symlink_metadata(&walked.path);
                 outcome.keep(found);
@@ -95,7 +95,7 @@ pub fn paths(fs: &dyn FileSystem, outcome: &mut Outcome) {
     }
 }
 
-/// Reads all of an inode in use.
+/// Reads everything of an inode in use.
 pub fn inode(fs: &dyn FileSystem, ino: Ino, outcome: &mut Outcome) {
     match fs.attributes(ino) {
         Err(Error::NotFound) => {}

@@ -1,4 +1,4 @@
-//! The workload `find`: the same tree on every target, all of it seen, and what goes wrong noticed.
+//! The workload `find`: the same tree on every target, complete walks, and detection of faults.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -103,7 +103,7 @@ fn caches_that_stay_are_not_called_cold() {
     assert_eq!(steps[0].operations, FILES + DIRECTORIES);
 }
 
-/// The paths below a directory of the host, and whether they are directories.
+/// Returns the paths below a host directory, and whether they are directories.
 fn host_paths(top: &Path) -> BTreeMap<Vec<u8>, bool> {
     fn visit(dir: &Path, path: &[u8], paths: &mut BTreeMap<Vec<u8>, bool>) {
         for entry in fs::read_dir(dir).unwrap() {
@@ -139,7 +139,7 @@ fn all_targets_get_the_same_tree() {
     for tree in &trees[1..] {
         assert_eq!(trees[0].differences(tree, rules), Vec::<String>::new());
     }
-    // The directory that the tree is in comes on top.
+    // Plus the directory of the tree.
     assert_eq!(trees[0].paths.len() as u64, 1 + 1 + FILES + DIRECTORIES);
     assert!(trees[0].inodes.iter().all(
         |inode| inode.attributes.size == 0 || inode.attributes.file_type == FileType::Directory
@@ -178,7 +178,7 @@ fn a_tree_like_another_has_its_names() {
     run(&find, &mut AtPath::new(home.path()), 1).unwrap();
     assert_eq!(host_paths(home.path()), expected);
 
-    // Made inside of itself, it would never end.
+    // Created inside itself, it would never end.
     let inside = top.join("empty");
     let outcome = run(&find, &mut AtPath::new(&inside), 1);
     assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
@@ -235,7 +235,7 @@ fn an_entry_that_is_lost_between_walks_is_missed() {
         let find = Find { tree: GENERATED, walks: 3 };
         let (stop, walks) = (AtomicBool::new(false), AtomicU64::new(0));
         let progress = |entries: u64| {
-            // Each walk tells its entries at once, there are so few; the second call ends the second.
+            // Each walk reports its few entries in one call; the second call ends the second walk.
             if entries > 0 && walks.fetch_add(1, Relaxed) == 1 {
                 let fs = &memory;
                 let dir = fs.lookup(fs.root(), b"linux").unwrap();

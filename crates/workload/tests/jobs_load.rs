@@ -1,5 +1,5 @@
-//! The workloads of the thread about orphans do what they say: the same on every target, with exactly
-//! the operations that they count, and nothing left behind but what they are to leave.
+//! The workloads of the thread about orphans: the same effect on every target, exactly the counted operations, and no
+//! unexpected leftovers.
 
 use crate::load;
 
@@ -20,7 +20,7 @@ const POLICIES: [OrphanPolicy; 4] =
     [OrphanPolicy::WhenNeeded, OrphanPolicy::Always, OrphanPolicy::ListOnly, OrphanPolicy::Off];
 
 fn orphan() -> StressOrphan {
-    // Not a whole number of blocks, and not one of batches.
+    // Neither a whole number of blocks nor of batches.
     StressOrphan { threads: vec![1, 3], file_bytes: 5003, rounds: 2 }
 }
 
@@ -41,7 +41,7 @@ fn on_model(job: &dyn Job, case: usize, seed: u64) -> Tree {
     let model = Model::new();
     run(job, &job.cases()[case], &mut InMemory(&model), seed);
     let tree = Tree::of(&model).unwrap();
-    // Files that nobody can reach would still be there.
+    // Unreachable files would still exist.
     assert_eq!(model.inode_count(), tree.inodes.len(), "{}", job.name());
     tree
 }
@@ -52,7 +52,7 @@ fn every_target_shows_the_same_afterwards() {
     for job in all() {
         for (number, case) in job.cases().iter().enumerate() {
             let expected = on_model(&*job, number, SEED);
-            // Times of writing are not the caller's; which zeros are holes is not what this is about.
+            // Times of writes are not set by the caller, and holes are not compared.
             let rules = Rules { times: false, holes: false, contents: true };
             let same = |tree: &Tree, who: &str| {
                 let found = expected.differences(tree, rules);
@@ -91,7 +91,7 @@ fn what_is_left_is_what_was_there_to_work_on() {
     assert_ne!(files, files_of(&on_model(&fserver(24), 1, SEED + 1)));
 }
 
-/// Runs the case of three threads.
+/// Runs the case with three threads.
 fn count(job: &dyn Job) -> Calls {
     let counting = Counting::default();
     run(job, &job.cases()[1], &mut InMemory(&counting), SEED);
@@ -139,10 +139,10 @@ fn fserver_does_what_its_mix_says() {
         truncates: two * 999,
         links: two * (7 + 9 * 7),
         unlinks: disk_files + three * 43 + two * (1 + 9 * 7 + 8),
-        // Two files for a copy; three kinds of jobs open again what they wrote.
+        // Two files for a copy; three kinds of jobs reopen the file they wrote.
         opens: 1 + disk_files + 4 * three + three * 43 + two * (1000 + 1),
         closes: 1 + disk_files + 4 * three + three * 43 + two * (1000 + 1),
-        // The check at the end lists two directories of each task.
+        // The final check lists two directories of each task.
         listings: two * 2 + 2 * tasks,
         attributes: three * 57 + 1,
         syncs: 1, file_syncs: 0);
@@ -201,7 +201,7 @@ fn they_end_soon_after_they_are_told() {
         let context = Context::new(SEED, &stop, &progress);
         let outcome = job.run(case, &mut InMemory(&model), &context);
         assert!(matches!(outcome, Err(Error::Interrupted)), "{}", job.name());
-        // Each thread notices at its own next report.
+        // Each thread notices at its own next progress report.
         assert!(calls.load(Ordering::Relaxed) <= 3, "{}", job.name());
         assert!(matches!(
             job.run(case, &mut InMemory(&Model::new()), &context),

@@ -1,5 +1,4 @@
-//! The workloads that make and remove names: what they leave, on file systems of every kind and on ones
-//! that are wrong.
+//! The workloads that create and remove names: their results, on all kinds of file systems and on faulty ones.
 
 use crate::common;
 
@@ -17,7 +16,7 @@ use common::{InMemory, OnHost, Reopened, ext4, only_case, run, run_and_stop, xfs
 
 const RULES: Rules = Rules { times: false, holes: false, contents: true };
 
-/// So many that there is one directory for each thread, and no more.
+/// A number with one directory for each thread.
 const FILES: u64 = 30_000;
 
 fn create() -> Create {
@@ -28,12 +27,12 @@ fn remove(cold: bool) -> Remove {
     Remove { files: vec![FILES], threads: 2, cold }
 }
 
-/// A loop takes a second and a little, so that it ends with another subdirectory than it began with.
+/// A loop takes slightly more than a second, so that it ends with another subdirectory than it began with.
 fn fs_mark(cold: bool) -> FsMark {
     FsMark { threads: 2, files: 14_000, loops: 2, subdirectories: 7, cold, rename: false }
 }
 
-/// Paths as [`OnHost::paths`] has them.
+/// Returns the paths in the form of [`OnHost::paths`].
 fn paths(tree: &Tree) -> Vec<String> {
     let paths = tree.paths.iter().filter(|(path, _)| !path.is_empty());
     let show = |(path, &place): (&Vec<u8>, &usize)| {
@@ -46,7 +45,7 @@ fn paths(tree: &Tree) -> Vec<String> {
     paths
 }
 
-/// How many files each directory has.
+/// Returns the number of files of each directory.
 fn counts(tree: &Tree) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for path in paths(tree) {
@@ -140,7 +139,7 @@ fn fs_mark_makes_the_same_files_everywhere_and_removes_them() {
         trees.extend(session.seen);
     }
     assert!(trees.iter().all(|trees| trees.len() == 2 && trees[0].paths.len() == 1));
-    // The first loop starts at second 1,700,000,000, which leaves 6, the second one a second later.
+    // The first loop starts at second 1,700,000,000, with remainder 6, the second one a second later.
     let one = expected([
         ("0000", 0),
         ("0000/00", 14_000),
@@ -197,7 +196,7 @@ fn change_gives_files_other_names_and_permissions_everywhere() {
     let tree = model.tree();
     let directories = ["0000", "0000-moved", "0001", "0001-moved"];
     assert_eq!(counts(&tree), expected(directories.map(|name| (name, 5000))));
-    // Each file is there once, with both of its names.
+    // Each file exists once, with both of its names.
     let files = tree.inodes.iter().map(|inode| &inode.attributes);
     let files: Vec<_> = files.filter(|it| it.file_type == FileType::Regular).collect();
     assert_eq!(files.len(), 10_000);
@@ -245,7 +244,7 @@ fn a_cold_cache_is_a_step_of_its_own() {
         assert_eq!(names, ["remove", "remove, cold cache"]);
         assert!(steps.iter().all(|step| step.extras.iter().all(|e| e.name != "cold runs")));
     }
-    // All was there when it was forgotten, and the same as in a run that is not removed.
+    // Everything existed when caches were dropped, the same as in a run without removal.
     let mut filled = InMemory::new(Model::new());
     run(&create(), &mut filled, 1).unwrap();
     assert_same(&filled.tree(), &watching.seen.unwrap()[1]);
@@ -270,7 +269,7 @@ fn workloads_stop_soon_when_asked_to() {
     let fs_mark = fs_mark(false);
     let change = Change { files: vec![60_000], threads: 1 };
     let half = |job: &dyn Job| only_case(job).operations / 2;
-    // While files are made and while they are removed.
+    // While files are created and while they are removed.
     for (job, after) in [
         (&create() as &dyn Job, 10_000),
         (&remove, 10_000),
@@ -291,7 +290,7 @@ fn a_change_that_is_wrong_is_found_out() {
     let job = Change { files: vec![5000], threads: 2 };
     let result = run(&job, &mut InMemory::new(Tampered::new(Wrong::Unlisted)), 1);
     assert!(matches!(result, Err(Error::Wrong(_))), "{result:?}");
-    // The file is not there under the name that it should have.
+    // The file does not exist under its expected name.
     let result = run(&job, &mut InMemory::new(Tampered::new(Wrong::Renamed)), 1);
     assert!(matches!(result, Err(Error::FileSystem { .. })), "{result:?}");
 }
@@ -314,7 +313,7 @@ fn wrong_file_systems_are_found_out() {
     }
 }
 
-/// What comes of reading a directory in parts and removing each part at once.
+/// Checks the removal of a directory in parts, each read and then removed.
 fn take_apart<T: workload::target::Target>(target: &T) -> Vec<(Vec<u8>, u64)> {
     let top = target.top().unwrap();
     target.make_dir(&top, b"d").unwrap();

@@ -1,4 +1,4 @@
-//! The reference model's own behaviour, where it is not obvious.
+//! Behaviour of the reference model that is not obvious.
 
 use std::ops::ControlFlow;
 

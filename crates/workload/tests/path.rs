@@ -12,7 +12,7 @@ const NEW: NewInode = NewInode {
     parent_time: Some(vfs::Timestamp { sec: 7, nsec: 8 }),
 };
 
-/// `/a/b/file`, and links to it of all sorts.
+/// Creates `/a/b/file`, and various links to it.
 fn sample() -> Model {
     let fs = Model::new();
     let paths = Paths::new(&fs);

@@ -1,4 +1,4 @@
-//! What each thread does in a directory of its own.
+//! Operations of each thread in a separate directory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use vfs::{Cookie, FileSystem, Ino, NewInode, RenameMode, Result, SetAttributes, 
 
 use crate::BuildFormat;
 
-/// Bytes of an image for each thread.
+/// Size of an image per thread in bytes.
 const BYTES_PER_WORKER: u64 = 128 << 20;
-/// Fewest threads that an image is made for, so that it is one of usual size.
+/// Minimum number of threads for the size of an image, so that it has an ordinary size.
 const WORKERS_MIN: u32 = 16;
-/// Memory for cached metadata, in bytes: enough that nothing is written back meanwhile.
+/// Size of the metadata cache in bytes: enough to avoid write-back.
 const CACHE_BYTES: usize = 1 << 30;
-/// Names that are in a directory for each of the files that operations are about.
+/// Number of names in a directory for each file of the operations.
 const FILL: u32 = 4;
-/// Bytes that are read and written at once.
+/// Size of reads and writes in bytes.
 const REQUEST: usize = 4096;
-/// The time of everything that is made.
+/// Time of all new files.
 const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
-/// A new file or directory, whose directory gets the time too.
+/// A new file or directory, which also sets the time of its directory.
 const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: Some(TIME) };
 
-/// A thread's directory, and the files that it made there.
+/// A thread's directory, and the files that it created there.
 pub(super) struct Worker {
     dir: Ino,
     files: Vec<Ino>,
     buffer: Vec<u8>,
 }
 
-/// One kind of operation.
+/// A kind of operation.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// Whether it only prepares the case after it.
+    /// True if it only prepares the next case.
     pub(super) is_between: bool,
-    /// It is done for one of so many files.
+    /// It is executed for one in this many files.
     pub(super) one_in: u32,
-    /// Does it for the file of this number.
+    /// Executes it for the file with this number.
     pub(super) run: fn(&dyn FileSystem, &mut Worker, u32) -> Result<()>,
 }
 
@@ -49,9 +49,9 @@ const fn case(
     Case { name, is_between: false, one_in: 1, run }
 }
 
-/// All cases, in an order in which each finds what it needs.
+/// All cases, ordered so that each finds its prerequisites.
 pub(super) static CASES: [Case; 14] = [
-    // So many that a directory of XFS has an index in blocks of its own, and one of ext4 a tree.
+    // Enough for an XFS directory with separate index blocks, and an ext4 directory with a tree.
     Case {
         is_between: true,
         ..case("fill", |fs, worker, at| {
@@ -111,7 +111,7 @@ impl Worker {
         self.files[at as usize]
     }
 
-    /// Makes files and removes them, for a trial of many threads.
+    /// Creates and removes files, for a trial with many threads.
     pub(super) fn make_and_remove(&mut self, fs: &dyn FileSystem, at: u32) -> Result<()> {
         let name = name(b't', at);
         fs.create(self.dir, &name, &NEW)?;
@@ -119,7 +119,7 @@ impl Worker {
     }
 }
 
-/// A name of eight bytes, without memory for it.
+/// Returns a name of eight bytes without an allocation.
 fn name(letter: u8, at: u32) -> [u8; 8] {
     let mut name = [letter; 8];
     let mut rest = at;
@@ -139,8 +139,8 @@ fn chmod(fs: &dyn FileSystem, ino: Ino, permissions: u16) -> Result<()> {
     fs.set_attributes(ino, &change)
 }
 
-/// A file system in memory with journal or log, as large and of as many groups as workloads make it for so many
-/// threads, and a directory for each.
+/// Creates a file system in memory with journal or log, of the same size and number of groups as in workloads with this
+/// number of threads, and a directory for each thread.
 pub(super) fn prepare(
     format: BuildFormat,
     workers: u32,

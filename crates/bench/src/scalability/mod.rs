@@ -1,8 +1,9 @@
-//! How operations of many processors get in each other's way, from what two processors show.
+//! Contention between operations on many processors, extrapolated from measurements on two processors.
 //!
-//! Threads with a directory each take turns, so that none waits for another ([`turns`]), and note each lock and counter
-//! that they use. From that follows what they share ([`shared`]), and from that how fast they are on a machine with
-//! a processor for each of them ([`model`]). A trial with all of them at once shows whether they queue up ([`trial`]).
+//! Threads with separate directories take turns, so that none waits for another ([`turns`]), and record each lock and
+//! counter that they use. From that, the shared objects are derived ([`shared`]), and from those the throughput on a
+//! machine with a processor for each thread ([`model`]). A trial with all threads at once shows whether queues form
+//! ([`trial`]).
 
 mod cases;
 mod model;
@@ -15,13 +16,13 @@ use crate::{BuildFormat, ScalabilityOptions};
 use shared::{Kind, Usage};
 use turns::{Measured, Plan};
 
-/// Operations of a turn where times are measured: a processor then has in its caches what it needs.
+/// Number of operations of a turn for time measurements, enough to fill the processor's caches.
 const TURN: u32 = 64;
 
-/// A table, and what is said above it.
+/// A table with its title.
 pub(crate) type Titled = (&'static str, Table);
 
-/// Measures both formats: what bounds each operation, what it holds, and the trial.
+/// Measures both formats: the limits of each operation, hold times, and the trial.
 pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
     if !cfg!(feature = "count-locks") {
         return Err(
@@ -85,23 +86,23 @@ fn bounds_table(options: &ScalabilityOptions) -> Table {
         "busiest, ns",
         "what",
     ];
-    // Columns have names for as long as the program runs, and there are a few.
+    // Column names live as long as the program, and there are few.
     let column = |workers: &u32| -> &'static str { format!("× {workers}").leak() };
     columns.extend(options.workers.iter().map(column));
     Table::new(&columns)
 }
 
-/// An operation, and what so many threads would reach of as many times the speed of one.
+/// An operation, and the efficiency of a number of threads relative to one.
 struct Row {
     name: &'static str,
     operation_ns: f64,
-    /// Its share of the checkpoint after it.
+    /// Its share of the following checkpoint.
     checkpoint_ns: f64,
     usage: Usage,
     efficiency: f64,
 }
 
-/// What each operation uses with so many threads.
+/// Measures each operation with a number of threads.
 fn measure(
     format: BuildFormat,
     workers: u32,
@@ -113,7 +114,7 @@ fn measure(
     let row = |(noted, timed): (Measured, Measured)| {
         let each = |measured: &Measured| measured.ns / measured.operations.max(1) as f64;
         let operation_ns = each(&timed);
-        // Threads that take turns find their caches full of what others need, as those with processors do not.
+        // Alternating threads find their caches filled by others, unlike threads with separate processors.
         let scale = operation_ns / each(&noted).max(1.0);
         let times = (noted.operations, operation_ns);
         let usage = Usage::of(&noted.records, times, (scale, unseen_ns));
@@ -125,7 +126,7 @@ fn measure(
     Ok(in_turn.into_iter().zip(timed).map(row).collect())
 }
 
-/// One row for each operation: details are those of most threads.
+/// Adds one row for each operation. Details are those with the maximum number of threads.
 fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs: &[Vec<Row>]) {
     for (at, row) in runs.last().into_iter().flatten().enumerate() {
         let usage = &row.usage;
@@ -153,12 +154,12 @@ fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs:
     }
 }
 
-/// What a checkpoint takes of each operation that changes something: one thread writes it while the others go on, so all
-/// together are as fast as it is, at most.
+/// Adds the share of a checkpoint in each modifying operation. One thread writes it while the others continue, so it
+/// limits the total throughput.
 fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
     for row in runs.last().into_iter().flatten() {
         let all = row.operation_ns + row.checkpoint_ns;
-        // Less is what looking takes that there is nothing to write.
+        // A smaller share is the cost of detecting that nothing must be written.
         if row.checkpoint_ns * 100.0 > row.operation_ns {
             table.row(vec![
                 format.name().into(),
@@ -171,7 +172,7 @@ fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
     }
 }
 
-/// What is said of a kind, unless an operation in a hundred uses it at most.
+/// Describes a kind, unless at most one in a hundred operations uses it.
 fn say(kind: &Kind) -> Option<String> {
     let uses = kind.exclusive + kind.shared;
     let moved = if kind.moves < 0.05 { String::new() } else { format!(" ({:.1})", kind.moves) };

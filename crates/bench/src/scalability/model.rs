@@ -1,19 +1,19 @@
-//! How fast many processors are together, from what one operation asks of each thing that all share.
+//! Throughput of many processors, computed from the demand of one operation for each shared object.
 //!
-//! It is a closed network of queues: each thread does its own work and visits what is shared, where one is served at a
-//! time. Mean value analysis is exact for it if times are exponentially distributed, which is less even than they
-//! are, so queues are rather too long than too short.
+//! The model is a closed queueing network: each thread does its own work and visits shared objects, each of which
+//! serves one thread at a time. Mean value analysis is exact for exponentially distributed times. Actual times vary
+//! less, so the queues are rather overestimated.
 
-/// What one operation asks of the file system, on average.
+/// Mean demands of one operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demands {
-    /// Nanoseconds in which it waits for nobody.
+    /// Time without shared objects, in nanoseconds.
     pub(super) own_ns: f64,
-    /// Nanoseconds of each thing that serves one thread at a time.
+    /// Time at each object that serves one thread at a time, in nanoseconds.
     pub(super) shared_ns: Vec<f64>,
 }
 
-/// Operations of all threads in a nanosecond, if each thread has a processor.
+/// Returns the operations of all threads per nanosecond, with a processor for each thread.
 pub(super) fn throughput(demands: &Demands, threads: u32) -> f64 {
     let mut queues = vec![0.0; demands.shared_ns.len()];
     let mut rate = 0.0;

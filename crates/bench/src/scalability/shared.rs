@@ -1,5 +1,5 @@
-//! What threads share, from what each of them noted: locks and counters, how long one thread keeps others from them, and
-//! how often their cache lines move from one processor to another.
+//! Shared objects, derived from each thread's records: locks and counters, exclusive hold times, and movements of cache
+//! lines between processors.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,15 +7,15 @@ use lock_counts::recording::Record;
 
 use super::model::Demands;
 
-/// Nanoseconds that a cache line takes from one processor of a large machine to another.
+/// Time to move a cache line between processors of a large machine, in nanoseconds.
 pub(super) const MOVE_NS: f64 = 100.0;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// What is held while a checkpoint is written.
+/// Name of the lock held while a checkpoint is written.
 const WRITER: &str = "writer of checkpoints";
 
-/// What is known by the file that it is used in. Where it has locks and counters, both are named.
+/// Names by source file: of its locks and of its counters.
 const NAMES: [(&str, &str, &str); 19] = [
     ("transaction/src/cache.rs", "shard of the cache", "list of dirty shards"),
     ("transaction/src/checkpoint.rs", WRITER, "checkpoint that is needed"),
@@ -38,14 +38,14 @@ const NAMES: [(&str, &str, &str); 19] = [
     ("xfs/src/file/hints.rs", "", "place of new data"),
 ];
 
-/// What a thing is called that is used in a source file.
+/// Returns the name of an object used in a source file.
 pub(super) fn name_of(file: &'static str, is_counter: bool) -> &'static str {
     let known = NAMES.iter().find(|(end, ..)| file.ends_with(end));
     let name = known.map_or("", |(_, lock, counter)| if is_counter { counter } else { lock });
     if name.is_empty() { file } else { name }
 }
 
-/// What all threads did with one lock or counter.
+/// All uses of one lock or counter.
 #[derive(Default)]
 struct Thing {
     name: &'static str,
@@ -57,44 +57,44 @@ struct Thing {
     shared_ns: f64,
 }
 
-/// How often a cache line was found with another processor.
+/// How often a cache line was found on another processor.
 #[derive(Clone, Copy, Default)]
 struct Moves {
     /// Share of the turns that write it.
     writes: f64,
-    /// Turns that only read it.
+    /// Number of turns that only read it.
     reads: u64,
 }
 
-/// Things of one kind, as one operation uses them.
+/// Objects of one kind, as used by one operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// How often they are held exclusively, or written.
+    /// Number of exclusive holds or writes.
     pub(super) exclusive: f64,
-    /// How often they are held shared.
+    /// Number of shared holds.
     pub(super) shared: f64,
-    /// Nanoseconds for which one is held exclusively.
+    /// Duration of an exclusive hold in nanoseconds.
     pub(super) held_ns: f64,
-    /// Lines that come from another processor.
+    /// Number of cache lines moved from another processor.
     pub(super) moves: f64,
 }
 
-/// What one operation uses.
+/// Usage of one operation.
 #[derive(Default)]
 pub(super) struct Usage {
-    /// By kind, in the order of names.
+    /// By kind, sorted by name.
     pub(super) kinds: Vec<Kind>,
-    /// Cache lines that it writes, of locks and counters.
+    /// Number of cache lines of locks and counters that it writes.
     pub(super) lines: f64,
     pub(super) demands: Demands,
-    /// What serves one thread at a time and is asked for most: its name and nanoseconds.
+    /// The object with the highest demand that serves one thread at a time: name and nanoseconds.
     pub(super) busiest: (&'static str, f64),
 }
 
 impl Usage {
-    /// Works out what one of so many operations uses, of which each takes `operation_ns` by itself. Times that were
-    /// noted are multiplied by `scale`; each lacks `unseen_ns` for a note.
+    /// Computes the usage of one of `operations` operations, each of which takes `operation_ns` by itself. Recorded
+    /// times are multiplied by `scale`; each lacks `unseen_ns` per record.
     pub(super) fn of(
         records: &[Record],
         (operations, operation_ns): (u64, f64),
@@ -134,29 +134,30 @@ impl Usage {
         usage
     }
 
-    /// Whether each operation waits for a checkpoint. Those that wait at a time share one, which no queue is like.
+    /// Returns whether each operation waits for a checkpoint. Concurrent waiters share one, which a queue does not
+    /// model.
     pub(super) fn writes_checkpoints(&self) -> bool {
         self.kinds.iter().any(|kind| kind.name == WRITER && kind.exclusive > 0.5)
     }
 
-    /// Locks that it takes.
+    /// Returns the number of locks taken.
     pub(super) fn locks(&self) -> f64 {
         self.kinds.iter().map(|kind| kind.exclusive + kind.shared).sum()
     }
 
-    /// Lines that come from another processor.
+    /// Returns the number of cache lines moved from another processor.
     pub(super) fn moves(&self) -> f64 {
         self.kinds.iter().map(|kind| kind.moves).sum()
     }
 
-    /// The kind of lock that is held longest at a time, if any is.
+    /// Returns the kind of lock with the longest hold time, if there is one.
     pub(super) fn longest(&self) -> Option<&Kind> {
         self.kinds.iter().max_by(|one, other| one.held_ns.total_cmp(&other.held_ns))
     }
 }
 
 impl Kind {
-    /// With the time of one holding instead of all.
+    /// Replaces the total hold time by the mean.
     fn with_mean(mut self) -> Self {
         if self.exclusive > 0.0 {
             self.held_ns /= self.exclusive;
@@ -166,8 +167,8 @@ impl Kind {
 }
 
 impl Thing {
-    /// How often its line moves, if this share of its uses finds the line elsewhere. Who holds a lock for longer than a
-    /// line takes to move finds it gone again at the end.
+    /// Returns how often its line moves, if this share of its uses finds the line elsewhere. If a lock is held longer
+    /// than a line takes to move, the line has moved again at the end.
     fn moved(&self, share: f64) -> f64 {
         let times = |uses: u64, ns: f64| {
             let is_long = !self.is_counter && ns > uses as f64 * MOVE_NS;
@@ -188,7 +189,7 @@ fn things(records: &[Record], unseen_ns: f64) -> HashMap<usize, Thing> {
                 thing.is_counter = used.is_counter;
             }
             let seen = |ns: u64, uses: u64, notes: u64| {
-                // Of each holding itself, a note's end and the other's beginning are inside.
+                // A hold includes the end of its first record and the beginning of the second.
                 (ns as f64 - (uses + notes) as f64 * unseen_ns).max(0.0)
             };
             thing.workers += 1;
@@ -201,7 +202,7 @@ fn things(records: &[Record], unseen_ns: f64) -> HashMap<usize, Thing> {
     things
 }
 
-/// How often each line moves, and how many were written in all turns together.
+/// Returns the movements of each line, and the number of lines written in all turns.
 fn moves(records: &[Record]) -> (HashMap<usize, Moves>, usize) {
     let mut touches: HashMap<usize, BTreeMap<u32, (usize, bool)>> = HashMap::new();
     for (worker, record) in records.iter().enumerate() {
@@ -220,11 +221,11 @@ fn moves(records: &[Record]) -> (HashMap<usize, Moves>, usize) {
     (moves.collect(), written)
 }
 
-/// How often a line moves that was used by these workers in turn, of whom some wrote it.
+/// Returns the movements of a line used by these workers in turn, some of which wrote it.
 fn moves_of(turns: impl Iterator<Item = (usize, bool)>) -> Moves {
     let (mut writes, mut moved, mut reads) = (0_u64, 0_u64, 0);
     let mut last = None;
-    // Who has the line as it is.
+    // Workers with a valid copy of the line.
     let mut holders: Vec<usize> = Vec::new();
     for (worker, is_write) in turns {
         let has_it = holders.contains(&worker);

@@ -1,4 +1,4 @@
-//! Many threads at once, each in a directory of its own: whether they queue up.
+//! Many concurrent threads in separate directories: detects whether queues form.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,14 +12,14 @@ use super::shared::name_of;
 use crate::table::Table;
 use crate::{BuildFormat, ScalabilityOptions};
 
-/// What a thread did.
+/// Work of a thread.
 struct Done {
     operations: u64,
     longest: Duration,
     record: Record,
 }
 
-/// Files made and removed by one thread, by two, and by as many as are asked for.
+/// Measures files created and removed by one thread, by two, and by the requested number.
 pub(super) fn run(
     format: BuildFormat,
     options: &ScalabilityOptions,
@@ -60,7 +60,7 @@ fn add(table: &mut Table, format: BuildFormat, done: &[Done], took: Duration) {
     ]);
 }
 
-/// Lets threads make and remove files until time is up.
+/// Lets threads create and remove files until the time limit.
 fn all_at_once(
     fs: &dyn FileSystem,
     workers: Vec<Worker>,
@@ -80,7 +80,7 @@ fn all_at_once(
     })
 }
 
-/// Two operations at least.
+/// At least two operations.
 fn until(fs: &dyn FileSystem, mut worker: Worker, is_over: &AtomicBool) -> vfs::Result<Done> {
     recording::start(Record::default(), None);
     let (mut operations, mut longest) = (0, Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Threads that take turns, so that no two of them run at a time: what locks and counters an operation uses is then
-//! seen as if every thread had a processor, and no time is of waiting.
+//! Threads that take turns, so that only one runs at a time. The locks and counters of an operation are then recorded
+//! as if every thread had a processor, and no time is spent waiting.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
@@ -11,39 +11,39 @@ use vfs::FileSystem;
 use super::cases::{CASES, Case, Worker, prepare};
 use crate::BuildFormat;
 
-/// What the threads did in one case.
+/// Result of one case.
 pub(super) struct Measured {
     pub(super) case: &'static Case,
-    /// Operations of all threads.
+    /// Number of operations of all threads.
     pub(super) operations: u64,
-    /// Time of them, in nanoseconds; what taking notes took is subtracted.
+    /// Their total time in nanoseconds, without the time of recording.
     pub(super) ns: f64,
     /// Time of the checkpoint that makes all of it durable, in nanoseconds.
     pub(super) checkpoint_ns: f64,
-    /// What each thread noted.
+    /// Record of each thread.
     pub(super) records: Vec<Record>,
 }
 
-/// How the threads take turns.
+/// Settings of the turns.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
     pub(super) format: BuildFormat,
     pub(super) workers: u32,
-    /// Files of each thread.
+    /// Number of files of each thread.
     pub(super) files: u32,
-    /// Operations of a turn.
+    /// Number of operations of a turn.
     pub(super) turn: u32,
-    /// Nanoseconds of a note that are not seen by it.
+    /// Time of a record that it does not measure itself, in nanoseconds.
     pub(super) unseen_ns: f64,
 }
 
-/// Whose turn it is.
+/// The thread whose turn it is.
 struct Baton {
     turn: AtomicUsize,
     is_stopped: AtomicBool,
 }
 
-/// What a worker did in one case.
+/// Work of a worker in one case.
 #[derive(Default)]
 struct Part {
     operations: u64,
@@ -51,7 +51,7 @@ struct Part {
     record: Record,
 }
 
-/// Runs all cases; what was noted in each.
+/// Runs all cases. Returns the records of each.
 pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
     let (fs, workers) = prepare(plan.format, plan.workers).map_err(|error| error.to_string())?;
     let mut measured = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
     for case in &CASES {
         let parts = run_case(&*fs, &mut workers, (case, plan))
             .map_err(|error| format!("{}: {error}", case.name))?;
-        // So what a case leaves to be written is in no figure of the next one.
+        // So the pending writes of a case do not affect the next one.
         let began = Instant::now();
         fs.sync().map_err(|error| error.to_string())?;
         if !case.is_between {
@@ -114,7 +114,7 @@ fn run_case(
     })
 }
 
-/// Does a thread's operations, each turn when those of all threads before it are done.
+/// Executes a thread's operations, each turn after those of all preceding threads.
 fn take_turns(
     fs: &dyn FileSystem,
     worker: &mut Worker,
@@ -150,7 +150,7 @@ fn take_turns(
     outcome.map(|()| part)
 }
 
-/// Nanoseconds of each note that it does not see itself: about what reading the clock takes.
+/// Returns the part of a record's time that it does not measure itself, in nanoseconds: about one reading of the clock.
 pub(super) fn unseen_ns() -> f64 {
     const TIMES: u32 = 100_000;
     let (plain, counted) = (std::sync::Mutex::new(0_u32), lock_counts::Mutex::new(0_u32));

@@ -1,4 +1,4 @@
-//! The header: what the overlay is of. It is written once.
+//! The header of an overlay file, which identifies the base. It is written once.
 
 use std::io;
 
@@ -6,59 +6,59 @@ use thiserror::Error;
 
 use crate::BlockDevice;
 
-/// Bytes before the index.
+/// Size of the header, which precedes the index, in bytes.
 pub(super) const HEADER_BYTES: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"DWOVLAY1";
-/// Where the lengths of the two texts are, and the texts.
+/// Offsets of the lengths of the two texts, and of the texts.
 const LENS_AT: usize = 16;
 const TEXTS_AT: usize = 24;
-/// Where the checksum (CRC32C) of all before it is.
+/// Offset of the checksum (CRC32C) of everything before it.
 const SUM_AT: usize = HEADER_BYTES as usize - 4;
 
-/// What an overlay is of.
+/// The base of an overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// How what is below was named, to open it again.
+    /// Name of the base, used to open it again.
     pub base: String,
-    /// What it was: another one that says the same has the same bytes.
+    /// Identity of the base: bases with the same identity have the same bytes.
     pub identity: String,
 }
 
-/// Why an overlay cannot be used.
+/// Error of an overlay file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OverlayError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] io::Error),
-    /// It is something else.
+    /// The file is not an overlay.
     #[error("it is no overlay")]
     NoOverlay,
-    /// It contradicts itself.
+    /// The overlay is inconsistent.
     #[error("the overlay is damaged: {0}")]
     Damaged(String),
-    /// It has changes to something else.
+    /// The overlay contains changes of another base.
     #[error("the overlay has changes to {expected}, and not to {found}")]
     OtherBase {
-        /// What it was made for.
+        /// Identity of the base for which it was created.
         expected: String,
-        /// What it was to be used with.
+        /// Identity of the base that was given.
         found: String,
     },
-    /// What names the base is too long for the header.
+    /// The name of the base is too long for the header.
     #[error("the name of what is below has {0} bytes, which is too long")]
     NameTooLong(usize),
-    /// What is below is too large.
+    /// The base is too large.
     #[error("a device of {0} bytes is too large for an overlay in a file")]
     TooLarge(u64),
 }
 
 impl About {
-    /// What an overlay says that it is of, and the length of that.
+    /// Reads the base of an overlay and the length of the base.
     ///
     /// # Errors
-    /// If it is no overlay, or its header is damaged.
+    /// If it is not an overlay, or its header is damaged.
     pub fn read(storage: &dyn BlockDevice) -> Result<(Self, u64), OverlayError> {
         if storage.len() < HEADER_BYTES {
             return Err(OverlayError::NoOverlay);
@@ -83,7 +83,7 @@ impl About {
         Ok((Self { base: text(base)?, identity: text(identity)? }, len))
     }
 
-    /// The header of an overlay of a device of that length.
+    /// Returns the header of an overlay for a base of `len` bytes.
     pub(super) fn header(&self, len: u64) -> Result<Vec<u8>, OverlayError> {
         let texts = [self.base.as_bytes(), self.identity.as_bytes()].concat();
         if texts.len() > SUM_AT - TEXTS_AT {

@@ -1,7 +1,7 @@
-//! Which blocks an overlay has.
+//! The index of an overlay: a bitmap of the blocks that it contains.
 //!
-//! Pages of bits. Each page has two places in the file, which it is written to by turns with a number that grows, so that
-//! a write that is cut off leaves the page as it was.
+//! The bitmap is divided into pages. Each page has two slots in the file, which are written alternately with an
+//! increasing number, so that a torn write leaves the previous version intact.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,12 @@ use super::OverlayError;
 use crate::{BlockDevice, is_zero};
 
 const PAGE_BYTES: u64 = 4096;
-/// Number and checksum (CRC32C of what follows it and the number of the page) before the bits.
+/// Bytes before the bits: number, and checksum (CRC32C of the page's index, the number and the bits).
 const PAGE_HEADER_BYTES: usize = 12;
-/// Blocks of a page.
+/// Number of blocks of a page.
 const PAGE_BLOCKS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES as u64) * 8;
 
-/// Pages of both places that are read together.
+/// Number of pages, with both slots, that are read together.
 const PAGES_AT_ONCE: u64 = 256;
 
 pub(super) struct Index {
@@ -26,7 +26,7 @@ pub(super) struct Index {
 
 struct Page {
     bits: Vec<u8>,
-    /// How often it was written.
+    /// How often the page was written.
     number: u64,
     is_changed: bool,
 }
@@ -39,12 +39,12 @@ impl Default for Page {
 }
 
 impl Index {
-    /// Bytes of the index of so many blocks.
+    /// Returns the size of the index for `blocks` blocks in bytes.
     pub(super) fn file_bytes(blocks: u64) -> u64 {
         blocks.div_ceil(PAGE_BLOCKS) * 2 * PAGE_BYTES
     }
 
-    /// Reads the index that begins at `start`.
+    /// Reads the index that starts at `start`.
     pub(super) fn read(
         storage: &dyn BlockDevice,
         start: u64,
@@ -62,7 +62,7 @@ impl Index {
                 let (one, other) = places.split_at(PAGE_BYTES as usize);
                 let newest = [one, other].into_iter().filter_map(|place| Page::parse(place, page));
                 let newest = newest.max_by_key(|page| page.number);
-                // One that never was durable may be there in part.
+                // A page that was never durable may be partially written.
                 let is_first = is_zero(one) || is_zero(other);
                 match newest {
                     Some(found) => drop(pages.insert(page, found)),
@@ -93,7 +93,7 @@ impl Index {
         }
     }
 
-    /// All that there are, in their order.
+    /// Returns all blocks in ascending order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = u64> {
         self.pages.iter().flat_map(|(page, contents)| {
             let is_set = |bit: &u64| contents.bits[(bit / 8) as usize] & 1 << (bit % 8) != 0;
@@ -101,8 +101,8 @@ impl Index {
         })
     }
 
-    /// Writes the pages that were changed; false if there were none. Those that could not be written are written next
-    /// time.
+    /// Writes the changed pages. Returns false if there were none. Pages that could not be written stay marked as
+    /// changed.
     pub(super) fn write(&mut self, storage: &dyn BlockDevice) -> io::Result<bool> {
         let mut wrote = false;
         for (&number, page) in self.pages.iter_mut().filter(|(_, page)| page.is_changed) {

@@ -1,9 +1,9 @@
-//! A device that keeps what is written to it in a file, over another that stays as it is.
+//! A copy-on-write device that keeps changes in a file.
 //!
-//! The file has a header, an index and data. Data of a block lie at a fixed place, so that the file is as large as the
-//! device below and takes what was written. The index says which blocks are there; it goes to the file only after their
-//! data are durable, so that a crash leaves blocks as they were after some flush or later, and never one that is not
-//! there. Like a disk, it may keep a part of what was written since the last flush.
+//! The file has a header, an index and data. The data of a block has a fixed offset, so the file has the length of the
+//! base and is sparse. The index records which blocks are present. It is written only after their data is durable, so
+//! after a crash each block has its contents as of the last flush or later, and no block is present without its data.
+//! Like a disk, it may keep some of the writes since the last flush.
 
 mod header;
 mod index;
@@ -20,13 +20,13 @@ use crate::{BlockDevice, check_range};
 use header::HEADER_BYTES;
 use index::Index;
 
-/// Unit in which changes are kept, in bytes.
+/// Unit of changes in bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A view of a device that may be written without changing it, and is kept.
+/// A writable view of a device that does not change it and keeps the changes in a file.
 ///
-/// The lock orders what is said to be there with the copying of what is below: it is held while a block is first written
-/// in part.
+/// The lock serialises changes of the index with copies from the base: it is held exclusively during the first partial
+/// write of a block.
 pub struct OverlayFile {
     below: Arc<dyn BlockDevice>,
     storage: Arc<dyn BlockDevice>,
@@ -35,20 +35,20 @@ pub struct OverlayFile {
 }
 
 impl OverlayFile {
-    /// How many bytes the file must have for a device of `len` bytes. Most of them are holes.
+    /// Returns the necessary length of the file for a base of `len` bytes. Most of it is a hole.
     ///
     /// # Errors
-    /// If there are no files of that length.
+    /// If no file can have that length.
     pub fn file_bytes(len: u64) -> Result<u64, OverlayError> {
         let end =
             data_start(len).checked_add(len.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES));
         end.filter(|&end| i64::try_from(end).is_ok()).ok_or(OverlayError::TooLarge(len))
     }
 
-    /// Makes a new overlay in `storage`, which has zeros only.
+    /// Creates an overlay in `storage`, which must contain zeros only.
     ///
     /// # Errors
-    /// If it cannot be written, is too short, or `about` is too long.
+    /// If it cannot be written or is too short, or `about` is too long.
     pub fn create(
         storage: Arc<dyn BlockDevice>,
         below: Arc<dyn BlockDevice>,
@@ -59,10 +59,10 @@ impl OverlayFile {
         Self::of(storage, below)
     }
 
-    /// Opens an overlay of `below`, whose identity must be the one that it was made for.
+    /// Opens an overlay of `below`. The identity must be that for which it was created.
     ///
     /// # Errors
-    /// If it is none, is damaged, or belongs to something else.
+    /// If it is not an overlay, is damaged, or belongs to another base.
     pub fn open(
         storage: Arc<dyn BlockDevice>,
         below: Arc<dyn BlockDevice>,
@@ -91,7 +91,7 @@ impl OverlayFile {
         Ok(Self { below, storage, index, data_start: data_start(len) })
     }
 
-    /// Blocks that were written, as byte ranges in their order.
+    /// Returns the written blocks as byte ranges in ascending order.
     #[must_use]
     pub fn written(&self) -> Vec<Range<u64>> {
         let (index, mut ranges) = (self.index.read(), Vec::<Range<u64>>::new());
@@ -105,7 +105,8 @@ impl OverlayFile {
         ranges
     }
 
-    /// Runs of blocks of `offset..offset + len` that are alike: whether they are here, and their bytes.
+    /// Splits `offset..offset + len` into runs of blocks that are present or not: whether they are present, and their
+    /// bytes.
     fn runs(&self, offset: u64, len: u64) -> Vec<(bool, Range<u64>)> {
         let (index, end) = (self.index.read(), offset + len);
         let mut runs: Vec<(bool, Range<u64>)> = Vec::new();
@@ -128,7 +129,7 @@ impl OverlayFile {
         if self.index.read().has(block) {
             return self.storage.write_at(self.data_start + offset, data);
         }
-        // Nobody else may copy what is below over what is written here.
+        // Exclusive, so that no other thread copies the base over this write.
         let mut index = self.index.write();
         if !index.has(block) {
             let start = block * BLOCK_BYTES;
@@ -142,7 +143,7 @@ impl OverlayFile {
         Ok(())
     }
 
-    /// What of a range are whole blocks, to the end of the device.
+    /// Returns the whole blocks of a range, up to the end of the device.
     fn whole(&self, offset: u64, len: u64) -> Range<u64> {
         let end = offset + len;
         let end_of_whole = if end == self.len() { end } else { end / BLOCK_BYTES * BLOCK_BYTES };
@@ -150,7 +151,7 @@ impl OverlayFile {
         if start < end_of_whole { start..end_of_whole } else { end..end }
     }
 
-    /// Calls `part` with pieces of blocks before and after the whole ones.
+    /// Calls `part` with the partial blocks before and after the whole ones.
     fn edges(
         range: Range<u64>,
         whole: &Range<u64>,
@@ -235,8 +236,8 @@ impl BlockDevice for OverlayFile {
         Ok(())
     }
 
-    /// Gives back what the file has of the range, which reads as zeros from then on. What is below is not shown again:
-    /// it may be older than what somebody else knows of it.
+    /// Frees the storage of present blocks in the range, which then read as zeros. The base does not become visible
+    /// again, because its contents may be older than those that were already read or written.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(self.len(), offset, len)?;
         let whole = self.whole(offset, len);
@@ -253,7 +254,7 @@ impl BlockDevice for OverlayFile {
 
     fn flush(&self) -> io::Result<()> {
         let mut index = self.index.write();
-        // Data first: what the index says is there.
+        // Data before index: the index may only contain blocks whose data is durable.
         self.storage.flush()?;
         if index.write(&*self.storage)? {
             self.storage.flush()?;

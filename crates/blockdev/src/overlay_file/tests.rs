@@ -74,7 +74,7 @@ fn another_base_damage_and_other_files_are_refused() {
     spoil(20);
     assert!(open(identity).contains("a wrong checksum"));
     spoil(20);
-    // A page that was written twice, both of them damaged.
+    // A page that was written twice, with both slots damaged.
     device.write_at(100_000, &[1]).unwrap();
     device.flush().unwrap();
     spoil(HEADER_BYTES + 100);
@@ -88,8 +88,8 @@ fn another_base_damage_and_other_files_are_refused() {
     assert!(OverlayFile::create(short, below.clone(), &about()).is_err());
 }
 
-/// What a crash leaves of events: all before the last flush, and of those after it the ones that `keeps` says, the last
-/// of which may be cut off.
+/// Applies events as after a crash: all before the last flush, and those after it for which `keeps` returns true. The
+/// last of these may be torn.
 fn after_crash(events: &[Event], keeps: impl Fn(usize) -> bool, cut: bool) -> Arc<MemoryDevice> {
     let device = storage();
     let flushed = events.iter().rposition(|event| *event == Event::Flush).map_or(0, |at| at + 1);
@@ -113,7 +113,7 @@ fn a_crash_at_any_write_leaves_what_was_flushed() {
     let mut values = vec![7_u8; 41];
     for round in 0..6_u8 {
         for step in 0..5_u64 {
-            // Each block has one value, so that it is told which write it is from.
+            // Each block has one value per round, which identifies its write.
             let block = (u64::from(round) * 3 + step * 7) % 40;
             values[block as usize] = 10 + round;
             device.write_at(block * BLOCK_BYTES, &[10 + round; BLOCK_BYTES as usize]).unwrap();
@@ -129,7 +129,7 @@ fn a_crash_at_any_write_leaves_what_was_flushed() {
             let storage = after_crash(&events[..end], keeps, variant % 2 == 1);
             let device = match OverlayFile::open(storage, below.clone(), &about().identity) {
                 Ok(device) => device,
-                // Before the header was durable nothing was promised.
+                // Nothing is guaranteed before the header is durable.
                 Err(_) if end < 2 => continue,
                 Err(error) => panic!("after {end} events, variant {variant}: {error}"),
             };

@@ -5,7 +5,7 @@ use vfs::acl::VERSION;
 
 use super::*;
 
-/// A value made of tags, permissions and ids.
+/// Creates a value from tags, permissions and IDs.
 fn value(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = VERSION.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// Lists that are valid or nearly so: an entry more or less, moved or changed.
+/// Returns lists that are valid or almost valid: with an entry added, removed, moved or changed.
 fn lists_near_valid_ones() -> Vec<Vec<(u16, u16, u32)>> {
     let named = (2, 4, 7);
     let group = (8, 1, 0);
@@ -117,7 +117,7 @@ fn lists_near_valid_ones() -> Vec<Vec<(u16, u16, u32)>> {
                 all.push([&list[..at], &[entry], &list[at..]].concat());
                 all.push([&list[..at], &[entry], &list[at + 1..]].concat());
             }
-            // Who is named where nobody is to be.
+            // An ID in an entry without a name.
             let mut other_id = list.clone();
             other_id[at].2 = 12;
             all.push(other_id);

@@ -1,4 +1,4 @@
-//! Changing attributes, with all that changes along.
+//! Changes of attributes and their side effects.
 
 use fuse_device::abi::{
     FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_FH, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
@@ -14,15 +14,15 @@ const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
 
-/// Where Linux keeps the capabilities of a file.
+/// The attribute in which Linux stores the capabilities of a file.
 pub(crate) const CAPABILITIES: &[u8] = b"security.capability";
 
-/// The bits of a mode that are not its type.
+/// Bits of a mode without the type.
 const PERMISSIONS: u32 = 0o7777;
 
 const NSEC_PER_SEC: u32 = 1_000_000_000;
 
-/// Everything that changes something. A file handle or lock owner alone does not.
+/// Fields that change an inode. A file handle or lock owner alone does not.
 const CHANGES: u32 = FATTR_MODE
     | FATTR_UID
     | FATTR_GID
@@ -34,15 +34,14 @@ const CHANGES: u32 = FATTR_MODE
     | FATTR_CTIME
     | FATTR_KILL_SUIDGID;
 
-/// What makes a program that runs with its owner's rights, or with capabilities, an ordinary one.
+/// Fields that remove set-id bits and capabilities.
 const CHANGES_OWNER: u32 = FATTR_UID | FATTR_GID;
 
 impl Adapter<'_> {
-    /// Answers SETATTR. What can fail comes first, so that it mostly happens as a whole or not at all.
+    /// Answers SETATTR. Steps that can fail come first, so that the change is usually atomic.
     ///
-    /// One that sets nothing is what Linux (6.18) sends before contents change of a file that could be run
-    /// with others' rights: from the answer it takes the permissions that are left. It would not ask for
-    /// them again, and go by the old ones.
+    /// Linux (6.18) sends a SETATTR without any changes before it changes the contents of a file with set-id bits or
+    /// capabilities. It takes the remaining permissions from the answer, and would otherwise keep using the old ones.
     pub(crate) fn setattr(
         &self,
         header: &InHeader,
@@ -87,9 +86,9 @@ impl Adapter<'_> {
         self.fs.set_attributes(before.ino, change)
     }
 
-    /// Makes a file's capabilities go, as after every change of its contents or owner.
+    /// Removes a file's capabilities, as after every change of its contents or owner.
     pub(crate) fn remove_capabilities(&self, ino: Ino) -> vfs::Result<()> {
-        // Looked for first: most files have none, and looking disturbs nobody.
+        // Most files have none, and a look-up does not block other threads.
         match self.fs.get_xattr(ino, CAPABILITIES) {
             Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
             Err(error) => Err(error),
@@ -97,7 +96,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// Keeps the access control list, if there is one, in step with new permission bits.
+    /// Updates the access control list, if there is one, after a change of the permission bits.
     fn follow_mode(&self, ino: Ino, mode: u32) -> vfs::Result<()> {
         let value = match self.fs.get_xattr(ino, acl::ACCESS) {
             Err(Error::NoAttribute) => return Ok(()),
@@ -110,17 +109,17 @@ impl Adapter<'_> {
     }
 }
 
-/// Whether this is what Linux writes back of each file that it removes: the time of change, which removing
-/// has set already, and a time of its contents that is no other.
+/// Returns whether this is the SETATTR that Linux writes back for each removed file: the ctime, which the removal has
+/// already set, and an unchanged mtime.
 fn is_pointless(args: &SetattrIn, before: &Attributes) -> bool {
     let mtime = Timestamp { sec: args.mtime as i64, nsec: args.mtimensec };
     before.links == 0 && args.valid & CHANGES == FATTR_MTIME | FATTR_CTIME && mtime == before.mtime
 }
 
 impl Adapter<'_> {
-    /// Permissions without what must not outlast a change of the contents or owner by whom a request comes
-    /// from: set-user-id, and set-group-id where the group may execute. Where it may not, the bit is no
-    /// danger, and a member of the group keeps it, as on the kernel's own file systems.
+    /// Returns the permissions without the bits that must be cleared when the caller changes the contents or owner:
+    /// set-user-ID, and set-group-ID if the group may execute the file. Otherwise the latter is harmless, and members
+    /// of the group keep it, as in the kernel's own file systems.
     pub(crate) fn without_set_id(&self, header: &InHeader, before: &Attributes) -> u16 {
         let keeps_group = before.permissions & (S_ISGID | S_IXGRP) != S_ISGID
             || caller::is_superuser(header)
@@ -130,12 +129,12 @@ impl Adapter<'_> {
         before.permissions & !(S_ISUID | set_group_id)
     }
 
-    /// The permissions that a request leaves, if it changes them.
+    /// Returns the permissions after a request, if it changes them.
     fn permissions(&self, header: &InHeader, args: &SetattrIn, before: &Attributes) -> Option<u16> {
         if args.valid & FATTR_MODE != 0 {
             return Some((args.mode & PERMISSIONS) as u16);
         }
-        // A new size alone does not: the kernel knows whether the caller may keep the bits.
+        // A new size alone does not clear them: the kernel knows whether the caller may keep the bits.
         let loses = args.valid & (CHANGES_OWNER | FATTR_KILL_SUIDGID) != 0;
         if !loses || !has_privileges(before) {
             return None;
@@ -145,20 +144,19 @@ impl Adapter<'_> {
     }
 }
 
-/// Whether set-id bits and capabilities of an inode are about programs.
+/// Returns whether set-id bits and capabilities of an inode apply to execution.
 fn has_privileges(attributes: &Attributes) -> bool {
     attributes.file_type != FileType::Directory
 }
 
-/// Whether a new size is all that is to be set, and one time of the change, which the truncation then sets
-/// by itself.
+/// Returns whether only the size is to be set, with a single time, which the truncation itself sets.
 fn is_truncation(args: &SetattrIn, change: &SetAttributes) -> bool {
     let SetAttributes { mtime, ctime, purpose, .. } = *change;
     let times = SetAttributes { mtime, ctime, purpose, ..SetAttributes::default() };
     args.valid & FATTR_SIZE != 0 && mtime == ctime && *change == times
 }
 
-/// What is to be set beside the permissions, at the time `now`.
+/// Returns the changes other than permissions, at the time `now`.
 fn change(args: &SetattrIn, now: Timestamp) -> Result<SetAttributes, Errno> {
     let asked = |bits: u32| args.valid & bits != 0;
     let time = |set: u32, set_now: u32, sec: u64, nsec: u32| match () {
@@ -179,19 +177,18 @@ fn change(args: &SetattrIn, now: Timestamp) -> Result<SetAttributes, Errno> {
     })
 }
 
-/// Whether somebody asks for what is to be set. What the kernel keeps of times it sends with a file handle,
-/// and nothing else.
+/// Returns the purpose of the change. The kernel sends its cached times with a file handle and without other changes.
 fn purpose(args: &SetattrIn) -> ChangePurpose {
     let only = |bits: u32| args.valid & CHANGES & !bits == 0;
     match () {
         () if args.valid & FATTR_FH != 0 && only(FATTR_MTIME | FATTR_CTIME) => {
             ChangePurpose::Consequence
         }
-        // The contents changed before, which was not forbidden.
+        // The contents were changed before, with permission.
         () if args.valid & FATTR_SIZE != 0 && only(FATTR_SIZE | FATTR_MTIME | FATTR_CTIME) => {
             ChangePurpose::Consequence
         }
-        // The time of its contents the kernel sets to now by itself.
+        // The kernel sets the mtime to the current time by itself.
         () if args.valid & FATTR_ATIME_NOW != 0
             && only(
                 FATTR_ATIME | FATTR_ATIME_NOW | FATTR_MTIME | FATTR_MTIME_NOW | FATTR_CTIME,

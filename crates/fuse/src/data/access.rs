@@ -1,14 +1,14 @@
-//! Access times, by the rules of mount(8).
+//! Access times, according to the rules of mount(8).
 
 use vfs::{Attributes, ChangePurpose, Ino, SetAttributes, Timestamp};
 
 use crate::{AccessTimes, Adapter, clock};
 
-/// From this age on, in seconds, an access time is renewed in any case.
+/// Age in seconds after which an access time is always updated.
 const DAY_SECS: i64 = 24 * 60 * 60;
 
 impl Adapter<'_> {
-    /// An inode was read. Its access time may change; reading does not fail because it cannot.
+    /// Updates the access time after a read. Errors are ignored, because the read has succeeded.
     pub(crate) fn accessed(&self, ino: Ino) {
         let when = self.options.access_times;
         if when == AccessTimes::Never || self.check_writable().is_err() {
@@ -29,13 +29,12 @@ impl Adapter<'_> {
             }
             Ok(())
         });
-        // Only noted: that the image is damaged, for one.
+        // The error is only recorded, for example that the image is damaged.
         let _ = self.result(renewed);
     }
 }
 
-/// Whether `relatime` renews the access time: nobody could tell by it that the inode was read since its
-/// last change, or it is a day old.
+/// Returns whether `relatime` updates the access time: it is not later than the last change, or a day old.
 fn is_stale(attributes: &Attributes, now: Timestamp) -> bool {
     let atime = attributes.atime;
     atime <= attributes.mtime

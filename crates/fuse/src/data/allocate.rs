@@ -1,4 +1,4 @@
-//! Space in advance, holes and zeros.
+//! Preallocation, holes and zeroing.
 
 use fuse_device::Errno;
 use fuse_device::abi::{FallocateIn, InHeader};
@@ -14,7 +14,7 @@ const PUNCH_HOLE_KEEP_SIZE: u32 = PUNCH_HOLE | KEEP_SIZE;
 const ZERO_RANGE_KEEP_SIZE: u32 = ZERO_RANGE | KEEP_SIZE;
 
 impl Adapter<'_> {
-    /// FALLOCATE: what fallocate(2) asks for, but for the modes that move contents or unshare them.
+    /// Answers FALLOCATE. Supports all modes of fallocate(2) except those that move or unshare contents.
     pub(crate) fn fallocate(
         &self,
         header: &InHeader,

@@ -1,4 +1,4 @@
-//! Copying from file to file, without the way through the kernel.
+//! Copies between files without a transfer through the kernel.
 
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
@@ -10,19 +10,20 @@ use vfs::{AllocateMode, FileSystem, Ino, Result};
 use super::seek::holds_data;
 use crate::Adapter;
 
-/// Bytes that are in memory at a time, for each thread that copies.
+/// Buffer size in bytes, for each thread that copies.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Bytes that one request writes at most, so that none takes long. The caller asks for the rest.
+/// Maximum number of bytes that one request writes, so that requests stay short. The caller continues the copy.
 const WRITTEN_BYTES_MAX: u64 = 64 << 20;
 
 thread_local! {
-    /// The piece that is being copied.
+    /// The copy buffer.
     static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Adapter<'_> {
-    /// COPY_FILE_RANGE, as far as the source goes and one request may: says how far that was.
+    /// Answers COPY_FILE_RANGE, up to the end of the source and the limit of a request. Reports the number of copied
+    /// bytes.
     pub(crate) fn copy_file_range(
         &self,
         header: &InHeader,
@@ -46,7 +47,7 @@ impl Adapter<'_> {
             let copy =
                 Copy { fs: self.fs, source: (source, args.off_in), target: (target, args.off_out) };
             let outcome = self.result(copy.run(len, &mut copied));
-            // A part is a success, unless damage ended it: then nothing more is changed.
+            // A partial copy is a success, unless damage ended it: then nothing more is changed.
             if copied == 0 || self.has_stopped() {
                 outcome?;
             }
@@ -61,7 +62,7 @@ impl Adapter<'_> {
     }
 }
 
-/// A copy: from which byte of which file to which byte of which.
+/// A copy: source and target, each a file and an offset.
 struct Copy<'a> {
     fs: &'a dyn FileSystem,
     source: (Ino, u64),
@@ -69,9 +70,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies `len` bytes, or as many as one request may, and counts them in `copied`, up to where an
-    /// error stops it. What reads as zeros without having been written stays so wherever the target
-    /// has no data either.
+    /// Copies up to `len` bytes, limited for one request, and adds them to `copied`, also before an error. Holes and
+    /// unwritten space are copied without data, except over existing data of the target.
     fn run(&self, len: u64, copied: &mut u64) -> Result<()> {
         let mut left = WRITTEN_BYTES_MAX;
         while *copied < len && left > 0 {
@@ -86,7 +86,7 @@ impl Copy<'_> {
                 self.zero(to..to + run, &mut left)?
             };
             if done == 0 {
-                // The source has shrunk meanwhile.
+                // The source has become shorter.
                 break;
             }
             *copied += done;
@@ -94,8 +94,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// How many bytes from the start of a range on hold data, or how many read as zeros without having
-    /// been written; of data, not more than a piece need be counted.
+    /// Returns the length of data, or of a hole or unwritten space, at the start of a range. Data is counted only up to
+    /// the size of the buffer.
     fn run_at(&self, ino: Ino, range: Range<u64>) -> Result<(u64, bool)> {
         let mut run: Option<(u64, bool)> = None;
         self.fs.extent_map(ino, range.start, range.end - range.start, &mut |extent| {
@@ -113,11 +113,11 @@ impl Copy<'_> {
         Ok(run.unwrap_or((0, true)))
     }
 
-    /// Copies data through memory, `len` bytes or less; how many.
+    /// Copies at most `len` bytes of data through memory. Returns the number of bytes.
     fn copy_piece(&self, from: u64, to: u64, len: u64) -> Result<u64> {
         PIECE.with_borrow_mut(|piece| {
             piece.resize(PIECE_BYTES, 0);
-            // Pieces end with blocks of the target.
+            // Pieces end at block boundaries of the target.
             let len_max = PIECE_BYTES - (to % PIECE_BYTES as u64) as usize;
             let len = usize::try_from(len).unwrap_or(len_max).min(len_max);
             let len = self.fs.read(self.source.0, from, &mut piece[..len])?;
@@ -126,8 +126,8 @@ impl Copy<'_> {
         })
     }
 
-    /// Lets a range of the target read as zeros, up to where `left` is used up by what had data; how
-    /// many bytes that are.
+    /// Makes a range of the target read as zeros, until `left` is used up by ranges that had data. Returns the number
+    /// of bytes.
     fn zero(&self, range: Range<u64>, left: &mut u64) -> Result<u64> {
         let target = self.target.0;
         let mut at = range.start;
@@ -141,7 +141,7 @@ impl Copy<'_> {
             let (run, is_data) = self.run_at(target, at..range.end.min(size))?;
             let len = if is_data { run.min(*left) } else { run };
             if len == 0 {
-                // It has shrunk meanwhile.
+                // The target has become shorter.
                 continue;
             }
             if is_data {
@@ -153,8 +153,8 @@ impl Copy<'_> {
         Ok(at - range.start)
     }
 
-    /// Lets the target end where this range does, with a hole. Not by setting the size: what the kernel
-    /// writes back at the same time may have made it larger.
+    /// Extends the target to the end of this range with a hole. It does not set the size, because a concurrent
+    /// write-back may have extended the file further.
     fn grow(&self, hole: Range<u64>) -> Result<()> {
         let target = self.target.0;
         self.fs.write(target, hole.end - 1, &[0], None)?;

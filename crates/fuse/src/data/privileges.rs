@@ -1,4 +1,4 @@
-//! What lets others run a file with rights that are not theirs, and is lost when the file changes.
+//! Set-id bits and capabilities, which are removed when a file changes.
 
 use fuse_device::Errno;
 use fuse_device::abi::InHeader;
@@ -7,11 +7,11 @@ use vfs::{ChangePurpose, FileType, Ino, SetAttributes};
 use crate::{Adapter, caller, clock};
 
 impl Adapter<'_> {
-    /// The contents of a file are about to change. WRITE says what to do; where nothing is said, the
-    /// superuser alone (`CAP_FSETID`, of which requests say nothing) keeps the set-id bits.
+    /// Prepares a change of a file's contents. WRITE contains a flag for set-id bits. Other requests do not contain
+    /// `CAP_FSETID`, so only the superuser keeps the bits.
     ///
     /// # Errors
-    /// `EROFS` if nothing may be changed; those of the file system.
+    /// `EROFS` if changes are not permitted; those of the file system.
     pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         self.check_writable()?;
         self.check_changeable(ino)?;
@@ -21,11 +21,11 @@ impl Adapter<'_> {
         self.kill_capabilities(ino)
     }
 
-    /// Takes set-user-id and set-group-id from a file that somebody changes who may not keep them.
+    /// Removes set-user-ID and set-group-ID from a file, unless the caller may keep them.
     pub(super) fn kill_set_id(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         let before = self.attributes(ino)?;
         let reduced = self.without_set_id(header, &before);
-        // A directory's set-group-id bit is about new files.
+        // The set-group-ID bit of a directory concerns new files.
         if before.file_type != FileType::Regular || reduced == before.permissions {
             return Ok(());
         }
@@ -38,7 +38,7 @@ impl Adapter<'_> {
         self.result(self.fs.set_attributes(ino, &change))
     }
 
-    /// Takes its capabilities from a file.
+    /// Removes a file's capabilities.
     pub(super) fn kill_capabilities(&self, ino: Ino) -> Result<(), Errno> {
         self.result(self.remove_capabilities(ino))
     }

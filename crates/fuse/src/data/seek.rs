@@ -1,13 +1,12 @@
-//! Data and holes.
+//! SEEK_DATA and SEEK_HOLE.
 //!
-//! Linux (seen with 6.18) does not write back what it caches before it asks where data and holes are, nor
-//! does it tell the size that it has in mind. Bytes that are only in its cache would be reported as a hole,
-//! or as lying past the end, and copies would lose them. So before something is said to be a hole, the
-//! kernel is made to write back what it has there. It sends WRITEs for that, which other threads do: this
-//! is a late request ([`fuse_device::Handler::handle_late`]). Data needs no such care.
+//! Linux (tested with 6.18) neither writes back its cache before it asks for data and holes, nor sends the size in its
+//! cache. Bytes that are only in its cache would be reported as a hole or as past the end, and copies would lose them.
+//! So before a hole is reported, the kernel must write back its cache of that range. It sends WRITEs for that, which
+//! other threads handle: this is a late request ([`fuse_device::Handler::handle_late`]). Data needs no write-back.
 //!
-//! Over io_uring that is not possible, and the answer is `ENOSYS`: the kernel then takes everything up to
-//! the size that it knows for data, and asks no more. On read-only mounts nothing can be waiting.
+//! Over io_uring that is impossible, and the answer is `ENOSYS`: the kernel then treats everything up to its size as
+//! data, and does not ask again. On read-only mounts nothing can be cached.
 
 use std::ops::{ControlFlow, Range};
 
@@ -20,7 +19,7 @@ use crate::Adapter;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Whether bytes there must be copied: all others read as zeros.
+/// Returns whether an extent contains data that must be copied; all others read as zeros.
 pub(super) fn holds_data(place: ExtentPlace) -> bool {
     match place {
         ExtentPlace::Device(_) | ExtentPlace::Inline => true,
@@ -29,7 +28,7 @@ pub(super) fn holds_data(place: ExtentPlace) -> bool {
 }
 
 impl Adapter<'_> {
-    /// LSEEK where nothing can be waiting in the kernel's cache.
+    /// Answers LSEEK if the kernel's cache cannot contain unwritten data.
     pub(crate) fn lseek(
         &self,
         ino: Ino,
@@ -42,7 +41,7 @@ impl Adapter<'_> {
         self.seek(ino, args)?.report(reply)
     }
 
-    /// LSEEK where the kernel may hold what was written.
+    /// Answers LSEEK if the kernel's cache may contain unwritten data.
     pub(crate) fn lseek_late(
         &self,
         nodeid: u64,
@@ -58,12 +57,12 @@ impl Adapter<'_> {
         if second.hole.as_ref().is_none_or(|now| now.start >= hole.start && now.end <= hole.end) {
             return second.report(reply);
         }
-        // What was taken for a hole was none, and the next one has not been looked at.
+        // The presumed hole contained data, and the next hole has not been written back.
         cache.write_back(nodeid, args.offset..u64::MAX)?;
         self.seek(ino, args)?.report(reply)
     }
 
-    /// Where the next data, or the next hole, is. The end of the file counts as a hole.
+    /// Returns the offset of the next data or hole. The end of the file counts as a hole.
     fn seek(&self, ino: Ino, args: &LseekIn) -> Result<Found, Errno> {
         let wants_data = match args.whence {
             SEEK_DATA => true,
@@ -73,13 +72,13 @@ impl Adapter<'_> {
         let size = self.attributes(ino)?.size;
         let offset = args.offset;
         if i64::try_from(offset).is_err() {
-            // It is before the start, where there is nothing, not even a cache.
+            // The offset is invalid, so the cache is irrelevant.
             return Ok(Found { at: None, hole: None });
         }
         if offset >= size {
             return Ok(Found { at: None, hole: Some(offset..u64::MAX) });
         }
-        // The first run of the kind that is wanted, and the first of the other kind after that.
+        // The first extent of the requested kind, and the first of the other kind after that.
         let (mut start, mut end) = (None, None);
         let map = self.fs.extent_map(ino, offset, size - offset, &mut |run| {
             match (start, holds_data(run.place) == wants_data) {
@@ -104,11 +103,11 @@ impl Adapter<'_> {
     }
 }
 
-/// An answer to LSEEK.
+/// Answer to LSEEK.
 struct Found {
-    /// Where it is; `None` if there is none.
+    /// Offset; `None` if there is none.
     at: Option<u64>,
-    /// What is taken for a hole in saying so.
+    /// The range that is presumed to be a hole.
     hole: Option<Range<u64>>,
 }
 

@@ -1,8 +1,8 @@
 //! Requests on files that are open with `O_SYNC` or `O_DSYNC`.
 //!
-//! After a write(2) to such a file the kernel sends FSYNC by itself. After fallocate(2) and copy_file_range(2) it does
-//! not (6.18), and their requests lack the flags of the open file. The mount does not see opens either: that saves a
-//! request for each. So the flags are read in `/proc`, while the calling thread waits for the answer.
+//! After a write(2) to such a file the kernel sends FSYNC. After fallocate(2) and copy_file_range(2) it does not
+//! (6.18), and their requests lack the flags of the open file. The mount does not get OPEN requests either, which saves
+//! a request for each. So the flags are read from `/proc`, while the calling thread waits for the answer.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use vfs::Ino;
 
 use crate::Adapter;
 
-/// Maximum number of open files that are looked at. A caller with more waits as if it had asked for that.
+/// Maximum number of open files that are examined. A caller with more open files always waits.
 const FILES_MAX: usize = 1024;
 
 /// Bit of the flags in proc_pid_stat(5) that kernel threads have (`PF_KTHREAD`).

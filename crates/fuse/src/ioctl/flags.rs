@@ -1,11 +1,11 @@
-//! Flags of inodes, projects and hints for extents: what chattr(1), lsattr(1) and xfs_io(8) ask for.
+//! Inode flags, projects and extent size hints, for chattr(1), lsattr(1) and xfs_io(8).
 //!
-//! That nobody but who has `CAP_LINUX_IMMUTABLE` sets or clears what forbids changes, and nobody but the
-//! owner the rest, the kernel checks before it asks; requests say too little for it to be done here.
+//! The kernel checks `CAP_LINUX_IMMUTABLE` for flags that forbid changes, and ownership for all others. Requests
+//! contain too little information to do it here.
 //!
-//! The kernel does not know what it holds of a file that may not be written any more. So it is made to
-//! write that back before such a flag is set, and to forget the attributes, which it then asks for each
-//! time ([`crate::protect`]). For that the request must be a late one.
+//! The kernel may have cached writes for a file that becomes read-only. So before such a flag is set, the kernel must
+//! write back its cache and invalidate the cached attributes, which it then requests each time ([`crate::protect`]).
+//! For that the request must be a late one.
 
 use fuse_device::abi::IoctlIn;
 use fuse_device::{Errno, PageCache, Reply, ioctl};
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::Ioctl;
 use crate::{Adapter, clock};
 
-/// `FS_IOC_GETFLAGS`. The number says a `long`, but an `int` it is.
+/// `FS_IOC_GETFLAGS`. The number encodes a `long`, but the argument is an `int`.
 pub(super) const GETFLAGS: u32 = ioctl::read(b'f', 1, 8);
 /// `FS_IOC_SETFLAGS`.
 pub(super) const SETFLAGS: u32 = ioctl::write(b'f', 2, 8);
@@ -38,14 +38,14 @@ struct FsXattr {
 
 const _: () = assert!(size_of::<FsXattr>() == 28);
 
-/// What goes with hints.
+/// Flags of extent size hints.
 const OF_HINTS: InodeFlags =
     InodeFlags::EXTSIZE.union(InodeFlags::EXTSZINHERIT).union(InodeFlags::COWEXTSIZE);
 
-/// What forbids writing.
+/// Flags that forbid writing.
 const FORBIDDING: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
 
-/// Whether a request may set flags that forbid writing.
+/// Returns whether a request may set flags that forbid writing.
 pub(crate) fn may_forbid(args: &IoctlIn, data: &[u8]) -> bool {
     let flags = match args.cmd {
         SETFLAGS => data
@@ -134,7 +134,7 @@ impl Adapter<'_> {
         self.result(self.fs.file_attributes(request.ino))
     }
 
-    /// Makes a change, at the time it is now.
+    /// Makes a change with the current time.
     fn change_file_attributes(
         &self,
         request: &Ioctl<'_>,
@@ -144,7 +144,7 @@ impl Adapter<'_> {
         self.check_writable()?;
         let forbids = change.set.intersects(FORBIDDING);
         if forbids && self.attributes(request.ino)?.file_type == FileType::Regular {
-            // Over io_uring the kernel cannot be made to write back what it holds.
+            // Over io_uring the kernel's cache cannot be written back.
             let cache = cache.ok_or(Errno::OPNOTSUPP)?;
             cache.write_back(request.header.nodeid, 0..u64::MAX)?;
             self.note_protection();

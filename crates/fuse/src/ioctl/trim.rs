@@ -1,4 +1,4 @@
-//! Giving free space back: what fstrim(8) asks for.
+//! Discarding free space, for fstrim(8).
 
 use fuse_device::{Errno, Reply, ioctl};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,8 +9,8 @@ use crate::{Adapter, caller};
 /// `FITRIM`.
 pub(super) const FITRIM: u32 = ioctl::read_write(b'X', 121, size_of::<FstrimRange>());
 
-/// `struct fstrim_range`: bytes of the file system, and of the shortest run that is worth it. The answer
-/// has in `len` how many bytes were given back.
+/// `struct fstrim_range`: a byte range of the file system, and the minimum length of a run. In the answer, `len` is the
+/// number of discarded bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct FstrimRange {
@@ -20,7 +20,7 @@ struct FstrimRange {
 }
 
 impl Adapter<'_> {
-    /// `FITRIM`. Allowed to the superuser, and to the user who mounted the image and can write it.
+    /// `FITRIM`. Allowed to the superuser, and to the user who mounted the image and can write to it.
     pub(super) fn trim(&self, request: &Ioctl<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let own = rustix::process::geteuid().as_raw();
         if !caller::uid(request.header).is_some_and(|uid| uid == 0 || uid == own) {

@@ -1,4 +1,4 @@
-//! The table against a file system that only counts.
+//! The table with a file system that only counts references.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const ROOT: Ino = Ino(128);
 /// Inodes from here on are not in use.
 const USED_END: u64 = 10_000;
 
-/// How often each inode is open.
+/// Reference count of each inode.
 struct Counting(Vec<AtomicU64>);
 
 impl Counting {
@@ -32,7 +32,7 @@ impl Counting {
     }
 }
 
-/// What the table never asks for.
+/// A method that the table never calls.
 fn unasked() -> ! {
     panic!("opening and closing are all that the table needs")
 }
@@ -84,7 +84,7 @@ impl FileSystem for Counting {
     fn sync(&self) -> Result<()> { unasked() }
 }
 
-/// Inodes in all shards together.
+/// Returns the number of inodes in all shards.
 fn known_count(known: &Known) -> usize {
     known.shards.iter().map(|shard| shard.0.lock().len()).sum()
 }
@@ -129,7 +129,7 @@ fn a_reference_that_is_brought_along_is_the_tables() {
     fs.open(ino).unwrap();
     known.tell_opened(&fs, ino).unwrap();
     assert_eq!(fs.opens(ino), 1);
-    // If there is one already, the other one is given back.
+    // If there is already a reference, the other one is dropped.
     fs.open(ino).unwrap();
     known.tell_opened(&fs, ino).unwrap();
     assert_eq!(fs.opens(ino), 1);
@@ -140,7 +140,7 @@ fn a_reference_that_is_brought_along_is_the_tables() {
 #[test]
 fn everything_is_closed_at_the_end() {
     let (fs, known) = (Counting::new(), Known::default());
-    // The last of them says that it cannot be closed.
+    // The file system refuses to close the last of them.
     for ino in 0..1000 {
         for _ in 0..1 + ino % 3 {
             known.tell(&fs, Ino(ino)).unwrap();
@@ -176,8 +176,8 @@ fn neighbours_share_a_shard_and_others_do_not() {
     assert!(places.len() > SHARDS * 9 / 10, "{} shards are used", places.len());
 }
 
-/// Threads are told of a few inodes and forget them, as fast as they can. While one of them knows an inode,
-/// it must be open, whatever the others do.
+/// Threads look up and forget a few inodes as fast as possible. While one of them knows an inode, it must be open,
+/// whatever the others do.
 #[test]
 fn counts_are_right_whoever_tells_and_forgets_at_the_same_time() {
     const THREADS: u64 = 4;

@@ -1,4 +1,4 @@
-//! New inodes: whose they are, and what they inherit from their directory.
+//! Creation of inodes: ownership, and inheritance from the directory.
 
 use fuse_device::abi::{CreateIn, FOPEN_KEEP_CACHE, InHeader, MkdirIn, MknodIn, OpenOut};
 use fuse_device::{Errno, Reply};
@@ -10,21 +10,21 @@ use crate::{Adapter, clock};
 
 const S_ISGID: u16 = 0o2000;
 
-/// The bits of a mode that are not its type, and those that a umask or a list takes away.
+/// Bits of a mode without the type, and those that a umask or list restricts.
 const PERMISSIONS: u16 = 0o7777;
 const ACCESS_BITS: u16 = 0o777;
 
-/// What an inode starts with.
+/// Initial attributes of an inode.
 struct Start {
     new: NewInode,
-    /// Its access control list, if it says more than the permissions do.
+    /// Access control list, if it is not equivalent to the permissions.
     access: Option<Vec<u8>>,
-    /// A directory's default list.
+    /// Default list of a directory.
     default: Option<Vec<u8>>,
 }
 
 impl Adapter<'_> {
-    /// Answers MKNOD, by which regular files are made, too.
+    /// Answers MKNOD, which creates regular files as well.
     pub(crate) fn mknod(
         &self,
         header: &InHeader,
@@ -105,7 +105,7 @@ impl Adapter<'_> {
         reply.put(&open).inspect_err(|_| self.untell(ino))
     }
 
-    /// Gives an inode its lists, and answers with it. Without an answer it is taken back.
+    /// Sets the lists of an inode, and answers with it. If the answer fails, the inode is removed.
     fn finish_new(
         &self,
         ino: Ino,
@@ -118,7 +118,7 @@ impl Adapter<'_> {
         if outcome.is_err()
             && let Err(error) = take_back()
         {
-            // The first error says more to the caller.
+            // The first error is more informative for the caller.
             self.failed(&error);
         }
         outcome
@@ -133,8 +133,8 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// What a whiteout starts with that a rename leaves in `dir`: nobody may do anything with it, so that it
-    /// needs no list.
+    /// Returns the initial attributes of a whiteout that a rename leaves in `dir`: it has no permissions, so it needs
+    /// no list.
     pub(super) fn whiteout(&self, header: &InHeader, dir: Ino) -> Result<NewInode, Errno> {
         let parent = self.attributes(dir)?;
         let (uid, gid) = self.options.owner.unwrap_or((header.uid, header.gid));
@@ -142,8 +142,8 @@ impl Adapter<'_> {
         Ok(NewInode { permissions: 0, uid, gid, time: clock::now(), parent_time: None })
     }
 
-    /// What a new inode in `dir` starts with, by acl(5), open(2) and mkdir(2): a default list takes the
-    /// umask's place, and a set-group-id directory gives its group.
+    /// Returns the initial attributes of an inode in `dir`, according to acl(5), open(2) and mkdir(2): a default list
+    /// replaces the umask, and a set-group-ID directory supplies the group.
     fn start(
         &self,
         header: &InHeader,
@@ -173,7 +173,7 @@ impl Adapter<'_> {
         Ok(start)
     }
 
-    /// The default list of a directory.
+    /// Returns the default list of a directory.
     fn default_list(&self, dir: Ino) -> Result<Option<Acl>, Errno> {
         match self.fs.get_xattr(dir, acl::DEFAULT) {
             Ok(value) => Acl::parse(&value).map(Some),
@@ -194,7 +194,7 @@ impl Start {
     }
 }
 
-/// The group of a new inode, which would else be `gid`, and the bit that lets a directory pass it on.
+/// Returns the group of a new inode, by default `gid`, and the set-group-ID bit that a subdirectory inherits.
 fn inherited_group(parent: &Attributes, file_type: FileType, gid: u32) -> (u32, u16) {
     if parent.permissions & S_ISGID == 0 {
         return (gid, 0);

@@ -1,4 +1,4 @@
-//! The thread that looks how much room there is, and tells the kernel how much may wait.
+//! The thread that checks the free space and limits the data in the kernel's cache.
 
 use std::sync::atomic::Ordering;
 use std::thread::Scope;
@@ -11,20 +11,19 @@ use super::level::{Level, Limits};
 use super::{Space, free_bytes};
 use crate::Adapter;
 
-/// How often it is looked whether there is room again.
+/// Interval of checks for free space.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the kernel lets wait if it does not say: little enough to be told a limit in time.
+/// Assumed limit of the kernel, if it does not report one: small enough to impose a limit in time.
 const OWN_LIMIT: u64 = 64 << 20;
 
-/// Keeps less waiting in the kernel's cache than there is room for, on a thread of the scope, until it is
-/// dropped.
+/// Keeps the data in the kernel's cache below the free space, on a thread of the scope, until it is dropped.
 pub struct SpaceKeeper<'a> {
     space: &'a Space,
 }
 
 impl<'a> SpaceKeeper<'a> {
-    /// Starts, for a mount whose writes do not wait anyway.
+    /// Starts the thread, for a mount with cached writes.
     pub fn start<'scope, 'env: 'scope + 'a>(
         scope: &'scope Scope<'scope, 'env>,
         adapter: &'env Adapter<'env>,
@@ -51,7 +50,7 @@ struct Keeping<'a> {
     cache: WriteBack,
     limits: Limits,
     level: Level,
-    /// Free bytes that turned out not to be for files' contents.
+    /// Free bytes that are not available for file contents.
     useless: u64,
 }
 
@@ -87,13 +86,13 @@ impl<'a> Keeping<'a> {
             self.useless = self.limits.useless(state.useless);
             let untold = std::mem::take(&mut state.untold);
             drop(state);
-            // Whether writes are refused is decided before the kernel asks about them.
+            // The decision whether writes are rejected must precede the kernel's request.
             self.look();
             self.tell(&untold);
         }
     }
 
-    /// Looks how much room there is, and does what has to be done.
+    /// Checks the free space, and changes the level if necessary.
     fn look(&mut self) {
         let free = free_bytes(self.adapter.fs).saturating_sub(self.useless);
         let next = self.limits.level(free, self.level);
@@ -107,14 +106,14 @@ impl<'a> Keeping<'a> {
         self.adapter.space.credit.store(credit, Ordering::Relaxed);
     }
 
-    /// Nothing is changed any more. Each write waits from now on, so that it is the one that fails.
+    /// Makes writes synchronous after changes have become impossible, so that each one gets its own error.
     fn end(&mut self) {
         if !self.level.through {
             let _ = self.cache.set_write_through(true);
         }
     }
 
-    /// There is room again: what could not be stored keeps nothing from being stored.
+    /// Clears failed write-back after space has become available.
     fn forgive(&self) {
         let space = &self.adapter.space;
         if space.has_failed() {
@@ -128,19 +127,18 @@ impl<'a> Keeping<'a> {
         if next.through != before.through && !next.through {
             let _ = self.cache.set_write_through(false);
         }
-        // Where there is no such limit, or it is not ours to set, the kernel's own holds.
+        // If the limit does not exist or may not be set, the kernel's own applies.
         let limited = self.cache.limit(next.waiting_max);
         if next.through != before.through && next.through {
             let refuses_later = self.cache.set_write_through(true).is_err();
             self.adapter.space.refuses_later.store(refuses_later, Ordering::Relaxed);
         } else if limited.is_ok() && next.waiting_max < before.waiting_max.or(Some(u64::MAX)) {
-            // What waits longer already is not less for that. Who wrote it is told if it cannot be stored.
+            // A lower limit does not affect older data. If it cannot be stored, its writer gets an error.
             let _ = self.cache.flush();
         }
     }
 
-    /// Has the kernel ask before programs write to files that could not be written back, where that is all
-    /// that can be done.
+    /// Makes the kernel request the attributes of files with failed write-back before each write.
     fn tell(&self, files: &[Ino]) {
         for &ino in files {
             let _ = self.cache.forget_attributes(self.adapter.node(ino));

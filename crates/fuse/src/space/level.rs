@@ -1,66 +1,66 @@
-//! How much may wait in the kernel's cache, by how much room there is.
+//! Limits of cached data, depending on the free space.
 
-/// The part of a file system's size that is free when writes begin to wait.
+/// Writes become synchronous when the free space falls below 1/16 of the size.
 const NEAR_SHARE: u64 = 16;
-/// Most and fewest bytes that are left then.
+/// Maximum and minimum of that threshold in bytes.
 const NEAR_MAX: u64 = 16 << 20;
 const NEAR_MIN: u64 = 2 << 20;
 
-/// Of the room, the part that may wait in the cache: all that waits finds room, though more than is allowed
-/// may come before the kernel notices.
+/// Fraction of the free space that may wait in the cache. More may arrive before the kernel enforces a limit, and must
+/// still fit.
 const WAITING_SHARE: u64 = 4;
 
-/// Of what is left when writes begin to wait, as many times may be of no use.
+/// Maximum of unusable bytes, as a multiple of the threshold.
 const USELESS_SHARE: u64 = 4;
 
-/// What the kernel is told.
+/// Settings of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Level {
-    /// Most bytes that wait in the cache; `None` for the kernel's own limit.
+    /// Maximum number of bytes in the cache; `None` for the kernel's own limit.
     pub(super) waiting_max: Option<u64>,
-    /// Each write waits until it is stored.
+    /// True if each write is synchronous.
     pub(super) through: bool,
 }
 
-/// What does not change during a mount.
+/// Constants of a mount.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Bytes that are left when writes begin to wait.
+    /// Threshold of free bytes below which writes are synchronous.
     near: u64,
-    /// The kernel's own limit of bytes that wait.
+    /// The kernel's own limit of cached bytes.
     own: u64,
 }
 
 impl Limits {
-    /// The levels of a file system of so many bytes.
+    /// Returns the limits for a file system of `total` bytes.
     pub(super) fn new(total: u64, own: u64) -> Self {
         Self { near: (total / NEAR_SHARE).clamp(NEAR_MIN, NEAR_MAX), own }
     }
 
-    /// Of bytes that were free when a write found no room, those that are taken to be never of use: reserves
-    /// that are not told. More is about that one write.
+    /// Returns the part of `free` bytes, at the time of a failed write, that is considered permanently unusable because
+    /// of unreported reserves. A larger amount concerns that write only.
     pub(super) fn useless(&self, free: u64) -> u64 {
         free.min(self.near * USELESS_SHARE)
     }
 
-    /// The level for so many free bytes, after another one.
+    /// Returns the level for `free` bytes, after the level `before`.
     pub(super) fn level(&self, free: u64, before: Level) -> Level {
-        // Not back and forth at each file that is removed.
+        // Hysteresis, to avoid switching at each removed file.
         let until = if before.through { self.near + self.near / 2 } else { self.near };
         let waiting = (free / WAITING_SHARE).max(self.near / WAITING_SHARE);
-        // In steps, so that the kernel is seldom told.
+        // In powers of two, so that the kernel's settings change rarely.
         let waiting = 1 << waiting.ilog2();
         let waiting_max = (waiting < self.own).then_some(waiting);
         Level { waiting_max, through: free < until }
     }
 
-    /// Bytes that may be taken before somebody has to look again.
+    /// Returns the number of bytes that may be taken before the next check.
     pub(super) fn credit(&self, free: u64, level: Level) -> i64 {
         if level.through {
-            // It gets no worse.
+            // The level cannot become stricter.
             return i64::MAX;
         }
-        // What waits is not counted yet.
+        // Cached data has not been counted yet.
         let left = free.saturating_sub(self.near) / 2;
         i64::try_from(left.min(free / WAITING_SHARE)).unwrap_or(i64::MAX).max(1)
     }
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(level(100 * MIB), Level { waiting_max: Some(16 * MIB), through: false });
         assert_eq!(level(15 * MIB), Level { waiting_max: Some(2 * MIB), through: false });
         assert!(level(13 * MIB).through && level(0).through);
-        // It is not left as soon as it was entered.
+        // Hysteresis.
         assert!(limits.level(20 * MIB, level(0)).through);
         assert!(!limits.level(21 * MIB, level(0)).through);
     }

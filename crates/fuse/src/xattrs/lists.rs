@@ -1,4 +1,4 @@
-//! Access control lists, which permission bits go with.
+//! Access control lists, and their effect on permission bits.
 
 use fuse_device::Errno;
 use fuse_device::abi::{SETXATTR_ACL_KILL_SGID, SetxattrIn};
@@ -9,12 +9,12 @@ use crate::{Adapter, clock};
 
 const S_ISGID: u16 = 0o2000;
 
-/// The permission bits that an access list stands for.
+/// The permission bits that an access list determines.
 const ACCESS_BITS: u16 = 0o777;
 
 impl Adapter<'_> {
-    /// Sets who may do what with a file. A list that says no more than permission bits do becomes those
-    /// and is not stored; an empty value takes the list away.
+    /// Sets the access control list of a file. A list that is equivalent to permission bits sets those and is not
+    /// stored; an empty value removes the list.
     pub(super) fn set_access_list(
         &self,
         ino: Ino,
@@ -48,7 +48,7 @@ impl Adapter<'_> {
         self.result(self.fs.set_attributes(ino, &change))
     }
 
-    /// Sets what new files in a directory start with. An empty value takes it away.
+    /// Sets the default list of a directory. An empty value removes it.
     pub(super) fn set_default_list(
         &self,
         ino: Ino,
@@ -70,7 +70,7 @@ impl Adapter<'_> {
         self.inode_changed(ino)
     }
 
-    /// Takes a list away, if there is one.
+    /// Removes a list, if it exists.
     fn drop_list(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         match self.fs.remove_xattr(ino, name) {
             Err(Error::NoAttribute) => Ok(()),

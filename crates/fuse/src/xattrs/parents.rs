@@ -1,15 +1,14 @@
-//! `system.diskwright.parents`: where an inode has its names, as the file system itself keeps it.
+//! `system.diskwright.parents`: the parent pointers of an inode, as the file system stores them.
 //!
-//! It is what the ioctl `XFS_IOC_GETPARENTS` tells on a kernel mount. That takes a pointer to a buffer,
-//! which FUSE does not follow; an attribute has no such limit.
+//! On a kernel mount, the ioctl `XFS_IOC_GETPARENTS` returns them. Its argument contains a pointer to a buffer, which
+//! FUSE does not support; an attribute has no such limitation.
 //!
-//! - The value has a record for each link, in no certain order: the number of the directory's inode in
-//!   decimal, `/`, the name, NUL. The root, and a file that has no name any more, have an empty value.
-//! - `ENODATA` if the format does not keep this, or the image was made without it; `E2BIG` if it is more
-//!   than 64 KiB.
-//! - `EPERM` for who neither is the superuser, as for the ioctl, nor runs this program, who has the image
-//!   anyway: the value has names out of directories that one may not be allowed to read.
-//! - It is not listed, and can be neither set nor removed (`EOPNOTSUPP`).
+//! - The value has a record for each link, in no particular order: the directory's inode number in decimal, `/`, the
+//!   name, NUL. It is empty for the root, and for a file without names.
+//! - `ENODATA` if the format or the image has no parent pointers; `E2BIG` if the value exceeds 64 KiB.
+//! - `EPERM` for callers other than the superuser, as for the ioctl, and the user of this process, who has access to
+//!   the image anyway: the value contains names from directories that the caller may not be allowed to read.
+//! - It is not listed, and can neither be set nor removed (`EOPNOTSUPP`).
 
 use std::io::Write;
 
@@ -25,7 +24,7 @@ use crate::{Adapter, caller};
 pub(super) const NAME: &[u8] = b"system.diskwright.parents";
 
 impl Adapter<'_> {
-    /// Its value, cut short somewhere past the largest size.
+    /// Returns the value, truncated somewhere past the maximum size.
     pub(super) fn parents(&self, header: &InHeader, ino: Ino) -> Result<Vec<u8>, Errno> {
         match caller::uid(header) {
             Some(uid) if uid == 0 || uid == geteuid().as_raw() => {}

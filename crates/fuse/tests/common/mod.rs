@@ -1,4 +1,4 @@
-//! What the tests share: fresh images of both formats, and requests as the kernel sends them.
+//! Shared by the tests: new images of both formats, and requests as the kernel sends them.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
 
 use std::fs::File;
@@ -25,9 +25,9 @@ const CACHE_BYTES: usize = 8 << 20;
 
 pub const S_IFREG: u32 = 0o100_000;
 
-/// A fresh image.
+/// A new image.
 pub struct Image {
-    /// What it is called in messages.
+    /// Name in messages.
     pub name: &'static str,
     device: Arc<MemoryDevice>,
     fs: Opened,
@@ -73,7 +73,7 @@ impl Image {
         }
     }
 
-    /// Ends the work on the image, and has the judge of its format look at it, if there is one.
+    /// Closes the image and runs the checker of its format, if there is one.
     pub fn judge(self) {
         match &self.fs {
             Opened::Ext4(fs) => fs.finish(None).unwrap(),
@@ -90,7 +90,7 @@ impl Image {
         oracle::judge(self.write(&folder));
     }
 
-    /// Writes an image that is finished into a file.
+    /// Writes a finished image into a file.
     fn write(&self, folder: &TempDir) -> PathBuf {
         let path = folder.path().join("image");
         let file = File::create_new(&path).unwrap();
@@ -99,7 +99,7 @@ impl Image {
         path
     }
 
-    /// The ext4 image as a request to debugfs leaves it.
+    /// Returns the ext4 image after a request of debugfs.
     pub fn changed_by_debugfs(self, request: &str) -> Self {
         let Opened::Ext4(fs) = &self.fs else { panic!("not ext4") };
         fs.finish(None).unwrap();
@@ -120,7 +120,7 @@ pub fn on_both(test: impl Fn(&Image)) {
     }
 }
 
-/// What the kernel would ask, for one user.
+/// Sends the kernel's requests on behalf of one user.
 pub struct Caller<'a> {
     pub adapter: Adapter<'a>,
     pub uid: u32,
@@ -129,7 +129,7 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// The superuser, with nothing unusual.
+    /// Returns a client of the superuser.
     pub fn new(image: &'a Image) -> Self {
         Self::with(image, Options::default())
     }
@@ -138,12 +138,12 @@ impl<'a> Caller<'a> {
         Self { adapter: Adapter::new(image.fs(), options), uid: 0, gid: 0, umask: 0 }
     }
 
-    /// The answer to a request.
+    /// Returns the answer to a request.
     pub fn ask(&self, nodeid: u64, operation: Operation<'_>) -> Result<Vec<u8>, Errno> {
         self.ask_with_room(nodeid, operation, 1 << 17)
     }
 
-    /// The answer to a request if it has no more than `room` bytes.
+    /// Returns the answer to a request with an answer buffer of `room` bytes.
     pub fn ask_with_room(
         &self,
         nodeid: u64,
@@ -165,7 +165,7 @@ impl<'a> Caller<'a> {
         self.entry(dir, Operation::Lookup { name: name.as_bytes() })
     }
 
-    /// What a name stands for, without a trace. Nothing if there is no such name.
+    /// Looks up a name without side effects. Returns `None` if it does not exist.
     pub fn find(&self, dir: u64, name: &str) -> Option<u64> {
         let entry = self.lookup(dir, name).unwrap();
         self.forget(entry.nodeid, 1);
@@ -177,7 +177,7 @@ impl<'a> Caller<'a> {
         self.entry(dir, Operation::Mknod { args, name: name.as_bytes() })
     }
 
-    /// A new regular file.
+    /// Creates a regular file.
     pub fn create(&self, dir: u64, name: &str) -> EntryOut {
         self.mknod(dir, name, S_IFREG | 0o644, 0).unwrap()
     }
@@ -228,7 +228,7 @@ impl<'a> Caller<'a> {
         Ok(AttrOut::read_from_bytes(&answer).unwrap().attr)
     }
 
-    /// Inodes that are free.
+    /// Returns the number of free inodes.
     pub fn inodes_free(&self) -> u64 {
         let answer = self.ask(ROOT_ID, Operation::Statfs).unwrap();
         fuse_device::abi::Kstatfs::read_from_bytes(&answer).unwrap().ffree

@@ -1,5 +1,5 @@
-//! What the tests of data share: file systems in memory of many kinds, and a client that asks
-//! for contents, listings and extended attributes.
+//! Shared by the tests of data: file systems in memory of many kinds, and a client for contents, listings and extended
+//! attributes.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
 
 use std::fs::File;
@@ -23,14 +23,14 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use crate::common::Caller;
 
 pub const MIB: u64 = 1 << 20;
-/// Bytes of an image, and of cached metadata.
+/// Size of an image, and of the metadata cache.
 const SIZE: u64 = 64 * MIB;
 const CACHE_BYTES: usize = 8 << 20;
 
 pub const SEEK_DATA: u32 = 3;
 pub const SEEK_HOLE: u32 = 4;
 
-/// Room for the largest answer.
+/// Size of the largest answer.
 const REPLY_BYTES: usize = (1 << 20) + 4096;
 
 /// A kind of file system.
@@ -47,7 +47,7 @@ pub const XFS: Kind = Kind { is_xfs: true, block_size: 4096, features: "" };
 pub const XFS_PLAIN: Kind = Kind { features: "-parent,-exchange", ..XFS };
 pub const KINDS: [Kind; 2] = [EXT4, XFS];
 
-/// Kinds whose files differ in how they map and hold contents.
+/// Kinds that differ in the maps and storage of file contents.
 pub const CONTENT_KINDS: [Kind; 6] = [
     EXT4,
     Kind { block_size: 1024, ..EXT4 },
@@ -57,11 +57,11 @@ pub const CONTENT_KINDS: [Kind; 6] = [
     Kind { block_size: 1024, ..XFS },
 ];
 
-/// A file system, open for writing, and what it lies on.
+/// A file system open for writing, with its device.
 pub struct Image {
     pub kind: Kind,
     memory: Arc<MemoryDevice>,
-    /// Counts what is asked of the memory.
+    /// Counts the allocated memory.
     pub device: Arc<FaultyDevice>,
     fs: Fs,
 }
@@ -90,7 +90,7 @@ impl Image {
         }
     }
 
-    /// What a crash would leave.
+    /// Returns the device after a crash.
     pub fn crashed(&self) -> MemoryDevice {
         self.memory.fork()
     }
@@ -102,8 +102,8 @@ impl Image {
         }
     }
 
-    /// Damages the inode of a regular file, which gets a size that nothing else has, and opens the image
-    /// again: XFS, which can change fresh images alone, for reading.
+    /// Damages the inode of a regular file, which gets a unique size, and reopens the image: XFS, which can write to
+    /// new images only, for reading.
     pub fn with_damage(self, node: u64) -> Self {
         const MARK: u32 = 0x1234_5678;
         Client::new(self.fs(), Options::default()).truncate(node, MARK.into()).unwrap();
@@ -130,7 +130,7 @@ impl Image {
         Self { kind, memory, device, fs }
     }
 
-    /// Ends the work on the image, and has the judge of its format look at it, if there is one.
+    /// Closes the image and runs the checker of its format, if there is one.
     fn judge(self) {
         let tool = if self.kind.is_xfs { "xfs_repair" } else { "e2fsck" };
         Self::close(self.fs);
@@ -155,7 +155,7 @@ pub fn on_each(kinds: &[Kind], test: impl Fn(&Image)) {
     }
 }
 
-/// Files wait in each directory that has an index, and few at a time.
+/// Files wait in each directory with an index, few at a time.
 const SOON: ext4::WaitingPolicy = ext4::WaitingPolicy {
     blocks_min: 2,
     streak_per_block: 0,
@@ -196,7 +196,7 @@ fn make_xfs(kind: Kind) -> MemoryDevice {
     device
 }
 
-/// Asks as the kernel does, for contents, listings and extended attributes, too.
+/// Sends the kernel's requests, including those for contents, listings and extended attributes.
 pub struct Client<'a>(pub Caller<'a>);
 
 impl<'a> Deref for Client<'a> {
@@ -212,7 +212,7 @@ impl<'a> Deref for Client<'a> {
 pub struct Record {
     pub name: Vec<u8>,
     pub dirent: Dirent,
-    /// Of READDIRPLUS alone.
+    /// Set for READDIRPLUS only.
     pub entry: Option<EntryOut>,
 }
 
@@ -232,12 +232,12 @@ impl<'a> Client<'a> {
         Ok(T::read_from_bytes(&answer).expect("an answer of its size"))
     }
 
-    /// A new file in the root; its node.
+    /// Creates a file in the root; returns its node.
     pub fn file(&self, name: &str) -> u64 {
         self.create(ROOT_ID, name).nodeid
     }
 
-    /// A new directory; its node.
+    /// Creates a directory; returns its node.
     pub fn directory(&self, dir: u64, name: &str) -> u64 {
         self.mkdir(dir, name, 0o755).unwrap().nodeid
     }
@@ -290,7 +290,7 @@ impl<'a> Client<'a> {
         Ok(self.ask_for::<LseekOut>(node, Operation::Lseek(args))?.offset)
     }
 
-    /// Copies `len` bytes from one place to another, by the wide request or the old one.
+    /// Copies `len` bytes, with the 64-bit request or the old one.
     pub fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64, wide: bool) -> Answer<u64> {
         let args = CopyFileRangeIn {
             off_in: from.1,
@@ -328,7 +328,7 @@ impl<'a> Client<'a> {
         Ok(records(&answer, true))
     }
 
-    /// The value; its length is asked for first, as programs do.
+    /// Returns the value. Requests its length first, as programs do.
     pub fn getxattr(&self, node: u64, name: &[u8]) -> Answer<Vec<u8>> {
         let operation = Operation::Getxattr { size: 0, name };
         let size = self.ask_for::<GetxattrOut>(node, operation)?.size;
@@ -338,7 +338,7 @@ impl<'a> Client<'a> {
         self.ask(node, Operation::Getxattr { size, name })
     }
 
-    /// The names.
+    /// Returns the names.
     pub fn listxattr(&self, node: u64) -> Answer<Vec<Vec<u8>>> {
         let names = self.ask(node, Operation::Listxattr { size: 1 << 16 })?;
         let Some(names) = names.strip_suffix(&[0]) else { return Ok(Vec::new()) };
@@ -367,7 +367,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Takes a listing apart.
+/// Parses a listing.
 fn records(mut answer: &[u8], plus: bool) -> Vec<Record> {
     let mut records = Vec::new();
     while !answer.is_empty() {
@@ -388,9 +388,9 @@ fn records(mut answer: &[u8], plus: bool) -> Vec<Record> {
     records
 }
 
-/// Bytes that look random.
+/// Returns pseudo-random bytes.
 pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
     let step = |at: usize| (at as u32).wrapping_mul(2_654_435_761) >> 13;
-    // No byte is zero, so that no data looks like a hole.
+    // No byte is zero, so that data never looks like a hole.
     (0..len).map(|at| (step(at) as u8 ^ seed).max(1)).collect()
 }

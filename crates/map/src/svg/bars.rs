@@ -4,10 +4,10 @@ use crate::histogram::Bucket;
 use crate::svg::{LINE, MARGIN, Picture, WIDTH, number};
 use crate::words::{Escaped, count, pieces, size};
 
-/// Height of a bar, and from one to the next.
+/// Height of a bar, and distance between bars.
 const BAR: f64 = 12.0;
 const STEP: f64 = 19.0;
-/// Room for what a bar stands for, and for its number.
+/// Space for the label of a bar, and for its number.
 const LABEL: f64 = 92.0;
 const NUMBER: f64 = 104.0;
 
@@ -20,7 +20,7 @@ struct Bar {
 }
 
 impl Picture<'_> {
-    /// Free space by the length of runs, and files by the number of their pieces.
+    /// Draws free space by length of runs, and files by number of fragments.
     pub(super) fn histograms(&mut self) -> std::fmt::Result {
         let survey = self.survey;
         let free = |bucket: &Bucket| Bar {

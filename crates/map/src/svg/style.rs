@@ -1,7 +1,7 @@
-//! Colours and letters. Colours differ in lightness, too, and three kinds have stripes, so that those who see few
-//! colours, or print the picture, can tell them apart. There is a set for light pages and one for dark ones.
+//! Colours and fonts. Colours also differ in lightness, and three kinds are striped, so that they can be distinguished
+//! with colour blindness and in print. There is a set for light pages and one for dark ones.
 
-/// The style of the picture, and the stripes.
+/// Style sheet and stripe patterns.
 pub(super) const STYLE: &str = r##"<style>
 .dm{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 .dm-page{fill:#ffffff}

@@ -1,19 +1,20 @@
-//! Saying which contents are wanted soon, where devices are slow to read.
+//! Read-ahead of directories on devices with slow reads.
 
 use vfs::ExtentPlace;
 
 use super::{FileHandle, ReadFiles, bytes_at};
 
-/// Most runs that are asked for one by one.
+/// Maximum number of runs that are requested one by one.
 const RUNS_MAX: usize = 64;
 
-/// Most bytes of a directory that are asked for when it is listed.
+/// Maximum number of bytes of a directory that are prefetched for a listing.
 const LISTED_BYTES_MAX: u64 = 8 << 20;
 
-/// What a directory has in blocks is wanted soon, because it is listed. What the map says wrong is found when it is read.
+/// Prefetches the blocks of a directory that is about to be listed. Ignores errors in the map, which the actual read
+/// will report.
 pub fn read_ahead<F: ReadFiles>(fs: &F, directory: &F::Inode) {
     let end = directory.size().min(LISTED_BYTES_MAX);
-    // What fits into a block may lie in the inode, and is read at once.
+    // Contents of at most one block may be inline, and one read is sufficient for them.
     if !fs.engine().reads_ahead() || end <= 1 << fs.block_size_log() {
         return;
     }

@@ -1,7 +1,7 @@
-//! Space in advance, holes and zeros.
+//! Preallocation, holes and zeroing.
 //!
-//! A map that cannot say that a block is allocated but not written gets blocks of zeros where
-//! another gets unwritten ones ([`MapFiles::maps_unwritten`](super::MapFiles::maps_unwritten)).
+//! If the map cannot record unwritten blocks ([`MapFiles::maps_unwritten`](super::MapFiles::maps_unwritten)), blocks of
+//! zeros are allocated instead.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use super::{ChangeFiles, DataRun, DataRuns, FileHandle, LogicalBlock, Want, zero
 use crate::Outcome;
 use crate::inode::InodeHandle;
 
-/// What is asked for: bytes of a file, and how.
+/// An allocation request: bytes of a file, and the mode.
 struct Request {
     bytes: Range<u64>,
     mode: AllocateMode,
 }
 
-/// Allocates, zeroes or frees bytes of a regular file, as [`vfs::FileSystem::allocate`] does.
+/// Allocates, zeroes or frees bytes of a regular file, as [`vfs::FileSystem::allocate`] specifies.
 ///
 /// # Errors
-/// `Invalid` for an empty range or a mode that is not for this file system, and as
-/// [`super::write`]. Operations before the one that failed have happened.
+/// `Invalid` for an empty range or a mode that the file system does not permit; those of [`super::write`]. Operations
+/// before the failed one stay.
 pub fn allocate<F: ChangeFiles>(
     fs: &F,
     ino: Ino,
@@ -62,8 +62,8 @@ pub fn allocate<F: ChangeFiles>(
     }
 }
 
-/// Frees the whole blocks of a range and zeroes the rest. The last block of a file counts as whole if
-/// all that the file has of it is in the range.
+/// Frees the whole blocks of a range and zeroes the rest. The last block of a file counts as whole if the range
+/// contains all of its bytes up to the size.
 fn punch<F: ChangeFiles>(fs: &F, ino: Ino, bytes: Range<u64>) -> Result<()> {
     let log = fs.block_size_log();
     let bytes = bytes.start..bytes.end.min(fs.size_max());
@@ -86,7 +86,7 @@ fn punch<F: ChangeFiles>(fs: &F, ino: Ino, bytes: Range<u64>) -> Result<()> {
     }
 }
 
-/// Provides blocks from the front of a range as one operation may; where it ended.
+/// Provides blocks from the front of a range, as many as one operation may. Returns the end of the provided blocks.
 fn provide_part<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
@@ -127,7 +127,8 @@ fn provide_part<F: ChangeFiles>(
     Ok(at)
 }
 
-/// What a request wants of block `at`, and up to where before `limit` it wants the same.
+/// Returns the state that a request needs for block `at`, and the end, at most `limit`, of the blocks with the same
+/// need.
 fn wanted<F: ChangeFiles>(
     fs: &F,
     file: &F::Inode,
@@ -141,7 +142,7 @@ fn wanted<F: ChangeFiles>(
     if !request.mode.zeroes() || !fs.maps_unwritten(file) {
         return (Want::Allocated, limit);
     }
-    // Blocks at the edges keep what is outside the range.
+    // Blocks at the edges keep their bytes outside of the range.
     let log = fs.block_size_log();
     let whole_start = LogicalBlock(request.bytes.start.div_ceil(1 << log));
     let whole_end = LogicalBlock(request.bytes.end >> log);
@@ -151,8 +152,8 @@ fn wanted<F: ChangeFiles>(
     (Want::Zeroed, limit.min(whole_end))
 }
 
-/// Frees blocks from the end of a punched range as one operation may, and zeroes its edges with the
-/// last of them. Whether that was all.
+/// Frees blocks from the end of a punched range, as many as one operation may. The operation that frees the last ones
+/// zeroes the edges. Returns whether the range is done.
 fn punch_part<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,

@@ -1,4 +1,4 @@
-//! File data on the device. Places are bytes of the device, offsets are bytes of a file.
+//! File data on the device. Places are byte addresses of the device, offsets are bytes of a file.
 
 use std::ops::Range;
 
@@ -8,28 +8,28 @@ use vfs::{Error, Result};
 
 use super::{LogicalBlock, MapFiles, Piece, ReadFiles, Was};
 
-/// Zeros to write: at least a block of the largest size.
+/// Source of zeros: at least a block of the maximum size.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What a device writes as a whole, in bytes.
+/// Size of a sector, which devices write atomically, in bytes.
 const SECTOR: u64 = 512;
 
-/// Zeros from which the device is asked to make them, in bytes.
+/// Minimum length for which the device is asked to zero a range itself, in bytes.
 const LONG_ZEROS_FROM: u64 = 1 << 20;
 
-/// A run of whole blocks of a file that lies together on the device.
+/// A run of whole blocks of a file that is contiguous on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct DataRun {
-    /// Where it begins in the file, in bytes.
+    /// Start in the file, in bytes.
     pub offset: u64,
-    /// Where it begins on the device, in bytes.
+    /// Start on the device, in bytes.
     pub place: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Whether the device holds what must not be seen.
+    /// True if the device contains old data that must not become readable.
     pub is_exposed: bool,
-    /// Whether it was allocated but not written: the file may have had contents there before, which
-    /// a crash brings back.
+    /// True if it was allocated but not written. The file may have had contents there before, which reappear after a
+    /// crash.
     pub was_unwritten: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct DataRun {
 pub type DataRuns = SmallVec<[DataRun; 8]>;
 
 impl DataRun {
-    /// A piece of a file from block `at` on.
+    /// Converts a piece of a file that starts at block `at`.
     pub(super) fn of<F: ReadFiles>(fs: &F, at: LogicalBlock, piece: &Piece<F::Block>) -> Self {
         let log = fs.block_size_log();
         Self {
@@ -57,7 +57,7 @@ impl DataRun {
     }
 }
 
-/// Adds a run behind those before it.
+/// Appends a run, merged with the last one if they are contiguous.
 pub(super) fn push(runs: &mut DataRuns, run: DataRun) {
     match runs.last_mut() {
         Some(last) if last.is_continued_by(&run) => last.len += run.len,
@@ -65,18 +65,18 @@ pub(super) fn push(runs: &mut DataRuns, run: DataRun) {
     }
 }
 
-/// Bytes of the device that become zeros when an operation commits. What files show of them would
-/// not come back if the operation failed, so they are written last.
+/// Byte ranges of the device to be zeroed when an operation commits. Files may show these bytes, and zeroing cannot be
+/// undone, so they are written last.
 #[derive(Debug, Default)]
 pub struct ZeroedRuns(SmallVec<[Range<u64>; 1]>);
 
 impl ZeroedRuns {
-    /// Adds bytes of the device.
+    /// Adds a byte range of the device.
     pub fn push(&mut self, bytes: Range<u64>) {
         self.0.push(bytes);
     }
 
-    /// Writes the zeros, and forgets them.
+    /// Writes the zeros and clears the list.
     ///
     /// # Errors
     /// `Device`.
@@ -85,7 +85,7 @@ impl ZeroedRuns {
     }
 }
 
-/// Writes file data straight to the device.
+/// Writes file data directly to the device.
 ///
 /// # Errors
 /// `Device`.
@@ -93,7 +93,7 @@ pub fn write_data(engine: &Engine, place: u64, data: &[u8]) -> Result<()> {
     engine.device().write_at(place, data).map_err(Error::Device)
 }
 
-/// Zeroes bytes of the device; none if the range ends before it starts.
+/// Zeroes a byte range of the device. Does nothing if the range ends before it starts.
 ///
 /// # Errors
 /// `Device`.
@@ -110,8 +110,8 @@ pub fn write_zeros(engine: &Engine, bytes: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Writes what a run has of `data`, which goes to `offset` of the file; zeros around it if the run is
-/// exposed.
+/// Writes the part of `data` within a run, where `data` starts at `offset` of the file. Writes zeros around it if the
+/// run is exposed.
 ///
 /// # Errors
 /// `Device`.
@@ -131,10 +131,9 @@ pub fn write_run<F: MapFiles>(fs: &F, run: &DataRun, offset: u64, data: &[u8]) -
     write_data(engine, run.place + from, part)
 }
 
-/// Writes `data` from byte `from` of an exposed run on, and zeros around it, each sector at once.
+/// Writes `data` from byte `from` of an exposed run on, with zeros around it, one write per sector.
 ///
-/// What is exposed may be what the file itself had there before: a crash may still show that, but
-/// not beside what is new in one sector.
+/// The old data may be the file's own. A crash may show it again, but never mixed with new data within a sector.
 fn write_in_sectors(engine: &Engine, run: &DataRun, from: u64, data: &[u8]) -> Result<()> {
     let end = from + data.len() as u64;
     let (first, within) = (from - from % SECTOR, (from % SECTOR) as usize);
@@ -157,14 +156,14 @@ fn write_in_sectors(engine: &Engine, run: &DataRun, from: u64, data: &[u8]) -> R
     Ok(())
 }
 
-/// Writes the sector at a place: `data` from byte `within` on, else zeros.
+/// Writes the sector at `place`: `data` from byte `within` on, otherwise zeros.
 fn write_sector(engine: &Engine, place: u64, within: usize, data: &[u8]) -> Result<()> {
     let mut bytes = [0; SECTOR as usize];
     bytes[within..within + data.len()].copy_from_slice(data);
     write_data(engine, place, &bytes)
 }
 
-/// Zeroes what a run has of some bytes of the file; all of it if it is exposed.
+/// Zeroes the part of `bytes` of the file within a run, or the whole run if it is exposed.
 pub(super) fn zero_run(engine: &Engine, run: &DataRun, bytes: &Range<u64>) -> Result<()> {
     if run.is_exposed {
         return write_zeros(engine, run.place..run.place + run.len);
@@ -174,8 +173,8 @@ pub(super) fn zero_run(engine: &Engine, run: &DataRun, bytes: &Range<u64>) -> Re
     write_zeros(engine, run.place + from..run.place + to)
 }
 
-/// Copies what a piece of a file, from block `at` on, has outside of `bytes` from the blocks that it
-/// had before. Between its first and its last block there is nothing outside.
+/// Copies the bytes of a piece outside of `bytes` from the old blocks of the file. The piece starts at block `at`; only
+/// its first and last block can have bytes outside.
 pub(super) fn copy_edges<F: ReadFiles>(
     fs: &F,
     at: LogicalBlock,
@@ -197,7 +196,7 @@ pub(super) fn copy_edges<F: ReadFiles>(
     Ok(())
 }
 
-/// Copies a block from one place to another.
+/// Copies a block on the device.
 fn copy_block<F: ReadFiles>(fs: &F, from: u64, to: u64) -> Result<()> {
     let mut bytes = vec![0; 1 << fs.block_size_log()];
     fs.engine().device().read_at(from, &mut bytes).map_err(Error::Device)?;

@@ -1,4 +1,4 @@
-//! What a format supplies to the data path.
+//! Interface of a format to the data path.
 
 use std::ops::Range;
 
@@ -8,35 +8,35 @@ use super::{LogicalBlock, Piece, Run, Want};
 use crate::Outcome;
 use crate::inode::{InodeHandle, Inodes};
 
-/// An inode whose contents are read and changed.
+/// An inode whose contents can be read and changed.
 pub trait FileHandle: InodeHandle {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     fn size(&self) -> u64;
 
-    /// Sets its size in bytes.
+    /// Sets the size in bytes.
     fn set_size(&mut self, size: u64);
 }
 
-/// A file system that finds where the contents of files are.
+/// A file system that can locate file contents.
 pub trait ReadFiles: Inodes<Inode: FileHandle> {
-    /// A block as its maps of files name it.
+    /// A block address in the file maps of the format.
     type Block: Copy;
 
-    /// The binary logarithm of the block size in bytes.
+    /// Returns the binary logarithm of the block size in bytes.
     fn block_size_log(&self) -> u32;
 
-    /// Where a block begins on the device, in bytes.
+    /// Returns the device address of a block in bytes.
     fn byte_of(&self, block: Self::Block) -> u64;
 
-    /// The run of a file that starts at `at`, as readers see it. Neighbouring runs may continue it.
-    /// The contents must not be inline.
+    /// Returns the run of a file that starts at `at`, as readers see it. It may be followed by a contiguous run. The
+    /// contents must not be inline.
     ///
     /// # Errors
     /// `Corrupt` if the map is damaged, `Device`.
     fn find_run(&self, file: &Self::Inode, at: LogicalBlock) -> Result<Run<Self::Block>>;
 
-    /// Whether a file may have `mapped` bytes of the device: without a bound, a damaged map could
-    /// make files without end.
+    /// Checks whether a file may map `mapped` bytes of the device. Without a bound, a damaged map could describe
+    /// endless files.
     ///
     /// # Errors
     /// `Corrupt` if it may not.
@@ -45,14 +45,14 @@ pub trait ReadFiles: Inodes<Inode: FileHandle> {
     }
 }
 
-/// A file system whose operations change which blocks files have.
+/// A file system whose operations change the block maps of files.
 ///
-/// Files are handed on by reference and changed in memory; the operation stages them in the end.
+/// Files are passed by reference and changed in memory. The operation stages them at the end.
 pub trait MapFiles: ReadFiles {
-    /// The run of a file that starts at `at`, as the operation sees it.
+    /// Returns the run of a file that starts at `at`, as the operation sees it.
     ///
     /// # Errors
-    /// As [`ReadFiles::find_run`].
+    /// Those of [`ReadFiles::find_run`].
     fn run_at(
         &self,
         op: &mut Self::Op<'_>,
@@ -60,9 +60,8 @@ pub trait MapFiles: ReadFiles {
         at: LogicalBlock,
     ) -> Outcome<Run<Self::Block>>;
 
-    /// Sees to it that a file has block `at`, and more up to `limit` as far as they lie together, in
-    /// the state that is wanted. Only the map is changed: [`Piece::is_exposed`] and
-    /// [`Piece::copied_from`] say what must be written to the device.
+    /// Provides block `at` of a file in the wanted state, and further contiguous blocks up to `limit`. Changes only the
+    /// map: [`Piece::is_exposed`] and [`Piece::copied_from`] specify the necessary writes to the device.
     ///
     /// # Errors
     /// `NoSpace`, `FileTooLarge`, `Corrupt`, `Device`.
@@ -75,12 +74,12 @@ pub trait MapFiles: ReadFiles {
         want: Want,
     ) -> Outcome<Piece<Self::Block>>;
 
-    /// Unmaps blocks of a file, from the end of the range backwards, and frees them when the
-    /// operation commits. `budget` is what one operation may change, and is lowered by what was
-    /// done. Whether that was all: if not, the file is sound, and the rest is for another operation.
+    /// Unmaps blocks of a file, from the end of the range backwards, and frees them when the operation commits.
+    /// `budget` limits the changes of one operation and is reduced by those made. Returns whether the range is done. If
+    /// not, the file is consistent, and another operation must continue.
     ///
     /// # Errors
-    /// `NoSpace` where a cut out of the middle needs more room in the map, `Corrupt`, `Device`.
+    /// `NoSpace` if a hole in the middle needs more space for the map, `Corrupt`, `Device`.
     fn remove(
         &self,
         op: &mut Self::Op<'_>,
@@ -89,46 +88,45 @@ pub trait MapFiles: ReadFiles {
         budget: &mut u32,
     ) -> Outcome<bool>;
 
-    /// Zeroes bytes of the device that are a file's at the end of the operation
-    /// ([`super::ZeroedRuns`]).
+    /// Zeroes a byte range of the device, which belongs to a file, at the end of the operation ([`super::ZeroedRuns`]).
     fn zero_at_end(&self, op: &mut Self::Op<'_>, bytes: Range<u64>);
 
-    /// Whether a file may have blocks that other files have, too.
+    /// Returns whether a file may share blocks with other files.
     fn may_share(&self, _file: &Self::Inode) -> bool {
         false
     }
 
-    /// Whether the map of a file can say that blocks are allocated but not written.
+    /// Returns whether the map of a file can record unwritten blocks.
     fn maps_unwritten(&self, _file: &Self::Inode) -> bool {
         true
     }
 
-    /// Whether blocks that are new to a file may be such as it had before at the same place.
+    /// Returns whether newly allocated blocks of a file may be blocks that it had before at the same offset.
     fn may_get_back_own(&self) -> bool {
         false
     }
 }
 
-/// A file system whose files' contents are changed.
+/// A file system whose file contents can be changed.
 pub trait ChangeFiles: MapFiles {
-    /// What of a file's contents is kept apart from its blocks, read before the operation that
-    /// moves it into them.
+    /// Contents of a file that are stored outside of its blocks (inline data). They are read before the operation that
+    /// moves them into blocks.
     type Apart;
 
-    /// Runs that one operation maps or frees at most.
+    /// Returns the maximum number of runs that one operation maps or frees.
     fn changes_per_op(&self) -> u32;
 
-    /// No file has bytes from here on.
+    /// Returns the exclusive upper bound of file sizes in bytes.
     fn size_max(&self) -> u64;
 
     /// Loads a regular file whose contents may be changed.
     ///
     /// # Errors
-    /// `NotFound`, `IsADirectory`, `Invalid` for other types, and what else forbids a change.
+    /// `NotFound`, `IsADirectory`, `Invalid` for other types, and the reason why a change is forbidden.
     fn load_file(&self, ino: Ino) -> Result<Self::Inode>;
 
-    /// Whether some file may have the bytes `offset..offset + len`; asked before one is loaded, and
-    /// for formats that have the same bound for all.
+    /// Checks whether any file can have the bytes `offset..offset + len`. Called before a file is loaded, for formats
+    /// with the same limit for all files.
     ///
     /// # Errors
     /// `FileTooLarge` if not.
@@ -136,13 +134,13 @@ pub trait ChangeFiles: MapFiles {
         Ok(())
     }
 
-    /// The blocks of a file that hold the bytes `offset..offset + len`.
+    /// Returns the blocks of a file with the bytes `offset..offset + len`.
     ///
     /// # Errors
-    /// `FileTooLarge` past the largest size of this file.
+    /// `FileTooLarge` if they exceed the maximum size of this file.
     fn blocks_of(&self, file: &Self::Inode, offset: u64, len: u64) -> Result<Range<LogicalBlock>>;
 
-    /// Whether a file can have space up to byte `end` as `mode` says.
+    /// Checks whether a file can have space up to byte `end` with this mode.
     ///
     /// # Errors
     /// `Unsupported` if not.
@@ -150,23 +148,23 @@ pub trait ChangeFiles: MapFiles {
         Ok(())
     }
 
-    /// Whether bytes of a file, which lie below its size, can be written over with no operation
-    /// wherever data was written before.
+    /// Returns whether written data within the bytes of a file, all below its size, may be overwritten without an
+    /// operation.
     ///
     /// # Errors
     /// `Corrupt`, `Device`.
     fn can_overwrite(&self, file: &Self::Inode, bytes: Range<u64>) -> Result<bool>;
 
-    /// Reads what of a file's contents is kept apart from its blocks.
+    /// Reads the contents that are stored outside of blocks.
     ///
     /// # Errors
     /// `Corrupt`, `Device`.
     fn read_apart(&self, file: &Self::Inode) -> Result<Self::Apart>;
 
-    /// Moves what was apart into blocks, at the start of an operation.
+    /// Moves contents that are stored outside of blocks into blocks, at the start of an operation.
     ///
     /// # Errors
-    /// As [`MapFiles::provide`].
+    /// Those of [`MapFiles::provide`].
     fn use_apart(
         &self,
         _op: &mut Self::Op<'_>,
@@ -176,21 +174,19 @@ pub trait ChangeFiles: MapFiles {
         Ok(())
     }
 
-    /// Notes that a file has space past its end that is to stay.
+    /// Records that a file has preallocated space past its end.
     fn note_preallocated(&self, _file: &mut Self::Inode) {}
 
-    /// Notes that an operation has freed what it could past the size of a file, and whether that was
-    /// all.
+    /// Records that an operation has freed space past the size of a file, and whether that was all.
     fn note_cut(&self, op: &mut Self::Op<'_>, file: &mut Self::Inode, is_done: bool);
 
-    /// Goes on with a truncation to `size` bytes that was too much for one operation. The inode's
-    /// lock is held.
+    /// Continues a truncation to `size` bytes that exceeds one operation. The caller holds the inode's lock.
     ///
     /// # Errors
-    /// What the format lets the caller see.
+    /// Those that the format reports to the caller.
     fn finish_truncation(&self, ino: Ino, size: u64) -> Result<()>;
 
-    /// Stages a file if it is not what it was `before`, without what it had apart.
+    /// Stages a file if it differs from `before`, without the contents it had outside of blocks.
     fn stage_contents(
         &self,
         op: &mut Self::Op<'_>,

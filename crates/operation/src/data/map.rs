@@ -1,55 +1,55 @@
-//! What a map of a file answers. `B` is a block as the format's maps name it.
+//! Results of look-ups in file maps. `B` is a block address of the format's maps.
 
-/// A block within a file, counted from its start, in whatever width the format has for it.
+/// A block within a file, counted from its start, in the format's width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogicalBlock(pub u64);
 
 impl LogicalBlock {
-    /// Past every block that a file can have.
+    /// An upper bound of all file blocks.
     pub const END: Self = Self(u64::MAX);
 
-    /// The block `count` blocks on. Saturates, so that a hostile sum stays out of every range.
+    /// Returns the block `count` blocks later. Saturates, so that a hostile sum stays outside of every range.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
 }
 
-/// Where a run of blocks is.
+/// Location of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<B> {
-    /// From this block on.
+    /// Written, from this block on.
     Written(B),
-    /// From this block on, but never written.
+    /// Allocated from this block on, but unwritten.
     Unwritten(B),
     /// Not allocated.
     Hole,
 }
 
-/// Some blocks of a file that lie together.
+/// A run of contiguous blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<B> {
-    /// Where the first of them is.
+    /// Location of the first block.
     pub place: Place<B>,
     /// Number of blocks, at least 1.
     pub len: u64,
 }
 
-/// What some blocks of a file are needed for.
+/// Required state of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// To hold data that this operation writes.
+    /// Allocated for data that this operation writes.
     Written,
-    /// To be there: holes become unwritten where the map can say so.
+    /// Allocated: holes become unwritten blocks if the map can record them.
     Allocated,
-    /// To be there, and if they hold data, to be no other file's: what they hold is about to change.
-    /// The same as [`Want::Allocated`] in a format whose files share no blocks.
+    /// Allocated, and not shared with other files if they hold data, because the data is about to change. The same as
+    /// [`Want::Allocated`] in a format without shared blocks.
     Own,
-    /// To be there and read as zeros: unwritten, where the map can say so.
+    /// Allocated and reading as zeros: unwritten, if the map can record it.
     Zeroed,
 }
 
-/// What a block of a file was.
+/// Former state of a block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Was {
     /// Not allocated.
@@ -60,29 +60,29 @@ pub enum Was {
     Written,
 }
 
-/// Some blocks of a file that lie together, as [`super::MapFiles::provide`] left them.
+/// A run of contiguous blocks of a file, as [`super::MapFiles::provide`] leaves them.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<B> {
-    /// The first of them.
+    /// First block.
     pub start: B,
     /// Number of blocks, at least 1.
     pub len: u64,
-    /// What they were before.
+    /// Former state.
     pub was: Was,
-    /// Whether what the device holds there is now what the file holds.
+    /// True if the contents of the device are now the contents of the file.
     pub written: bool,
-    /// Where the contents are that the blocks must get, as far as they are not written over: other
-    /// files have those blocks, too.
+    /// Blocks to copy the contents from, except for bytes that are overwritten. Set if the old blocks are shared with
+    /// other files.
     pub copied_from: Option<B>,
 }
 
 impl<B> Piece<B> {
-    /// Whether the device holds what must not be seen, unless the operation writes over it.
+    /// Returns whether the device contains old data that becomes readable unless the operation overwrites it.
     pub fn is_exposed(&self) -> bool {
         self.written && self.was != Was::Written
     }
 
-    /// Whether the map was changed for it.
+    /// Returns whether the map was changed.
     pub fn is_change(&self) -> bool {
         let is_converted = self.written != (self.was == Was::Written);
         self.was == Was::Hole || is_converted || self.copied_from.is_some()

@@ -1,28 +1,26 @@
-//! The data path: contents of regular files, read and changed alike for every format.
+//! The data path: contents of regular files, read and changed in the same way for all formats.
 //!
-//! Data is not journaled. What a file gets new goes to the device before the operation that shows
-//! it commits, so that nothing old is ever seen; bytes written over others, and zeros in the blocks
-//! at the edges of what is cut, go there at the end of the operation, when nothing but the device
-//! can fail any more. So an operation that fails for want of space leaves all contents as they were.
+//! Data is not journaled. New blocks of a file are written to the device before the operation that maps them commits,
+//! so old data never becomes readable. Overwritten bytes, and zeros in the edge blocks of a truncated or punched range,
+//! are written at the end of the operation, when only the device can still fail. So an operation that fails due to lack
+//! of space leaves all contents unchanged.
 //!
-//! A request is one operation unless it changes more than one should hold
-//! ([`ChangeFiles::changes_per_op`], [`WRITTEN_PER_OP_MAX`]); then it is several, from front to back,
-//! each of which leaves a sound file. A file that grows shows zeros where nothing was written,
-//! whatever the device holds between its old and its new end.
+//! A request is one operation, unless it exceeds the limits of one ([`ChangeFiles::changes_per_op`],
+//! [`WRITTEN_PER_OP_MAX`]). Then it is several, from front to back, each of which leaves a consistent file. A file that
+//! grows reads as zeros between its old and its new end, whatever the device contains there.
 //!
-//! A format says how files are mapped ([`ReadFiles`], [`MapFiles`]) and what else a change of
-//! contents means for an inode ([`ChangeFiles`]). Everything is generic over the format, so each
-//! gets code of its own, without dynamic calls.
+//! A format defines the maps of files ([`ReadFiles`], [`MapFiles`]) and the effect of a change of contents on the inode
+//! ([`ChangeFiles`]). All code is generic over the format, without dynamic calls.
 //!
-//! What stays with the formats, because it is alike only from afar:
-//! - Maps themselves. An ext4 extent tree is changed node by node and may need another round after
-//!   a split; an XFS fork replaces neighbours in a list or a tree and keeps the reverse map and the
-//!   counts of sharing. They have in common what they answer: [`Run`] and [`Piece`].
-//! - How a truncation of several operations ends. An ext4 file is an orphan meanwhile and goes on
-//!   after a crash, and a failure is kept for later; what XFS leaves is space past the end, which
-//!   the format allows, so a failure is the caller's to see.
-//! - Inline data and targets of symbolic links: ext4 takes inline data out of the inode before it
-//!   changes, XFS never has any in regular files, and remote targets have headers in XFS alone.
+//! Three parts stay in the formats, because their similarity is superficial:
+//! - Maps. An ext4 extent tree is changed node by node and may need another round after a split; an XFS fork replaces
+//!   neighbours in a list or a tree and maintains the reverse map and reference counts. Both return [`Run`] and
+//!   [`Piece`].
+//! - The end of a truncation of several operations. An ext4 file is an orphan until then, the truncation continues
+//!   after a crash, and errors are deferred. XFS leaves space past the end, which the format permits, so errors are
+//!   returned to the caller.
+//! - Inline data and targets of symbolic links. ext4 moves inline data out of the inode before it changes; XFS has none
+//!   in regular files, and only XFS has remote targets with headers.
 
 mod ahead;
 mod allocate;
@@ -44,5 +42,5 @@ pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;
 pub use zero::{zero_past_size, zero_written};
 
-/// Bytes of data that one operation writes at most, so that none takes long.
+/// Maximum number of bytes that one operation writes, so that operations stay short.
 pub const WRITTEN_PER_OP_MAX: u64 = 16 << 20;

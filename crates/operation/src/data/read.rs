@@ -1,4 +1,4 @@
-//! Reading the contents of files.
+//! Reads of file contents.
 
 use std::ops::ControlFlow;
 
@@ -8,10 +8,10 @@ use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
 use super::{FileHandle, LogicalBlock, Place, ReadFiles};
 
-/// `Ok` if it is a regular file.
+/// Checks that an inode is a regular file.
 ///
 /// # Errors
-/// `IsADirectory`, `Invalid` for other types, `Corrupt` for none.
+/// `IsADirectory`, `Invalid` for other types, `Corrupt` if the type is invalid.
 pub fn require_regular(file: &impl FileHandle) -> Result<()> {
     match file.file_type()? {
         FileType::Regular => Ok(()),
@@ -20,8 +20,7 @@ pub fn require_regular(file: &impl FileHandle) -> Result<()> {
     }
 }
 
-/// Reads the contents of an inode of any type, which lie in blocks, into `buf`; fewer bytes only at
-/// the end.
+/// Reads the contents of an inode of any type, which are in blocks, into `buf`. Returns fewer bytes only at the end.
 ///
 /// # Errors
 /// `Corrupt`, `Device`.
@@ -46,26 +45,27 @@ pub fn read<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64, buf: &mut [u8]) 
     Ok(len)
 }
 
-/// Most bytes at the start of a file that are asked for with its first piece.
+/// Maximum number of bytes that are prefetched with the first read of a file.
 const START_BYTES_MAX: u64 = 1 << 20;
 
-/// A run of a file is about to be read: `wanted` bytes of the `available` ones at `place` of the device.
+/// Records that `wanted` bytes of a file at `place` of the device are about to be read. `rest` is the length of the
+/// contiguous run from there.
 fn note_reading(engine: &Engine, file_offset: u64, place: u64, wanted: u64, rest: u64) {
     if !engine.reads_ahead() {
         return;
     }
     if file_offset == 0 && rest > wanted {
-        // Who reads the start mostly reads on, and small files are read as a whole.
+        // A reader of the start usually reads on, and small files are read as a whole.
         engine.device().read_ahead(place, rest.min(START_BYTES_MAX));
     }
     engine.note_reading(place, wanted);
 }
 
-/// Pieces that [`read_in_place`] hands on at most: a file in more is better copied.
+/// Maximum number of pieces for [`read_in_place`]: beyond that, copying is faster.
 const PARTS_MAX: usize = 16;
 
-/// Hands on where bytes of a file lie, which is not inline, as [`vfs::FileSystem::read_in_place`] does. The
-/// caller has the file's lock, shared at least.
+/// Reports the location of bytes of a file that is not inline, as [`vfs::FileSystem::read_in_place`] specifies. The
+/// caller holds the file's lock, at least shared.
 ///
 /// # Errors
 /// `Corrupt`, `Device`.
@@ -102,7 +102,7 @@ pub fn read_in_place<F: ReadFiles>(
     Ok(!parts.is_empty())
 }
 
-/// Where byte `offset` of a file that is not inline is, and how many bytes lie there together.
+/// Returns the location of byte `offset` of a file that is not inline, and the number of contiguous bytes there.
 ///
 /// # Errors
 /// `Corrupt`, `Device`.
@@ -118,9 +118,8 @@ pub fn bytes_at<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64) -> Result<(E
     Ok((place, run.len.saturating_mul(1 << log) - within))
 }
 
-/// Reports the runs that cover `offset..offset + len` of a file that is not inline (clipped to the
-/// size), in order and without gaps; runs that continue each other come as one. Ends early when
-/// `each` breaks.
+/// Reports the runs that cover `offset..offset + len` of a file that is not inline (clipped to the size), in order and
+/// without gaps. Contiguous runs are merged. Ends early when `each` breaks.
 ///
 /// # Errors
 /// `Corrupt`, `Device`.
@@ -154,7 +153,7 @@ pub fn extent_map<F: ReadFiles>(
         }
     }
     if let Some(last) = pending {
-        // Whether to go on does not matter any more.
+        // This is the last run, so the result does not matter.
         let _ = each(last);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Setting the size of a file.
+//! Changes of a file's size.
 
 use vfs::{Ino, Result, Timestamp};
 
@@ -6,11 +6,11 @@ use super::{ChangeFiles, FileHandle, LogicalBlock, zero_past_size, zero_written}
 use crate::Outcome;
 use crate::inode::InodeHandle;
 
-/// Sets the size of a regular file in bytes, as [`vfs::FileSystem::truncate`] does. What lies past it
-/// is freed, in several operations if it is much, the first of which sets the size and the times.
+/// Sets the size of a regular file in bytes, as [`vfs::FileSystem::truncate`] specifies. Space past the new size is
+/// freed, in several operations if necessary; the first one sets the size and the times.
 ///
 /// # Errors
-/// As [`super::write`].
+/// Those of [`super::write`].
 pub fn resize<F: ChangeFiles>(fs: &F, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
     fs.mode().check_writable()?;
     let _lock = fs.locks().exclusive(&[ino]);
@@ -45,10 +45,10 @@ fn grow_to<F: ChangeFiles>(
     Ok(())
 }
 
-/// Sets the size and frees what one operation can of what lies past it. Whether that was all.
+/// Sets the size and frees space past it, as much as one operation can. Returns whether that was all.
 ///
 /// # Errors
-/// As [`super::MapFiles::remove`].
+/// Those of [`super::MapFiles::remove`].
 pub fn cut_to<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
@@ -68,10 +68,10 @@ pub fn cut_to<F: ChangeFiles>(
     Ok(is_done)
 }
 
-/// Frees what one operation can of what lies past the size of a file, and notes whether that was all.
+/// Frees space past the size of a file, as much as one operation can, and records whether that was all.
 ///
 /// # Errors
-/// As [`super::MapFiles::remove`].
+/// Those of [`super::MapFiles::remove`].
 pub fn cut_past_size<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,

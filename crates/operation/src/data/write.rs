@@ -1,4 +1,4 @@
-//! Writing.
+//! Writes of file contents.
 
 use smallvec::SmallVec;
 use vfs::{ExtentPlace, Ino, Result, Timestamp};
@@ -11,12 +11,12 @@ use super::{
 use crate::inode::InodeHandle;
 use crate::{Operation, Outcome};
 
-/// Writes `data` to byte `offset` of a regular file on, as [`vfs::FileSystem::write`] does. Each operation
-/// that it takes sets the times; one that does nothing else follows where none was needed.
+/// Writes `data` at byte `offset` of a regular file, as [`vfs::FileSystem::write`] specifies. Each operation sets the
+/// times. If the write needs no operation, one follows that only sets the times.
 ///
 /// # Errors
-/// What [`ChangeFiles::load_file`] refuses, `FileTooLarge`, `NotPermitted`, `NoSpace`, `Corrupt`,
-/// `Device`. Operations before the one that failed have happened.
+/// Those of [`ChangeFiles::load_file`], `FileTooLarge`, `NotPermitted`, `NoSpace`, `Corrupt`, `Device`. Operations
+/// before the failed one stay.
 pub fn write<F: ChangeFiles>(
     fs: &F,
     ino: Ino,
@@ -39,7 +39,7 @@ pub fn write<F: ChangeFiles>(
         before.protection().check_write(at, before.size())?;
         let apart = fs.read_apart(&before)?;
         let part = &data[done..];
-        // Pieces end with blocks.
+        // Parts end at block boundaries.
         let len_max = WRITTEN_PER_OP_MAX - at % (1 << fs.block_size_log());
         let part = &part[..part.len().min(len_max as usize)];
         if overwrite(fs, &before, at, part)? {
@@ -70,10 +70,9 @@ fn set_times<F: ChangeFiles>(fs: &F, before: &F::Inode, time: Option<Timestamp>)
     })
 }
 
-/// Writes over bytes of a file that were written before, with no operation, as nothing but data
-/// changes. Whether it could: nothing is written if some of the bytes are past the size or on blocks
-/// that no data was written to, or if the format has a reason against it. The caller has the file's
-/// lock exclusively.
+/// Overwrites written bytes of a file without an operation, because only data changes. Returns false, and writes
+/// nothing, if some bytes are past the size or in blocks without written data, or if the format refuses. The caller
+/// holds the file's lock exclusively.
 fn overwrite<F: ChangeFiles>(fs: &F, file: &F::Inode, offset: u64, data: &[u8]) -> Result<bool> {
     let end = offset + data.len() as u64;
     if end > file.size() || !fs.can_overwrite(file, offset..end)? {
@@ -100,8 +99,8 @@ fn overwrite<F: ChangeFiles>(fs: &F, file: &F::Inode, offset: u64, data: &[u8]) 
     Ok(true)
 }
 
-/// Provides blocks for as many of `len` bytes as one operation may write; how many that are, and
-/// where they go.
+/// Provides blocks for at most `len` bytes, as many as one operation may write. Returns the number of bytes and their
+/// runs.
 fn prepare_part<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
@@ -123,7 +122,7 @@ fn prepare_part<F: ChangeFiles>(
         at = at.plus(piece.len);
     }
     let end = (at.0 << fs.block_size_log()).min(offset + len);
-    // Before the data, because a new first block is among what is zeroed.
+    // Before the data, because a new first block is among the zeroed ones.
     let gap = file.size()..offset;
     zero_written(fs, op, &mut file, gap)?;
     file.set_size(file.size().max(end));

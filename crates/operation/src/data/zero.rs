@@ -1,4 +1,4 @@
-//! Zeros in what files have been given already.
+//! Zeroing of mapped bytes of files.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use super::device::copy_edges;
 use super::{FileHandle, LogicalBlock, MapFiles, Place, Want};
 use crate::Outcome;
 
-/// Zeroes what was written of some bytes of a file, when the operation commits. Blocks that other
-/// files have, too, are replaced first.
+/// Zeroes the written blocks within some bytes of a file when the operation commits. Blocks shared with other files are
+/// replaced first.
 ///
 /// # Errors
-/// As [`MapFiles::provide`].
+/// Those of [`MapFiles::provide`].
 pub fn zero_written<F: MapFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
@@ -44,10 +44,10 @@ pub fn zero_written<F: MapFiles>(
     Ok(())
 }
 
-/// Zeroes what the last block of a file has past the size, when the operation commits.
+/// Zeroes the last block of a file past the size when the operation commits.
 ///
 /// # Errors
-/// As [`MapFiles::provide`].
+/// Those of [`MapFiles::provide`].
 pub fn zero_past_size<F: MapFiles>(fs: &F, op: &mut F::Op<'_>, file: &mut F::Inode) -> Outcome<()> {
     let size = file.size();
     let block_end = size.checked_next_multiple_of(1 << fs.block_size_log());

@@ -1,4 +1,4 @@
-//! A group that an operation holds.
+//! A group held by an operation.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -7,13 +7,13 @@ use transaction::locks::MutexGuard;
 
 use super::{Busy, Group, Groups, Guarded};
 
-/// A group held by an operation, seen as its state. Dropped before it is kept, it puts the state back.
+/// A group held by an operation, which dereferences to its state. Dropping it before it is kept restores the state.
 pub struct GroupGuard<'a, G: Group> {
     groups: &'a Groups<G>,
     number: G::Number,
     guarded: MutexGuard<'a, Guarded<G>>,
     before: G::State,
-    /// What the operation made busy.
+    /// Runs that the operation made busy.
     freed: SmallVec<[Range<u32>; 2]>,
     is_kept: bool,
 }
@@ -28,35 +28,33 @@ impl<'a, G: Group> GroupGuard<'a, G> {
         Self { groups, number, guarded, before, freed: SmallVec::new(), is_kept: false }
     }
 
-    /// Its number.
+    /// Returns the group's number.
     pub fn number(&self) -> G::Number {
         self.number
     }
 
-    /// What can be seen of it without its lock.
+    /// Returns the part of the group that is accessible without its lock.
     pub fn group(&self) -> &'a G {
         self.groups.group(self.number)
     }
 
-    /// Its busy blocks. Whether those are among them that the operation has freed itself, the format's
-    /// [`Busy`] says.
+    /// Returns the busy blocks. Whether they include blocks freed by this operation depends on the format's [`Busy`].
     pub fn busy_set(&self) -> &G::Busy {
         &self.guarded.busy
     }
 
-    /// The runs of blocks that the operation has made busy.
+    /// Returns the runs of blocks that the operation has made busy.
     pub fn own_busy(&self) -> &[Range<u32>] {
         &self.freed
     }
 
-    /// Keeps blocks that become free from being taken until a checkpoint is durable, if the operation
-    /// commits.
+    /// Marks freed blocks as busy. If the operation commits, they stay busy until a checkpoint is durable.
     pub fn add_busy(&mut self, freed: Range<u32>) {
         self.guarded.busy.add(&freed);
         self.freed.push(freed);
     }
 
-    /// Makes what the operation did lasting, and lets the group go.
+    /// Makes the changes permanent and releases the group.
     pub(super) fn keep(mut self) {
         self.is_kept = true;
         let Self { groups, number, guarded, before, freed, .. } = &mut self;

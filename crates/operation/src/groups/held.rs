@@ -1,4 +1,4 @@
-//! The groups that one operation holds.
+//! The groups held by one operation.
 
 use std::ops::{Index, IndexMut};
 
@@ -7,29 +7,29 @@ use smallvec::SmallVec;
 use super::{Group, GroupGuard, Groups};
 use crate::{Interrupt, Outcome};
 
-/// The groups that one operation holds, each of which is found by its place among them. Dropped before
-/// it is [kept](crate::Side::keep), it takes back what the operation did in them.
+/// The groups held by one operation, each identified by its index. Dropping it before it is [kept](crate::Side::keep)
+/// undoes the changes in the groups.
 ///
-/// Groups are waited for in ascending order only, so operations never wait for each other in a circle. One
-/// that is wanted out of order is only tried: where somebody else has it, the operation is taken back and
-/// started again with all the groups it is known to need.
+/// Operations wait for groups in ascending order only, which avoids deadlocks. For a group out of order the lock is
+/// only tried. If another operation has it, this operation is undone and started again with all groups that it is known
+/// to need.
 pub struct HeldGroups<'a, G: Group> {
     groups: &'a Groups<G>,
     guards: SmallVec<[GroupGuard<'a, G>; 2]>,
-    /// The group that somebody else had when it was wanted out of order.
+    /// The group out of order that another operation held.
     contended: Option<G::Number>,
 }
 
 impl<'a, G: Group> HeldGroups<'a, G> {
-    /// None of these groups yet.
+    /// Creates an empty set.
     pub fn new(groups: &'a Groups<G>) -> Self {
         Self { groups, guards: SmallVec::new(), contended: None }
     }
 
-    /// Holds a group to the end of the operation; its place among those held.
+    /// Holds a group until the operation ends. Returns its index among those held.
     ///
     /// # Errors
-    /// An interrupt to start again, if it is wanted out of order and somebody else has it.
+    /// An interrupt to start again, if the group is out of order and another operation holds it.
     pub fn hold(&mut self, number: G::Number) -> Outcome<usize> {
         if let Some(at) = self.place_of(number) {
             return Ok(at);
@@ -45,7 +45,7 @@ impl<'a, G: Group> HeldGroups<'a, G> {
         Ok(self.guards.len() - 1)
     }
 
-    /// Holds a group if it is held already or nobody else has it; its place among those held.
+    /// Holds a group if it is held already or its lock is free. Returns its index among those held.
     pub fn try_hold(&mut self, number: G::Number) -> Option<usize> {
         if let Some(at) = self.place_of(number) {
             return Some(at);
@@ -58,18 +58,19 @@ impl<'a, G: Group> HeldGroups<'a, G> {
         self.guards.iter().position(|held| held.number() == number)
     }
 
-    /// A group, if it is held.
+    /// Returns a group if it is held.
     pub fn find(&self, number: G::Number) -> Option<&GroupGuard<'a, G>> {
         self.guards.iter().find(|held| held.number() == number)
     }
 
-    /// The groups that the operation holds, and the one it could not wait for, if there is one.
+    /// Returns the groups that the operation holds together with the contended one, or `None` if there was no
+    /// contention.
     pub fn needed(&self) -> Option<SmallVec<[G::Number; 4]>> {
         let contended = self.contended?;
         Some(self.guards.iter().map(GroupGuard::number).chain([contended]).collect())
     }
 
-    /// Makes what the operation did in its groups lasting, and lets them go.
+    /// Makes the changes in all groups permanent and releases the groups.
     pub(crate) fn keep_all(&mut self) {
         self.guards.drain(..).for_each(GroupGuard::keep);
     }

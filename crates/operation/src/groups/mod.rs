@@ -1,19 +1,19 @@
 //! The groups of an open file system: ext4's block groups, XFS's allocation groups.
 //!
-//! A group has a state in memory, which operations change under the group's lock and which is written to
-//! the group's descriptor or headers when a checkpoint is closed; blocks that are busy, under the same
-//! lock; and what anybody may look at without it.
+//! A group has three parts in memory. Its state is changed by operations under the group's lock, and written to the
+//! group's descriptor or headers when a checkpoint is closed. Its busy blocks are under the same lock. The published
+//! part is readable without the lock.
 //!
 //! Invariants:
-//! - A group's lock is held from [`HeldGroups::hold`] to the end of the operation. What everybody can see
-//!   is published before the lock is given back, so it is of a committed operation.
-//! - Blocks that an operation frees are busy from then on until the checkpoint that has the operation is
-//!   durable: a crash before would give them back to their file.
-//! - A group is on the list of busy groups exactly once if some of its blocks were freed in the running
-//!   checkpoint, and on the list of dirty groups exactly once if its state is still to be written.
+//! - A group's lock is held from [`HeldGroups::hold`] until the operation ends. The published part is updated before
+//!   the lock is released, so it is always that of a committed operation.
+//! - Blocks that an operation frees are busy until the checkpoint with the operation is durable: a crash before would
+//!   give them back to their file.
+//! - A group is on the list of busy groups exactly once if some of its blocks were freed in the running checkpoint. It
+//!   is on the list of dirty groups exactly once if its state must be written.
 //!
-//! Lock order: the locks of groups, in ascending order → the lists of dirty and of busy groups. Closing a
-//! checkpoint goes the other way round, which it may: no operation holds a group then.
+//! Lock order: the locks of groups, in ascending order → the lists of dirty and of busy groups. Closing a checkpoint
+//! takes them in reverse, which is safe because no operation holds a group then.
 
 mod guard;
 mod held;
@@ -28,60 +28,60 @@ use transaction::locks::Mutex;
 pub use guard::GroupGuard;
 pub use held::HeldGroups;
 
-/// What a format has of each group that can be seen without the group's lock: what never changes, and
-/// copies of what does, as of the last operation that committed.
+/// The published part of a group, readable without its lock: constants, and copies of the state as of the last
+/// committed operation.
 pub trait Group: Sized {
     /// The number of a group.
     type Number: Copy + Ord;
 
-    /// What operations change. It is put back when an operation fails.
+    /// State that operations change. It is restored when an operation fails.
     type State: Copy;
 
-    /// The blocks that are free but busy.
+    /// The set of busy blocks.
     type Busy: Busy;
 
-    /// The place of a group among all.
+    /// Returns the index of a group among all groups.
     fn index(number: Self::Number) -> usize;
 
-    /// Copies what everybody may see out of what only the lock's holder does.
+    /// Updates the published part from the state that the lock protects.
     fn publish(&self, state: &Self::State, busy: &Self::Busy);
 
-    /// Whether a group must be written that an operation held and left as `after`.
+    /// Returns whether a group with this change of state must be written.
     fn is_changed(before: &Self::State, after: &Self::State) -> bool;
 }
 
-/// Blocks of a group that were freed and wait for a checkpoint.
+/// Blocks of a group that were freed and are busy until a checkpoint is durable.
 ///
-/// An operation's own blocks may join the set when they are freed ([`Busy::add`]) or when the operation
-/// commits ([`Busy::keep`]): a format does its work in the one or the other.
+/// Blocks join the set either when an operation frees them ([`Busy::add`]) or when it commits ([`Busy::keep`]); a
+/// format implements one or the other.
 pub trait Busy {
-    /// An operation frees blocks.
+    /// Called when an operation frees blocks.
     fn add(&mut self, freed: &Range<u32>);
 
-    /// The operation that freed these blocks fails.
+    /// Called when the operation that freed these blocks fails.
     fn take_back(&mut self, freed: &[Range<u32>]);
 
-    /// The operation that freed these blocks commits.
+    /// Called when the operation that freed these blocks commits.
     fn keep(&mut self, freed: &[Range<u32>]);
 
-    /// The running checkpoint is being closed: what it freed waits for it now.
+    /// Called when the running checkpoint is being closed. Its freed blocks now wait for it to become durable.
     fn close(&mut self);
 
-    /// The checkpoint that was closed last is durable: what it freed may be taken.
+    /// Called when the last closed checkpoint is durable. Its freed blocks are no longer busy.
     fn release(&mut self);
 }
 
-/// What a group's lock guards.
+/// Data protected by a group's lock.
 struct Guarded<G: Group> {
     state: G::State,
     busy: G::Busy,
-    /// Whether the group is on the list of those whose state is to be written.
+    /// True if the group is on the list of dirty groups.
     is_dirty: bool,
-    /// Whether the group is on the list of those with busy blocks of the running checkpoint.
+    /// True if the group is on the list of groups with busy blocks of the running checkpoint.
     is_busy: bool,
 }
 
-/// A group's place in memory.
+/// A group and its lock.
 struct Slot<G: Group> {
     guarded: Mutex<Guarded<G>>,
     group: G,
@@ -89,9 +89,9 @@ struct Slot<G: Group> {
 
 /// All groups of a file system.
 pub struct Groups<G: Group> {
-    /// Each on cache lines of its own, because threads work in different groups.
+    /// Each slot is on separate cache lines, because threads work in different groups.
     slots: Box<[CachePadded<Slot<G>>]>,
-    /// Groups whose states are to be written.
+    /// Groups whose state must be written.
     dirty: Mutex<Vec<G::Number>>,
     /// Groups with busy blocks of the running checkpoint, and of the one being written.
     busy_running: Mutex<Vec<G::Number>>,
@@ -99,7 +99,7 @@ pub struct Groups<G: Group> {
 }
 
 impl<G: Group> Groups<G> {
-    /// Groups with the states that were read and nothing busy, in the order of their numbers.
+    /// Creates groups from the states that were read, in the order of their numbers, without busy blocks.
     pub fn new(groups: impl IntoIterator<Item = (G, G::State, G::Busy)>) -> Self {
         let slot = |(group, state, busy): (G, G::State, G::Busy)| {
             group.publish(&state, &busy);
@@ -118,45 +118,46 @@ impl<G: Group> Groups<G> {
         &self.slots[G::index(number)]
     }
 
-    /// What can be seen of a group without its lock.
+    /// Returns the published part of a group.
     pub fn group(&self, number: G::Number) -> &G {
         &self.slot(number).group
     }
 
-    /// The same of all groups.
+    /// Returns the published parts of all groups.
     pub fn iter(&self) -> impl Iterator<Item = &G> {
         self.slots.iter().map(|slot| &slot.group)
     }
 
-    /// The state of a group. Waits for its lock.
+    /// Returns the state of a group. Waits for its lock.
     pub fn state(&self, number: G::Number) -> G::State {
         self.slot(number).guarded.lock().state
     }
 
-    /// All groups with their states, each as it is when its lock was waited for.
+    /// Returns the published part and the state of each group. Waits for each lock in turn.
     pub fn states(&self) -> impl Iterator<Item = (&G, G::State)> {
         self.slots.iter().map(|slot| (&slot.group, slot.guarded.lock().state))
     }
 
-    /// Waits for a group and holds it. An operation holds its groups by [`HeldGroups`].
+    /// Waits for a group and holds it. Operations hold groups through [`HeldGroups`] instead.
     pub fn hold(&self, number: G::Number) -> GroupGuard<'_, G> {
         GroupGuard::new(self, number, self.slot(number).guarded.lock())
     }
 
-    /// Holds a group, unless somebody else does.
+    /// Holds a group if its lock is free.
     fn try_hold(&self, number: G::Number) -> Option<GroupGuard<'_, G>> {
         Some(GroupGuard::new(self, number, self.slot(number).guarded.try_lock()?))
     }
 
-    /// Whether blocks are free that only a checkpoint makes usable.
+    /// Returns whether there are busy blocks.
     pub fn has_busy(&self) -> bool {
-        // One after the other: who holds a group may want the first, and who holds the second a group.
+        // One list after the other: a thread with a group may wait for the first list, and a thread with the second
+        // list for a group.
         let is_running = !self.busy_running.lock().is_empty();
         is_running || !self.busy_closed.lock().is_empty()
     }
 
-    /// The running checkpoint is being closed: what it freed waits for it now. To be called with the
-    /// checkpoint lock held exclusively.
+    /// Marks the busy blocks of the running checkpoint as waiting for the closed one. The caller must hold the
+    /// checkpoint lock exclusively.
     pub fn close_busy(&self) {
         let mut closed = self.busy_closed.lock();
         for number in self.busy_running.lock().drain(..) {
@@ -167,7 +168,7 @@ impl<G: Group> Groups<G> {
         }
     }
 
-    /// The checkpoint that was closed last is durable: what it freed may be taken.
+    /// Releases the busy blocks of the last closed checkpoint, which is durable.
     pub fn release_busy(&self) {
         for number in self.busy_closed.lock().drain(..) {
             let slot = self.slot(number);
@@ -177,11 +178,12 @@ impl<G: Group> Groups<G> {
         }
     }
 
-    /// Has `write` bring the states of dirty groups into their blocks, in ascending order, after which they
-    /// count as written. Whether any was dirty. To be called with the checkpoint lock held exclusively.
+    /// Calls `write` to bring the states of dirty groups into their blocks, in ascending order, and marks the groups as
+    /// clean. Returns whether any group was dirty. The caller must hold the checkpoint lock exclusively.
     ///
     /// # Errors
-    /// What `write` fails with. Nothing more may be written then: the rest is forgotten.
+    /// Those of `write`. After an error nothing more may be written, because the remaining groups are dropped from the
+    /// list.
     pub fn flush_dirty<E>(
         &self,
         mut write: impl FnMut(G::Number, &G, &mut G::State) -> Result<(), E>,

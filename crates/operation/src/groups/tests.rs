@@ -9,7 +9,7 @@ struct Counted {
     usable: AtomicU32,
 }
 
-/// Counts busy blocks, those of open operations included.
+/// Counts busy blocks, including those of open operations.
 #[derive(Default)]
 struct BusyCount {
     running: u32,
@@ -78,7 +78,7 @@ fn free(held: &mut HeldGroups<'_, Counted>, number: u32, run: Range<u32>) {
     held[at].add_busy(run);
 }
 
-/// The groups that are dirty, which then count as written.
+/// Returns the dirty groups and marks them as clean.
 fn flush(groups: &Groups<Counted>) -> Vec<(u32, u32)> {
     let mut written = Vec::new();
     let mut write = |number, _: &Counted, state: &mut u32| {
@@ -124,7 +124,7 @@ fn what_is_kept_is_seen_written_and_busy_until_its_checkpoint_is_durable() {
     groups.close_busy();
     assert!(groups.has_busy());
     assert_eq!(usable(&groups, 2), 100);
-    // What the next checkpoint frees waits for that one.
+    // Blocks freed in the next checkpoint wait for that one.
     let mut held = HeldGroups::new(&groups);
     free(&mut held, 2, 40..42);
     held.keep_all();

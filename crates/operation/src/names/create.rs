@@ -1,4 +1,4 @@
-//! Making files, directories, links and special files.
+//! Creation of files, directories, links and special files.
 
 use vfs::names::check_name;
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
@@ -7,23 +7,23 @@ use super::{Directories, Entry, Links, find_named, taken_first};
 use crate::Outcome;
 use crate::inode::{InodeHandle, Inodes, load_dir};
 
-/// How a format makes inodes.
+/// A format's creation of inodes.
 pub trait MakeInodes: Inodes {
-    /// Longest target of a symbolic link in bytes.
+    /// Returns the maximum length of a symbolic link's target in bytes.
     fn symlink_len_max(&self) -> usize;
 
-    /// Whether a directory takes a new inode, as far as the format has rules of its own; and prepares what
-    /// an operation cannot.
+    /// Checks the format's own rules for a new inode in a directory, and prepares what must be done before the
+    /// operation.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why the inode is refused.
     fn admit_new(&self, dir: &Self::Inode, file_type: FileType, new: &NewInode) -> Result<()>;
 
-    /// Takes a free inode for something in `parent`: with what its maker asks for, and what it inherits.
-    /// It has one link, or two if it is a directory, and no contents.
+    /// Allocates an inode for an entry of `parent`, with the requested and inherited attributes. It has one link, or
+    /// two if it is a directory, and no contents.
     ///
     /// # Errors
-    /// `NoInodes`, `NoSpace`; what reading brings.
+    /// `NoInodes`, `NoSpace`; read errors.
     fn new_inode(
         op: &mut Self::Op<'_>,
         parent: &Self::Inode,
@@ -31,45 +31,45 @@ pub trait MakeInodes: Inodes {
         new: &NewInode,
     ) -> Outcome<Self::Inode>;
 
-    /// As [`MakeInodes::new_inode`], for a whiteout: the character device 0:0.
+    /// Like [`MakeInodes::new_inode`], for a whiteout: the character device 0:0.
     ///
     /// # Errors
-    /// As [`MakeInodes::new_inode`].
+    /// Those of [`MakeInodes::new_inode`].
     fn new_whiteout(
         op: &mut Self::Op<'_>,
         dir: &Self::Inode,
         new: &NewInode,
     ) -> Outcome<Self::Inode>;
 
-    /// Sets the number of a device; 0:0 for what is none.
+    /// Sets the device number; 0:0 for inodes that are not devices.
     ///
     /// # Errors
     /// `Invalid` if the format cannot store it.
     fn set_device(inode: &mut Self::Inode, device: DeviceNumber) -> Result<()>;
 
-    /// Makes a new inode an empty regular file.
+    /// Initialises a new inode as an empty regular file.
     fn init_file(op: &mut Self::Op<'_>, file: &mut Self::Inode);
 
-    /// Makes a new inode an empty directory in `parent`.
+    /// Initialises a new inode as an empty directory in `parent`.
     ///
     /// # Errors
-    /// `NoSpace`; what allocating brings.
+    /// `NoSpace`; allocation errors.
     fn init_dir(op: &mut Self::Op<'_>, dir: &mut Self::Inode, parent: Ino) -> Outcome<()>;
 
-    /// Makes a new inode a symbolic link to `target`, 1 to [`MakeInodes::symlink_len_max`] bytes.
+    /// Initialises a new inode as a symbolic link to `target`, which has 1 to [`MakeInodes::symlink_len_max`] bytes.
     ///
     /// # Errors
-    /// `NoSpace`; what allocating brings.
+    /// `NoSpace`; allocation errors.
     fn init_symlink(op: &mut Self::Op<'_>, link: &mut Self::Inode, target: &[u8]) -> Outcome<()>;
 
-    /// Writes a new inode when the operation commits.
+    /// Stages a new inode, to be written when the operation commits.
     fn stage_new(op: &mut Self::Op<'_>, inode: Self::Inode);
 }
 
-/// Makes an empty regular file, as [`vfs::FileSystem::create`] says.
+/// Creates an empty regular file, as [`vfs::FileSystem::create`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn create<F>(fs: &F, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -80,10 +80,10 @@ where
     })
 }
 
-/// Makes an empty directory, as [`vfs::FileSystem::mkdir`] says.
+/// Creates an empty directory, as [`vfs::FileSystem::mkdir`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn mkdir<F>(fs: &F, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -92,10 +92,10 @@ where
     create_with(fs, (dir, name), FileType::Directory, new, fill)
 }
 
-/// Makes a device, fifo or socket, as [`vfs::FileSystem::mknod`] says.
+/// Creates a device, FIFO or socket, as [`vfs::FileSystem::mknod`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn mknod<F>(fs: &F, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -109,10 +109,10 @@ where
     create_with(fs, (dir, name), file_type, new, |_, child| Ok(F::set_device(child, device)?))
 }
 
-/// Makes a symbolic link, as [`vfs::FileSystem::symlink`] says.
+/// Creates a symbolic link, as [`vfs::FileSystem::symlink`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn symlink<F>(fs: &F, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -128,11 +128,10 @@ where
     create_with(fs, (dir, name), FileType::Symlink, &new, fill)
 }
 
-/// Makes a regular file without a name near `dir`, open once, as [`vfs::FileSystem::create_unlinked`]
-/// says.
+/// Creates an open regular file without a name near `dir`, as [`vfs::FileSystem::create_unlinked`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn create_unlinked<F>(fs: &F, dir: Ino, new: &NewInode) -> Result<Ino>
 where
     F: MakeInodes + Links,
@@ -157,7 +156,7 @@ where
     Ok(ino)
 }
 
-/// Makes an inode, lets `fill` give it its contents, and enters it into a directory.
+/// Creates an inode, initialises it with `fill`, and adds it to a directory.
 fn create_with<F>(
     fs: &F,
     (dir, name): (Ino, &[u8]),
@@ -172,8 +171,8 @@ where
     check_name(name)?;
     let _lock = fs.locks().exclusive(&[dir]);
     let before = load_dir(fs, dir)?;
-    // Directories are often there already (`mkdir -p`). Files mostly are new, and entering the name finds
-    // out if one is not.
+    // Directories often exist already (`mkdir -p`). Files are usually new, and adding the entry detects an existing
+    // name.
     if file_type == FileType::Directory && find_named(fs, &before, name)?.is_some() {
         return Err(Error::Exists);
     }

@@ -1,4 +1,4 @@
-//! Links: what they mean to the inodes they lead to, their counts, and giving an inode one more name.
+//! Links: their effect on inodes, link counts, and additional names.
 
 use vfs::names::check_name;
 use vfs::{Error, FileType, Ino, Result, Timestamp};
@@ -11,18 +11,18 @@ use crate::orphans::{InactivateInodes, Inactivation, inactivate};
 /// Links of a directory without subdirectories: its name and its `.`.
 const LINKS_EMPTY_DIR: u32 = 2;
 
-/// What links mean to inodes in a format.
+/// Effect of links on the inodes of a format.
 pub trait Links: InactivateInodes {
-    /// Most links that an inode can have.
+    /// Maximum number of links of an inode.
     const LINKS_MAX: u32;
 
-    /// Whether an inode may get a name in `dir`: not one of another project, if `dir` has one.
+    /// Checks that an inode may get a name in `dir`. If `dir` has an inherited project, the inode must belong to it.
     ///
     /// # Errors
     /// `OtherProject` if not.
     fn check_project(&self, dir: &Self::Inode, inode: &Self::Inode) -> Result<()>;
 
-    /// Counts the `..` of a new subdirectory.
+    /// Adds the link of a new subdirectory's `..`.
     ///
     /// # Errors
     /// `TooManyLinks`.
@@ -35,10 +35,10 @@ pub trait Links: InactivateInodes {
         Ok(())
     }
 
-    /// Notes in an inode that a directory leads to it by a name. Nothing where inodes do not know that.
+    /// Adds a parent pointer to an inode. Does nothing if the format has none.
     ///
     /// # Errors
-    /// `NoSpace`; what reading brings.
+    /// `NoSpace`; read errors.
     fn add_parent(
         _op: &mut Self::Op<'_>,
         _inode: &mut Self::Inode,
@@ -47,10 +47,10 @@ pub trait Links: InactivateInodes {
         Ok(())
     }
 
-    /// Notes in an inode that another name leads to it than before.
+    /// Replaces a parent pointer of an inode.
     ///
     /// # Errors
-    /// As [`Links::add_parent`].
+    /// Those of [`Links::add_parent`].
     fn replace_parent(
         _op: &mut Self::Op<'_>,
         _inode: &mut Self::Inode,
@@ -60,11 +60,11 @@ pub trait Links: InactivateInodes {
         Ok(())
     }
 
-    /// Takes a name from an inode, whose lock is held, and writes it when the operation commits. If that was
-    /// its last name (a directory has only one), it is freed, or stays as an orphan.
+    /// Removes a link from an inode, whose lock is held, and stages it. If that was its last name (a directory has only
+    /// one), it is freed or becomes an orphan.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn take_name(
         op: &mut Self::Op<'_>,
         before: &Self::Inode,
@@ -75,11 +75,11 @@ pub trait Links: InactivateInodes {
     /// Makes an inode without names an orphan when the operation commits.
     fn add_orphan(op: &mut Self::Op<'_>, inode: &Self::Inode);
 
-    /// Ends that when the operation commits, because the inode gets a name.
+    /// Removes an inode that gets a name from the orphans when the operation commits.
     fn remove_orphan(op: &mut Self::Op<'_>, inode: &Self::Inode);
 }
 
-/// Counts the `..` of a subdirectory off, unless the format does not count so many.
+/// Removes the link of a subdirectory's `..`, unless the directory has more links than the format counts.
 pub fn drop_subdirectory<I: InodeHandle>(parent: &mut I) {
     let links = parent.links();
     if links > LINKS_EMPTY_DIR {
@@ -87,10 +87,10 @@ pub fn drop_subdirectory<I: InodeHandle>(parent: &mut I) {
     }
 }
 
-/// Gives an inode another name, as [`vfs::FileSystem::link`] says.
+/// Adds a name to an inode, as [`vfs::FileSystem::link`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn link<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,
@@ -123,9 +123,9 @@ where
     })
 }
 
-/// An inode that can have one more name.
+/// Loads an inode that can have another name.
 fn load_linkable<F: Links>(fs: &F, ino: Ino) -> Result<F::Inode> {
-    // One without names is in use as long as somebody has it open.
+    // An inode without names is in use as long as it is open.
     let file = fs.load(ino)?;
     if file.file_type()? == FileType::Directory {
         return Err(Error::IsADirectory);
@@ -137,10 +137,10 @@ fn load_linkable<F: Links>(fs: &F, ino: Ino) -> Result<F::Inode> {
     Ok(file)
 }
 
-/// Gives an inode a name that stands for another one, as [`vfs::FileSystem::link_over`] says.
+/// Replaces the inode of an existing name, as [`vfs::FileSystem::link_over`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn link_over<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,
@@ -172,8 +172,7 @@ where
     Ok(())
 }
 
-/// Writes a directory, given as it is and as it was, and an inode that got a name in it, when the
-/// operation commits.
+/// Stages a directory, given in its new and old state, and an inode that got a name in it.
 fn stage_named<F>(
     op: &mut F::Op<'_>,
     mut dir: F::Inode,

@@ -1,14 +1,13 @@
-//! Operations on names: making, linking, removing and moving what they lead to, in every format.
+//! Operations on names: creation, linking, removal and renaming, for all formats.
 //!
-//! Here are the order of checks and their errors, the locks, and what one operation changes of
-//! directories, link counts and inodes. A format supplies how entries are stored ([`Directories`]), what
-//! a new inode is like ([`MakeInodes`]), and what a link means to the inode it leads to ([`Links`]).
+//! This module defines the order of checks and their errors, the locks, and the changes of directories, link counts and
+//! inodes in one operation. A format implements the storage of entries ([`Directories`]), the creation of inodes
+//! ([`MakeInodes`]), and the effect of a link on its inode ([`Links`]).
 //!
-//! Which inode a name stands for is known only once its directory is locked and searched. The
-//! inode's lock is then taken as well; where that is not possible in order, both are let go, taken
-//! in order, and the name is looked up again.
+//! The inode of a name is known only after its directory is locked and searched. The inode's lock is then taken as
+//! well. If that is not possible in order, both are released, taken in order, and the name is looked up again.
 //!
-//! An operation may run several times, so it changes copies of what was read before it began.
+//! An operation may run several times, so it changes copies of inodes that were read before it began.
 
 mod create;
 mod link;
@@ -33,22 +32,22 @@ use crate::locks::Locked;
 /// A name in a directory.
 pub type Name<'n> = (Ino, &'n [u8]);
 
-/// What a directory entry will say.
+/// Contents of a directory entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'n> {
-    /// Its name.
+    /// Name of the entry.
     pub name: &'n [u8],
-    /// The inode it leads to.
+    /// Inode of the entry.
     pub ino: Ino,
-    /// That inode's type.
+    /// Type of that inode.
     pub file_type: FileType,
 }
 
 impl<'n> Entry<'n> {
-    /// An entry that leads to an inode.
+    /// Creates an entry for an inode.
     ///
     /// # Errors
-    /// `Corrupt` if the inode's mode names no type.
+    /// `Corrupt` if the inode's mode contains no valid type.
     fn to<I: InodeHandle>(name: &'n [u8], inode: &I) -> Result<Self> {
         Ok(Self { name, ino: inode.ino(), file_type: inode.file_type()? })
     }
@@ -56,19 +55,19 @@ impl<'n> Entry<'n> {
 
 /// The directories of a format.
 pub trait Directories: Inodes {
-    /// What a name leads to, in a directory that is locked.
+    /// A directory entry that was found, valid while the directory is locked.
     type Found: Copy;
 
-    /// The root directory.
+    /// Returns the root directory.
     fn root_directory(&self) -> Ino;
 
-    /// The entry of a name that is to be changed, if there is one. The name is not too long.
+    /// Finds the entry of a name that is to be changed. The name does not exceed the maximum length.
     ///
     /// # Errors
-    /// Reading may fail.
+    /// Read errors.
     fn find_entry(&self, dir: &Self::Inode, name: &[u8]) -> Result<Option<Self::Found>>;
 
-    /// Checks that names can move from a directory and to it, and be exchanged there.
+    /// Checks that names can be moved from or to a directory, or exchanged there.
     ///
     /// # Errors
     /// `Encrypted`.
@@ -76,16 +75,16 @@ pub trait Directories: Inodes {
         Ok(())
     }
 
-    /// The inode that an entry names.
+    /// Returns the inode of an entry.
     fn ino_of(found: &Self::Found) -> Ino;
 
-    /// Returns the name that an entry is stored under, where `name` led to `found`.
+    /// Returns the stored name of an entry, where `name` led to `found`.
     ///
     /// The two differ only in a directory that folds names. Entries and parent pointers must have the stored spelling,
-    /// so every operation asks for it.
+    /// so every operation requests it.
     ///
     /// # Errors
-    /// Reading may fail.
+    /// Read errors.
     fn stored_name<'n>(
         &self,
         _dir: &Self::Inode,
@@ -95,28 +94,28 @@ pub trait Directories: Inodes {
         Ok(Cow::Borrowed(name))
     }
 
-    /// The directory above, if `..` says one.
+    /// Returns the parent directory, if there is a `..` entry.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn parent_of(&self, dir: &Self::Inode) -> Result<Option<Ino>>;
 
-    /// Whether a directory has no entries but `.` and `..`.
+    /// Returns whether a directory has no entries except `.` and `..`.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn is_empty(&self, dir: &Self::Inode) -> Result<bool>;
 
     /// Adds an entry.
     ///
     /// # Errors
-    /// `Exists` if the name is taken; `NoSpace`; what reading brings.
+    /// `Exists` if the name exists; `NoSpace`; read errors.
     fn add_entry(op: &mut Self::Op<'_>, dir: &mut Self::Inode, entry: Entry<'_>) -> Outcome<()>;
 
-    /// Makes a name that was found lead elsewhere.
+    /// Changes the inode of an entry that was found.
     ///
     /// # Errors
-    /// `NoSpace`; what reading brings.
+    /// `NoSpace`; read errors.
     fn replace_entry(
         op: &mut Self::Op<'_>,
         dir: &mut Self::Inode,
@@ -124,10 +123,10 @@ pub trait Directories: Inodes {
         entry: Entry<'_>,
     ) -> Outcome<()>;
 
-    /// Removes a name that was found.
+    /// Removes an entry that was found.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn remove_entry(
         op: &mut Self::Op<'_>,
         dir: &mut Self::Inode,
@@ -135,20 +134,20 @@ pub trait Directories: Inodes {
         found: &Self::Found,
     ) -> Outcome<()>;
 
-    /// Makes `..` of a directory lead to another one.
+    /// Changes the `..` entry of a directory.
     ///
     /// # Errors
-    /// `Corrupt` if it does not lead to `from`, where that is looked at; `NoSpace`; what reading brings.
+    /// `Corrupt` if it does not lead to `from`, in formats that check this; `NoSpace`; read errors.
     fn set_parent(op: &mut Self::Op<'_>, dir: &mut Self::Inode, from: Ino, to: Ino) -> Outcome<()>;
 
-    /// Writes a directory whose entries changed, given as it is and as it was, when the operation commits.
+    /// Stages a directory whose entries changed, given in its new and old state.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn stage_dir(op: &mut Self::Op<'_>, dir: Self::Inode, before: &Self::Inode) -> Outcome<()>;
 }
 
-/// The entry of a name that is to be changed, if there is one.
+/// Finds the entry of a name that is to be changed.
 fn find_named<F: Directories>(fs: &F, dir: &F::Inode, name: &[u8]) -> Result<Option<F::Found>> {
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong);
@@ -160,7 +159,7 @@ fn find_named<F: Directories>(fs: &F, dir: &F::Inode, name: &[u8]) -> Result<Opt
     Ok(found)
 }
 
-/// The inode that an entry names, which must be in use.
+/// Loads the inode of an entry, which must be in use.
 fn load_named<F: Directories>(fs: &F, dir: &F::Inode, found: &F::Found) -> Result<F::Inode> {
     let ino = F::ino_of(found);
     let unused = || {
@@ -175,16 +174,15 @@ fn load_named<F: Directories>(fs: &F, dir: &F::Inode, found: &F::Found) -> Resul
     }
 }
 
-/// `NotEmpty` if a directory, which is locked, has entries.
+/// Checks that a directory, which is locked, has no entries.
 ///
 /// # Errors
-/// Also what reading brings.
+/// `NotEmpty`; read errors.
 pub fn require_empty<F: Directories>(fs: &F, dir: &F::Inode) -> Result<()> {
     if fs.is_empty(dir)? { Ok(()) } else { Err(Error::NotEmpty) }
 }
 
-/// Locks a directory and the inode that `name` stands for in it; and another inode. `NotFound` if there
-/// is no such name.
+/// Locks a directory, the inode of `name` in it, and another inode. `NotFound` if the name does not exist.
 #[allow(clippy::type_complexity, reason = "it is taken apart where it is asked for")]
 fn lock_entry<'a, F: Directories>(
     fs: &'a F,
@@ -207,9 +205,9 @@ fn lock_entry<'a, F: Directories>(
     }
 }
 
-/// What making a name came to, which changed nothing if it failed: `Exists` before any other refusal if
-/// the name is taken. The directory, locked, is given as it was before. What succeeds is not looked up,
-/// as nothing is entered twice.
+/// Adjusts the outcome of creating a name: if the name exists, returns `Exists` instead of certain other errors. `dir`
+/// is the locked directory before the operation, which left no trace if it failed. A success needs no look-up, because
+/// entries are never added twice.
 fn taken_first<F: Directories, R>(
     fs: &F,
     (dir, name): (&F::Inode, &[u8]),
@@ -225,7 +223,7 @@ fn taken_first<F: Directories, R>(
     else {
         return outcome;
     };
-    // If it cannot be looked up, the first reason is as good.
+    // If the look-up fails, the original error is returned.
     match find_named(fs, dir, name) {
         Ok(Some(_)) => Err(Error::Exists),
         _ => outcome,

@@ -1,8 +1,8 @@
-//! What a rename must know before it changes anything.
+//! Look-ups and checks of a rename before it changes anything.
 //!
-//! Only a directory that gets another parent changes who is below whom. Such a move holds a lock of
-//! its own, before any inode's, so that the ancestors it looks at stay what they are: `..` of a
-//! directory changes only under that lock, and a directory with something in it cannot go.
+//! Only a directory that gets another parent changes the hierarchy of directories. Such a move holds the lock of moves,
+//! before any inode lock, so that the ancestors it checks do not change: `..` of a directory changes only under that
+//! lock, and a directory with entries cannot be removed.
 
 use std::borrow::Cow;
 
@@ -14,25 +14,25 @@ use vfs::{Error, Ino, RenameMode, Result};
 use super::{Directories, Name, find_named, load_named};
 use crate::inode::{InodeHandle, load_dir};
 
-/// What a rename found with both directories locked.
+/// Result of the look-ups of a rename, with both directories locked.
 pub(super) struct Plan<'n, F: Directories> {
-    /// The directory of the name that moves, and the name as it is stored.
+    /// The source directory, and the old name as it is stored.
     pub(super) from: (Ino, Cow<'n, [u8]>),
-    /// The directory that it goes to, and the new name: as it is stored if it is taken.
+    /// The target directory, and the new name; as it is stored if it exists.
     pub(super) to: (Ino, Cow<'n, [u8]>),
-    /// What happens if the new name is taken.
+    /// Behaviour if the new name exists.
     pub(super) mode: RenameMode,
-    /// The directories; the second one only if it is another.
+    /// The directories; the second one only if it differs from the first.
     pub(super) dirs: SmallVec<[F::Inode; 2]>,
-    /// What the old name leads to.
+    /// The entry of the old name.
     pub(super) source: F::Found,
-    /// The entry of the new name, unless that is the entry that moves.
+    /// The entry of the new name, unless it is the entry that moves.
     pub(super) target: Option<F::Found>,
-    /// Set if both names are spellings of one entry, which gets the new one.
+    /// True if both names are spellings of one entry, which gets the new spelling.
     pub(super) is_respelling: bool,
 }
 
-/// What the look at the ancestors was about: it holds as long as these are the same.
+/// The subject of a check of ancestors. The result stays valid while these are unchanged.
 #[derive(PartialEq, Eq)]
 struct Ancestry {
     source: Ino,
@@ -41,22 +41,22 @@ struct Ancestry {
 }
 
 impl<F: Directories> Plan<'_, F> {
-    /// The directory of the new name.
+    /// Returns the directory of the new name.
     pub(super) fn to_dir(&self) -> &F::Inode {
         &self.dirs[self.dirs.len() - 1]
     }
 
-    /// The old name, as a link that leads to what moves.
+    /// Returns the old name as a link to the moved inode.
     pub(super) fn old_link(&self) -> (&F::Inode, &[u8]) {
         (&self.dirs[0], &self.from.1)
     }
 
-    /// The new name, as a link.
+    /// Returns the new name as a link.
     pub(super) fn new_link(&self) -> (&F::Inode, &[u8]) {
         (self.to_dir(), &self.to.1)
     }
 
-    /// Whether the names are in different directories.
+    /// Returns whether the names are in different directories.
     pub(super) fn is_across(&self) -> bool {
         self.dirs.len() > 1
     }
@@ -74,7 +74,7 @@ impl<F: Directories> Plan<'_, F> {
         }
     }
 
-    /// Whether there is nothing to do, because both names stand for one inode.
+    /// Returns whether there is nothing to do, because both names lead to the same inode.
     fn is_idle(&self) -> bool {
         self.target.as_ref().is_some_and(|target| F::ino_of(target) == F::ino_of(&self.source))
     }
@@ -91,13 +91,11 @@ fn check_rename(from: &[u8], to: &[u8], mode: RenameMode) -> Result<()> {
     }
 }
 
-/// Looks both names of a rename up, locks the directories and what the names lead to, checks that no
-/// directory moves into itself or below, and lets `carry_out` do what was planned. Nothing happens if
-/// both names stand for one inode.
+/// Looks up both names of a rename, locks the directories and the inodes of the names, checks that no directory moves
+/// into itself or below itself, and calls `carry_out` with the plan. Does nothing if both names lead to the same inode.
 ///
 /// # Errors
-/// `NotFound`, `Exists`, `Invalid` as [`vfs::FileSystem::rename`] says; what reading brings, and
-/// what `carry_out` returns.
+/// `NotFound`, `Exists`, `Invalid` as [`vfs::FileSystem::rename`] specifies; read errors, and those of `carry_out`.
 pub(super) fn plan_and_do<F: Directories>(
     fs: &F,
     from: Name<'_>,
@@ -129,7 +127,7 @@ pub(super) fn plan_and_do<F: Directories>(
     }
 }
 
-/// Looks both names up.
+/// Looks up both names.
 fn plan<'n, F: Directories>(
     fs: &F,
     from: Name<'n>,
@@ -154,7 +152,7 @@ fn plan<'n, F: Directories>(
                 Some(target) => fs.stored_name(to_dir, to.1, target)?,
                 None => Cow::Borrowed(to.1),
             };
-            // A directory has no two entries of one stored name.
+            // A directory cannot have two entries with one stored name.
             let is_one_entry = target.is_some() && to.0 == from.0 && new == stored;
             let is_respelling = is_one_entry && mode == RenameMode::Replace && *to.1 != *stored;
             let target = target.filter(|_| !is_respelling);
@@ -167,7 +165,7 @@ fn plan<'n, F: Directories>(
     }
 }
 
-/// Whether a directory gets another parent.
+/// Returns whether a directory gets another parent.
 fn moves_directory<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<bool> {
     if !plan.is_across() {
         return Ok(false);
@@ -183,8 +181,8 @@ fn moves_directory<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<bool> {
     }
 }
 
-/// `Invalid` if a directory would move into itself or below. No inode may be locked, but the lock of
-/// moves must be.
+/// `Invalid` if a directory would move into itself or below itself. The caller holds the lock of moves and no inode
+/// lock.
 fn check_ancestors<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<()> {
     check_not_below(fs, plan.to.0, F::ino_of(&plan.source))?;
     match &plan.target {
@@ -197,7 +195,7 @@ fn check_ancestors<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<()> {
 
 /// `Invalid` if `dir` is `top` or below it.
 fn check_not_below<F: Directories>(fs: &F, dir: Ino, top: Ino) -> Result<()> {
-    // A circle is found out when it comes back to `mark`, which is set ever more rarely.
+    // Detects a cycle by a return to `mark`, which is set at exponentially growing intervals.
     let (mut at, mut mark, mut steps, mut next_mark) = (dir, None, 0_u64, 1);
     loop {
         if at == top {

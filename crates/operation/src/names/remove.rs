@@ -1,4 +1,4 @@
-//! Removing names.
+//! Removal of names.
 
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 
@@ -6,10 +6,10 @@ use super::{Directories, Links, drop_subdirectory, load_named, lock_entry, requi
 use crate::inode::InodeHandle;
 use crate::orphans::inactivate;
 
-/// Removes a name of a non-directory, as [`vfs::FileSystem::unlink`] says.
+/// Removes a name of a non-directory, as [`vfs::FileSystem::unlink`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn unlink<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,
@@ -28,10 +28,10 @@ where
     remove_found(fs, &parent, (name, &found), &child, time)
 }
 
-/// Removes an empty directory, as [`vfs::FileSystem::rmdir`] says.
+/// Removes an empty directory, as [`vfs::FileSystem::rmdir`] specifies.
 ///
 /// # Errors
-/// What that method returns.
+/// Those of that method.
 pub fn rmdir<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,
@@ -51,7 +51,7 @@ where
     remove_found(fs, &parent, (name, &found), &child, time)
 }
 
-/// Removes a name from a directory and from what it stands for, both locked.
+/// Removes an entry from a directory and the link from its inode; both are locked.
 fn remove_found<F>(
     fs: &F,
     before: &F::Inode,

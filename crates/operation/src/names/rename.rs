@@ -1,4 +1,4 @@
-//! Moving names.
+//! Renames.
 
 use smallvec::SmallVec;
 use vfs::names::check_whiteout;
@@ -17,10 +17,10 @@ struct Moved<I> {
     target: Option<I>,
 }
 
-/// Moves a name, as [`vfs::FileSystem::rename`] and [`vfs::FileSystem::rename_with_whiteout`] say.
+/// Renames an entry, as [`vfs::FileSystem::rename`] and [`vfs::FileSystem::rename_with_whiteout`] specify.
 ///
 /// # Errors
-/// What those methods return.
+/// Those of those methods.
 pub fn rename<F>(
     fs: &F,
     from: Name<'_>,
@@ -37,7 +37,7 @@ where
     plan_and_do(fs, from, to, mode, |plan| carry_out(fs, plan, whiteout, time))
 }
 
-/// Does what was planned; everything is locked.
+/// Executes a plan. All locks are held.
 fn carry_out<F>(
     fs: &F,
     plan: &Plan<'_, F>,
@@ -48,7 +48,7 @@ where
     F: Directories + MakeInodes + Links,
 {
     if plan.is_respelling && whiteout.is_some() {
-        // The entry would be both the whiteout's and the file's.
+        // The whiteout and the file would need the same entry.
         return Ok(());
     }
     let source = load_named(fs, &plan.dirs[0], &plan.source)?;
@@ -73,7 +73,7 @@ where
     Ok(())
 }
 
-/// Whether flags, projects and types allow what was planned.
+/// Checks flags, projects and types for the plan.
 fn check_move<F>(
     fs: &F,
     plan: &Plan<'_, F>,
@@ -98,7 +98,7 @@ where
     }
 }
 
-/// Whether a name may go from `target` to `source`.
+/// Checks that `source` may replace `target`.
 fn check_replaceable<F: Directories>(fs: &F, source: &F::Inode, target: &F::Inode) -> Result<()> {
     match (source.is_dir(), target.is_dir()) {
         (true, false) => Err(Error::NotADirectory),
@@ -131,7 +131,7 @@ where
         drop_subdirectory(&mut dirs[0]);
         fs.add_subdirectory(&mut dirs[to])?;
     }
-    // Entries are replaced where they were found, so the one that may move others is added last.
+    // Entries are replaced at the position where they were found. Adding an entry may move others, so it comes last.
     if let Some(found) = &plan.target {
         F::replace_entry(op, &mut dirs[to], found, entry)?;
     }
@@ -149,7 +149,7 @@ where
     F::take_name(op, target, plan.new_link(), time).map(Some)
 }
 
-/// Makes a whiteout, and gives it the old name, which leads to what moves.
+/// Creates a whiteout and replaces the entry of the old name with it.
 fn leave_whiteout<F>(
     op: &mut F::Op<'_>,
     dir: &mut F::Inode,
@@ -205,7 +205,7 @@ where
     Ok(())
 }
 
-/// Writes the directories of a rename when it commits.
+/// Stages the directories of a rename.
 fn stage_dirs<F: Directories>(
     op: &mut F::Op<'_>,
     plan: &Plan<'_, F>,

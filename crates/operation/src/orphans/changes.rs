@@ -1,4 +1,4 @@
-//! What an operation changes of the orphans: noted while it runs, recorded when it commits.
+//! Changes of orphans by an operation: collected while it runs, recorded when it commits.
 
 use smallvec::SmallVec;
 use vfs::Ino;
@@ -6,62 +6,62 @@ use vfs::Ino;
 use crate::Side;
 use crate::opens::OpenInodes;
 
-/// Whether an inode becomes or stops being an orphan.
+/// Change of an inode's status as an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It becomes one.
+    /// It becomes an orphan.
     Begins,
-    /// It stops being one and stays in use.
+    /// It stops being an orphan and stays in use.
     Ends,
-    /// It becomes free: it has no pointer to another orphan any more.
+    /// It is freed: it no longer has a pointer to another orphan.
     Freed,
 }
 
-/// The pointer to the next orphan in an inode's slot, to be written.
+/// A pointer to the next orphan that must be written to an inode's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link<A> {
-    /// The inode.
+    /// Inode number.
     pub ino: Ino,
-    /// Where the slot is. Slots are written in ascending order.
+    /// Location of the slot. Slots are written in ascending order.
     pub slot: A,
-    /// What the pointer becomes, as it is on disk.
+    /// New value of the pointer on disk.
     pub next: u32,
 }
 
-/// The inodes that become or stop being orphans if an operation commits. What the table of open inodes says
-/// changes only then.
+/// Inodes that become or stop being orphans if an operation commits. The table of open inodes changes only at the
+/// commit.
 pub struct OrphanChanges<'a, P, A> {
     opens: &'a OpenInodes<P>,
     notes: SmallVec<[(Ino, Turn); 2]>,
-    /// Where the inodes will be recorded.
+    /// The future place of each inode's record.
     outcome: SmallVec<[(Ino, Option<P>); 2]>,
-    /// In ascending order of their slots, once they are sorted.
+    /// Sorted by slot, after [`Self::sort_links`].
     links: SmallVec<[Link<A>; 2]>,
 }
 
 impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
-    /// None yet.
+    /// Creates an empty set of changes.
     pub fn new(opens: &'a OpenInodes<P>) -> Self {
         Self { opens, notes: SmallVec::new(), outcome: SmallVec::new(), links: SmallVec::new() }
     }
 
-    /// Notes what becomes of an inode, whose lock is held exclusively.
+    /// Adds a change of an inode, whose lock is held exclusively.
     pub fn note(&mut self, ino: Ino, turn: Turn) {
         self.notes.push((ino, turn));
     }
 
-    /// The notes, in their order, to be recorded.
+    /// Takes the collected changes, in their order, to record them.
     pub fn take_notes(&mut self) -> SmallVec<[(Ino, Turn); 2]> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Where an inode will be recorded if the operation commits; `None` if it will be no orphan.
+    /// Returns the place where an inode will be recorded if the operation commits; `None` if it will not be an orphan.
     pub fn place(&self, ino: Ino) -> Option<P> {
         let known = self.outcome.iter().rev().find(|(known, _)| *known == ino);
         known.map_or_else(|| self.opens.place(ino), |&(_, place)| place)
     }
 
-    /// Says where an inode will be recorded if the operation commits; `None` if it will be no orphan.
+    /// Sets the place where an inode will be recorded if the operation commits; `None` if it will not be an orphan.
     pub fn set_place(&mut self, ino: Ino, place: Option<P>) {
         self.outcome.push((ino, place));
     }
@@ -71,13 +71,13 @@ impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
         self.links.push(link);
     }
 
-    /// Puts the pointers in the order in which they are written: when all have been added.
+    /// Sorts the pointers in the order of writing, after all have been added.
     pub fn sort_links(&mut self) {
-        // Stable, so that of two links of one inode the later one is written last.
+        // Stable, so that the later of two links of an inode is written last.
         self.links.sort_by_key(|link| link.slot);
     }
 
-    /// The next pointer to be written in a slot before `end`, or of all that are left.
+    /// Returns the next pointer to be written in a slot before `end`, or in any slot if `end` is `None`.
     pub fn next_link(&mut self, end: Option<A>) -> Option<Link<A>> {
         let first = self.links.first()?;
         (end.is_none_or(|end| first.slot < end)).then(|| self.links.remove(0))

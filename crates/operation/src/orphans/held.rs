@@ -1,4 +1,4 @@
-//! Lists of orphans that an operation holds.
+//! Lists of orphans held by an operation.
 
 use smallvec::SmallVec;
 use transaction::locks::{Mutex, MutexGuard};
@@ -7,12 +7,12 @@ use super::Turn;
 use crate::Side;
 use crate::chain::{Chain, Pointer, Undo};
 
-/// Lists that one lock guards.
+/// Lists protected by one lock.
 pub trait Chains {
-    /// Which of the lists.
+    /// Identifies a list.
     type Which: Copy;
 
-    /// One of them.
+    /// Returns a list.
     fn chain(&mut self, which: Self::Which) -> &mut Chain;
 }
 
@@ -24,21 +24,21 @@ impl Chains for Chain {
     }
 }
 
-/// Lists that an operation holds from its first change to its end. Dropped before they are
-/// [kept](Side::keep), they become what they were.
+/// Lists held by an operation from its first change to its end. Dropping them before they are [kept](Side::keep) undoes
+/// the changes.
 pub struct HeldChains<'a, C: Chains> {
     chains: MutexGuard<'a, C>,
     undo: SmallVec<[(C::Which, Undo); 2]>,
 }
 
 impl<'a, C: Chains> HeldChains<'a, C> {
-    /// Waits for lists and holds them.
+    /// Waits for the lists and holds them.
     pub fn hold(chains: &'a Mutex<C>) -> Self {
         Self { chains: chains.lock(), undo: SmallVec::new() }
     }
 
-    /// Puts an orphan at the head of a list, or takes it off, if it is there. The pointers that change on
-    /// disk by it; of an inode that becomes free none.
+    /// Inserts an orphan at the head of a list, or removes it if it is on the list. Returns the pointers that change on
+    /// disk, without that of an inode that is freed.
     pub fn turn(&mut self, which: C::Which, ino: u32, turn: Turn) -> SmallVec<[Pointer; 2]> {
         let chain = self.chains.chain(which);
         let mut pointers = SmallVec::new();
@@ -59,13 +59,13 @@ impl<'a, C: Chains> HeldChains<'a, C> {
         pointers
     }
 
-    /// The first orphan of a list; 0 for none.
+    /// Returns the first orphan of a list; 0 for none.
     pub fn head(&mut self, which: C::Which) -> u32 {
         self.chains.chain(which).head()
     }
 }
 
-/// The lock is given back when this is dropped.
+/// Dropping it releases the lock.
 impl<C: Chains> Side for HeldChains<'_, C> {
     fn keep(&mut self) {
         self.undo.clear();
@@ -84,7 +84,7 @@ impl<C: Chains> Drop for HeldChains<'_, C> {
 mod tests {
     use super::*;
 
-    /// The orphans of a list from its head on, as it is taken apart.
+    /// Removes all orphans of a list from its head on, and returns them.
     fn members(list: &Mutex<Chain>) -> Vec<u32> {
         let mut held = HeldChains::hold(list);
         let heads = std::iter::from_fn(|| {

@@ -1,14 +1,14 @@
-//! Open inodes and orphans: inodes live as long as they are open, though no name leads to them any more.
+//! Open inodes and orphans: an open inode stays in use even without a name.
 //!
-//! An inode that is open when it loses its last name becomes an orphan, and so does one that is too much to
-//! be freed in the operation that takes the name. Each orphan is recorded on disk, in the operation that
-//! makes it one, so that whoever opens the file system after a crash ends it. The last reference
-//! inactivates it: everything that it has is freed, in as many operations as that takes.
+//! An open inode that loses its last name becomes an orphan. So does an inode that is too large to be freed in the
+//! operation that removes its name. Each orphan is recorded on disk in the operation that makes it one, so that the
+//! next opening after a crash can finish it. The last reference inactivates it: everything that it has is freed, in as
+//! many operations as necessary.
 //!
-//! Where orphans are recorded is the format's affair: slots of a file or a list in ext4, 64 lists of each
-//! group in XFS. [`OrphanChanges`] has what the formats' operations have in common.
+//! Each format records orphans in a structure of its own: slots of a file or a list in ext4, 64 lists of each group in
+//! XFS. [`OrphanChanges`] is the common part of the formats' operations.
 //!
-//! Only the holder of an inode's lock, exclusively, makes it an orphan or ends that.
+//! Only the exclusive holder of an inode's lock makes it an orphan or ends that.
 
 mod changes;
 mod held;
@@ -21,57 +21,58 @@ use crate::opens::OpenInodes;
 pub use changes::{Link, OrphanChanges, Turn};
 pub use held::{Chains, HeldChains};
 
-/// What an operation leaves of an inode that it took a name from.
+/// State of an inode after an operation removed a name from it.
 #[must_use = "an orphan that nobody has open is freed by `inactivate`"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inactivation {
-    /// All: it has other names.
+    /// It has other names.
     Kept,
-    /// Nothing: it is free.
+    /// It is free.
     Freed,
-    /// An orphan: it is open and freed when it is closed, or too much to be freed in one operation.
+    /// It is an orphan: open, and freed when it is closed, or too large to be freed in one operation.
     Orphan(Ino),
 }
 
-/// A file system that frees inodes without names when nobody has them open.
+/// A file system that frees inodes without names when they are not open.
 pub trait InactivateInodes: Inodes {
-    /// Where an orphan is recorded.
+    /// Place of an orphan's record.
     type Place: Copy;
 
-    /// Its open inodes and orphans.
+    /// Returns the open inodes and orphans.
     fn opens(&self) -> &OpenInodes<Self::Place>;
 
-    /// Whether an inode is the file system's own, so that no name may lead to it and nobody open it.
+    /// Returns whether an inode belongs to the file system itself, so that no name may lead to it and it cannot be
+    /// opened.
     fn is_own(&self, inode: &Self::Inode) -> bool;
 
-    /// Frees an orphan without names, in as many operations as that takes. Its lock is held.
+    /// Frees an orphan without names, in as many operations as necessary. Its lock is held.
     ///
     /// # Errors
-    /// What reading and freeing bring. The inode is still an orphan then.
+    /// Those of reading and freeing. The inode stays an orphan then.
     fn free_orphan(&self, ino: Ino) -> Result<()>;
 
-    /// Whether an orphan, whose lock is held, has names, which keep it. In some formats none has.
+    /// Returns whether an orphan, whose lock is held, has names and must be kept. Always false in some formats.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn has_names(&self, _: Ino) -> Result<bool> {
         Ok(false)
     }
 
-    /// Ends the record of an orphan that has names. Its lock is held.
+    /// Removes the record of an orphan that has names. Its lock is held.
     ///
     /// # Errors
-    /// What reading and changing it bring.
+    /// Those of reading and changing it.
     fn end_named_orphan(&self, _: Ino) -> Result<()> {
         Ok(())
     }
 }
 
-/// Counts a reference to an inode in use.
+/// Adds a reference to an inode in use.
 ///
 /// # Errors
-/// `NotFound` if it is not in use, or the file system's own; what reading brings; if there are more
-/// references than can be counted.
+/// `NotFound` if it is not in use, or belongs to the file system itself; read errors; if the number of references would
+/// overflow.
 pub fn open_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
     let _lock = fs.locks().shared(ino);
     if fs.is_own(&fs.load(ino)?) {
@@ -80,11 +81,11 @@ pub fn open_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
     fs.opens().open(ino)
 }
 
-/// Gives a reference back, and frees the inode if it was the last one and there is no name. What fails in
-/// freeing leaves it an orphan, to be freed when the file system is closed or opened next.
+/// Drops a reference, and frees the inode if it was the last one and there is no name. If freeing fails, the inode
+/// stays an orphan and is freed when the file system is closed or opened next.
 ///
 /// # Errors
-/// If the inode is not open; what reading brings.
+/// If the inode is not open; read errors.
 pub fn close_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
     if fs.opens().close(ino)?.is_some() {
         return Ok(());
@@ -96,11 +97,11 @@ pub fn close_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Frees what an operation has left behind and nobody has open: who closed it before it was known as an
-/// orphan has left it to this. The inode's lock must still be held.
+/// Frees an orphan that an operation left, unless it is open. This covers a reference that was dropped before the inode
+/// was known as an orphan. The caller must still hold the inode's lock.
 ///
-/// The operation that removed the name has happened, so nothing that fails here makes it fail: the inode
-/// stays an orphan then, and is freed when the file system is closed or opened next.
+/// The operation that removed the name has been committed, so errors are ignored: the inode stays an orphan and is
+/// freed when the file system is closed or opened next.
 pub fn inactivate<F: InactivateInodes>(fs: &F, inactivation: Inactivation) {
     match inactivation {
         Inactivation::Orphan(ino) if !fs.opens().is_open(ino) => {
@@ -110,10 +111,10 @@ pub fn inactivate<F: InactivateInodes>(fs: &F, inactivation: Inactivation) {
     }
 }
 
-/// Ends an orphan; whether it was freed, because it has no names.
+/// Finishes an orphan. Returns whether it was freed, because it has no names.
 ///
 /// # Errors
-/// What reading, freeing and changing it bring.
+/// Those of reading, freeing and changing it.
 pub fn end_orphan<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<bool> {
     let _lock = fs.locks().exclusive(&[ino]);
     let has_names = fs.has_names(ino)?;
@@ -125,11 +126,11 @@ pub fn end_orphan<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<bool> {
     Ok(!has_names)
 }
 
-/// Ends all orphans, open or not; returns how many were freed. For the end, when nobody can close them any
+/// Finishes all orphans, open or not, and returns how many were freed. Called at the end, when none can be closed any
 /// more.
 ///
 /// # Errors
-/// As [`end_orphan`].
+/// Those of [`end_orphan`].
 pub fn inactivate_all<F: InactivateInodes>(fs: &F) -> Result<u64> {
     let mut freed = 0;
     for ino in fs.opens().close_all() {

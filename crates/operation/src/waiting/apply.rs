@@ -1,4 +1,4 @@
-//! Applying files that wait: names into directories, inodes into their place.
+//! Applying waiting files: writing their names into directories and their inodes into place.
 
 use std::sync::atomic::Ordering;
 
@@ -7,17 +7,16 @@ use vfs::{Ino, Result};
 use super::batch::Batch;
 use super::{LetFilesWait, Shared};
 
-/// Files of one operation.
+/// Maximum number of files that one operation applies.
 const BATCH: usize = 64;
 
-/// The same with a small log, which counts on few blocks of each operation.
+/// The same with a small log, which assumes few blocks for each operation.
 const BATCH_SMALL: usize = 4;
 
-/// Blocks of a checkpoint from which on a log is not small.
+/// Minimum size of checkpoints, in blocks, of a log that is not small.
 const LOG_BLOCKS_LARGE: usize = 4096;
 
-/// Applies everything that waits in a directory, which must be locked exclusively, and lets go of what was kept
-/// for it.
+/// Applies all waiting files of a directory, which must be locked exclusively, and releases its reservations.
 pub(super) fn apply_directory<F: LetFilesWait>(
     fs: &F,
     dir: Ino,
@@ -38,7 +37,8 @@ pub(super) fn apply_part<F: LetFilesWait>(
     apply(fs, dir, (directory, part), &places)
 }
 
-/// Lets go of what was kept for files of a part if none of them waits; and for the directory.
+/// Releases the reserved inodes of a part if none of its files waits, and the promised space of the directory if
+/// nothing waits in it.
 pub(super) fn tidy<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>, part: usize) {
     let mut directory = directory.lock();
     if directory.parts[part].waiting() > 0 {
@@ -47,7 +47,7 @@ pub(super) fn tidy<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hash
     let inodes = directory.parts[part].inodes();
     fs.waiting().forget_runs(dir, part, inodes.map(F::run_id));
     if let Some(left) = directory.clear(part) {
-        // Perhaps none of its inodes was given out.
+        // Possibly no inode of the run was assigned, so no record leads to it.
         fs.waiting().forget_runs(dir, part, std::iter::once(F::run_id(left.base())));
         left.left().for_each(|ino| fs.let_go_of_inode(ino));
     }

@@ -1,4 +1,4 @@
-//! Files that one operation applies: copies, so that nothing is locked meanwhile.
+//! A batch of files that one operation applies. They are copies, so that no lock is held during the operation.
 
 use vfs::{FileType, Timestamp};
 
@@ -6,14 +6,14 @@ use super::Shared;
 use super::table::Record;
 use crate::names::Entry;
 
-/// Files of one directory that one operation applies, in the order of the hashes of their names.
+/// Files of one directory that one operation applies, sorted by the hashes of their names.
 #[derive(Default)]
 pub struct Batch {
     records: Vec<Record>,
     names: Vec<u8>,
-    /// Where the name of each record ends.
+    /// End of each record's name.
     ends: Vec<usize>,
-    /// Places of the records in the order of their inodes.
+    /// Indexes of the records, sorted by inode.
     by_inode: Vec<usize>,
     time: Option<Timestamp>,
 }
@@ -36,22 +36,22 @@ impl Batch {
         self.by_inode.sort_unstable_by_key(|&at| self.records[at].ino);
     }
 
-    /// The records, in the order of the hashes of their names.
+    /// Returns the records, sorted by the hashes of their names.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The time that their directory has then; `None` leaves it as it is.
+    /// Returns the directory's new times; `None` leaves them unchanged.
     pub fn time(&self) -> Option<Timestamp> {
         self.time
     }
 
-    /// The records in the order of their inodes, with the name of each.
+    /// Returns the records with their names, sorted by inode.
     pub fn by_inode(&self) -> impl Iterator<Item = (&Record, &[u8])> {
         self.by_inode.iter().map(|&at| (&self.records[at], self.name(at)))
     }
 
-    /// Entries of the directory with the hashes of their names, in the order of these.
+    /// Returns the directory entries with the hashes of their names, sorted by hash.
     pub fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
         (0..).zip(&self.records).map(|(at, record)| {
             let file_type = FileType::Regular;

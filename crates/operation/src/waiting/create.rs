@@ -1,4 +1,4 @@
-//! Letting files wait.
+//! Creation of waiting files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,27 +14,27 @@ use super::{Shared, WaitingPolicy};
 use crate::Outcome;
 use crate::inode::{InodeHandle as _, load_dir};
 
-/// Bytes of a block of a directory for each name, about, where names are not long.
+/// Approximate number of directory bytes for each name, if names are not long.
 const ENTRY_BYTES: u64 = 64;
 
-/// Units of space that are promised at a time, at least.
+/// Minimum number of units of space that are promised at a time.
 const PROMISE_LEAST: u64 = 256;
 
-/// Twice the names that a directory has if its blocks are as full as they mostly are.
+/// Returns twice the usual number of names in a directory of this size.
 fn names_max<F: LetFilesWait>(fs: &F, blocks: u64) -> u64 {
     blocks * (fs.engine().block_size() as u64 / ENTRY_BYTES) * 2
 }
 
-/// Space that a directory may need for what waits in it and one more name.
+/// Returns the space that a directory may need for its waiting names and one more.
 fn space_needed<F: LetFilesWait>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
     let bytes = directory.name_bytes + fs.bytes_of_name(NAME_LEN_MAX);
     fs.space_for(blocks, directory.waiting + 1, bytes)
 }
 
-/// Makes a regular file that waits. `None` if it must be made at once.
+/// Creates a regular file that waits. Returns `None` if it must be created immediately.
 ///
 /// # Errors
-/// As [`vfs::FileSystem::create`]: nothing was done then.
+/// Those of [`vfs::FileSystem::create`]. Nothing has changed then.
 pub fn create<F: LetFilesWait>(
     fs: &F,
     dir: Ino,
@@ -46,7 +46,7 @@ pub fn create<F: LetFilesWait>(
     if !waiting.dirs.has(dir) || check_name(name).is_err() {
         return Ok(None);
     }
-    // What cannot become durable any more must not be promised.
+    // After a write error the file could never become durable.
     fs.engine().check_alive()?;
     if waiting.is_full.load(Ordering::Relaxed) {
         if waiting.files() >= policy.files_max {
@@ -57,7 +57,7 @@ pub fn create<F: LetFilesWait>(
     let_wait(fs, policy, (dir, name), new)
 }
 
-/// Applies the part that has most, of the directory that has most.
+/// Applies the largest part of the directory with the most waiting files.
 fn apply_some<F: LetFilesWait>(fs: &F) -> Result<()> {
     let mut most: Option<(usize, Ino, Shared<F::Hasher>)> = None;
     fs.waiting().dirs.for_each(|dir, directory| {
@@ -98,14 +98,15 @@ fn let_wait<F: LetFilesWait>(
     directory.part(policy.parts_of(blocks));
     let has_inode = directory.has_inode(directory.part_of(key));
     if !is_new || !has_inode || space_needed(fs, &directory, blocks) > directory.promised() {
-        // Nobody else changes the directory meanwhile, and blocks are not waited for with it locked.
+        // The inode lock protects the directory from other changes. The mutex must not be held while blocks are read.
         drop(directory);
         if !prepare(fs, (&parent, blocks), &shared, (key, name))? {
             return Ok(None);
         }
         directory = shared.lock();
         if directory.filter.is_none() {
-            // Forgotten meanwhile, for other directories' sake. What was provided is nobody's then.
+            // The filter was dropped in the meantime to free memory for other directories. Releases the reservations
+            // that were just made.
             let part = directory.part_of(key);
             drop(directory);
             tidy(fs, dir, &shared, part);
@@ -124,7 +125,8 @@ fn let_wait<F: LetFilesWait>(
     Ok(made)
 }
 
-/// Looks whether a name is taken, and provides what it needs to wait. False if there is too little.
+/// Checks whether a name exists, and reserves the inode and space that it needs to wait. Returns false if there is too
+/// little of either.
 fn prepare<F: LetFilesWait>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
@@ -140,13 +142,13 @@ fn prepare<F: LetFilesWait>(
     if !matches!(provided, Ok(true)) {
         let part = shared.lock().part_of(key);
         tidy(fs, parent.ino(), shared, part);
-        // It will not be different soon.
+        // A retry would most likely fail as well, so the streak starts again.
         shared.lock().streak = 0;
     }
     provided
 }
 
-/// Whether files of a directory may wait, as it is now.
+/// Returns whether files of a directory may wait in its present state.
 fn is_suited<F: LetFilesWait>(
     fs: &F,
     policy: WaitingPolicy,
@@ -163,7 +165,7 @@ fn is_suited<F: LetFilesWait>(
         && Filter::bytes_for(names_max(fs, blocks)) <= filter_bytes_max
 }
 
-/// Whether a name is in a directory, where it does not wait.
+/// Returns whether a name exists in a directory on disk.
 fn has_name<F: LetFilesWait>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
@@ -183,7 +185,7 @@ fn has_name<F: LetFilesWait>(
     Ok(may_have && fs.find_entry(parent, name)?.is_some())
 }
 
-/// Reads all names of a directory. Nothing waits in it yet.
+/// Builds the filter by reading all names of a directory, in which nothing waits yet.
 fn filter_of<F: LetFilesWait>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
@@ -196,7 +198,7 @@ fn filter_of<F: LetFilesWait>(
     Ok(filter)
 }
 
-/// Keeps inodes for the part of a name, if it has none. False if there are none.
+/// Reserves inodes for the part of a name, if it has none. Returns false if none are free.
 fn provide_inode<F: LetFilesWait>(
     fs: &F,
     parent: &F::Inode,
@@ -213,7 +215,7 @@ fn provide_inode<F: LetFilesWait>(
     Ok(true)
 }
 
-/// Promises the space that one more name may need, if it is not. False if there is too little.
+/// Promises the space that one more name may need. Returns false if there is too little.
 fn provide_space<F: LetFilesWait>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
@@ -234,11 +236,11 @@ fn provide_space<F: LetFilesWait>(
     Ok(directory.promised() >= needed)
 }
 
-/// Notes a name that is entered into a directory, which is locked: it may be, or become, one in which files wait.
-/// `hasher` says how its names are hashed; `None` if files never wait there.
+/// Records that a name was added to a directory, which is locked: files may wait there now or later. `hasher` returns
+/// the hash function of its names, or `None` if files never wait there.
 ///
 /// # Errors
-/// What `hasher` fails with.
+/// Those of `hasher`.
 pub fn note_name<F: LetFilesWait>(
     fs: &F,
     dir: &F::Inode,
@@ -250,7 +252,8 @@ pub fn note_name<F: LetFilesWait>(
     let known = waiting.dirs.get(dir.ino());
     let known = known.filter(|shared| shared.lock().generation == dir.generation());
     let shared = match known {
-        // However small it is: it may have been larger, and become so again. Its filter must know all names then.
+        // Whatever its size: it may have been large before and become so again, and its filter must contain all names
+        // then.
         Some(shared) => shared,
         None if fs.blocks_of(dir) < policy.blocks_min => return Ok(()),
         None => {

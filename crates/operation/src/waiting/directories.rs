@@ -1,7 +1,7 @@
-//! Large directories that files were made in lately.
+//! Large directories in which files were recently created.
 //!
-//! Directories lie in shards, each with a lock on a cache line of its own, so that threads which make files in
-//! directories of their own do not share a line.
+//! The table is sharded, with each lock on a separate cache line, so that threads in different directories do not share
+//! a line.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,14 +16,14 @@ use super::table::{Directory, Map};
 
 const SHARDS: usize = 64;
 
-/// Directories that are remembered, at most, beside those in which files wait.
+/// Maximum number of directories in the table without waiting files.
 const DIRECTORIES_MAX: usize = 64;
 
 type Shard<H> = CachePadded<RwLock<Map<u64, Shared<H>>>>;
 
 pub(super) struct Directories<H> {
     shards: Box<[Shard<H>]>,
-    /// How many there are. Changes seldom, and every operation reads it.
+    /// Number of directories. It changes rarely, and every operation reads it.
     count: AtomicUsize,
 }
 
@@ -51,14 +51,14 @@ impl<H> Directories<H> {
         if self.is_empty() { None } else { self.shard(dir).read().get(&dir.0).cloned() }
     }
 
-    /// Calls `each` with every directory; a shard is locked meanwhile, shared.
+    /// Calls `each` with every directory, under the shared lock of its shard.
     pub(super) fn for_each(&self, mut each: impl FnMut(Ino, &Shared<H>)) {
         for shard in &self.shards {
             shard.read().iter().for_each(|(&dir, directory)| each(Ino(dir), directory));
         }
     }
 
-    /// Remembers a directory; another one that nothing waits in may be forgotten for it.
+    /// Adds a directory. May drop another one in which nothing waits.
     pub(super) fn remember(&self, dir: Ino, directory: Directory<H>) -> Shared<H> {
         if self.count.load(Ordering::Relaxed) >= DIRECTORIES_MAX {
             self.forget_one();

@@ -1,9 +1,9 @@
-//! A filter of the names of a directory: it answers that a name is certainly not there, by a line or two of memory
+//! A Bloom filter of the names in a directory: it proves that a name does not exist, with one or two cache lines
 //! instead of the leaf.
 //!
-//! Each name sets eight bits of one half of a line, one in each of eight words (a split-block Bloom filter). Names
-//! that go stay in it, so it may only say "perhaps" more often. A part that is full is followed by one of four times
-//! its size, so that no name is ever read again, and few parts are asked.
+//! Each name sets eight bits in one half of a cache line, one in each of eight words (a split-block Bloom filter).
+//! Removed names stay in it, which only increases false positives. A full part is followed by one of four times its
+//! size, so that names are never read again and there are few parts.
 
 /// Words of a block of the filter.
 const WORDS: usize = 8;
@@ -11,13 +11,13 @@ const WORDS: usize = 8;
 /// Bits for each name when a part is full.
 const BITS_PER_NAME: u64 = 12;
 
-/// How much larger each part is than the one before.
+/// Size of each part relative to the previous one.
 const GROWTH: u64 = 4;
 
-/// Names of the first part, at least.
+/// Minimum number of names of the first part.
 const NAMES_LEAST: u64 = 1 << 10;
 
-/// Odd numbers, one for each word, whose products with a hash choose the bits.
+/// Odd multipliers, one for each word, whose products with a hash select the bits.
 const SALTS: [u32; WORDS] = [
     0x9e37_79b1,
     0x85eb_ca77,
@@ -29,14 +29,14 @@ const SALTS: [u32; WORDS] = [
     0xb55a_4f09,
 ];
 
-/// A part of the filter: for so many names.
+/// A part of the filter, for `names_max` names.
 struct Part {
     blocks: Vec<[u32; WORDS]>,
     names_max: u64,
     names: u64,
 }
 
-/// The names of a directory, of each of which 64 bits are given. The lower half of these must be mixed well.
+/// The names of a directory, given as 64-bit hashes whose lower half must be well mixed.
 pub(super) struct Filter {
     parts: Vec<Part>,
 }
@@ -46,13 +46,13 @@ impl Part {
         Self { blocks: vec![[0; WORDS]; blocks_for(names_max) as usize], names_max, names: 0 }
     }
 
-    /// The block of a name, by the upper half of its bits.
+    /// Returns the block of a name, selected by the upper half of its hash.
     fn block(&self, key: u64) -> usize {
         (((key >> 32) * self.blocks.len() as u64) >> 32) as usize
     }
 }
 
-/// The bits of a name, each half of them well mixed: hashes that directories have may not be.
+/// Mixes both halves of a hash: directory hashes may be badly distributed.
 fn mixed(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -61,13 +61,13 @@ fn blocks_for(names: u64) -> u64 {
     (names * BITS_PER_NAME).div_ceil(32 * WORDS as u64)
 }
 
-/// The bit of a name in each word of its block, by the lower half.
+/// Returns the bit of a name in each word of its block, selected by the lower half of the hash.
 fn bits(key: u64) -> [u32; WORDS] {
     SALTS.map(|salt| 1_u32 << ((key as u32).wrapping_mul(salt) >> 27))
 }
 
 impl Filter {
-    /// A filter for about so many names, and for more.
+    /// Creates a filter for about `names` names; more can be added.
     pub(super) fn new(names: u64) -> Self {
         Self { parts: vec![Part::new(names.max(NAMES_LEAST))] }
     }
@@ -88,7 +88,7 @@ impl Filter {
         }
     }
 
-    /// Whether a name may be there. If not, it is certainly not.
+    /// Returns whether a name may exist. If not, it certainly does not.
     pub(super) fn may_have(&self, key: u64) -> bool {
         let key = mixed(key);
         let bits = bits(key);
@@ -98,12 +98,12 @@ impl Filter {
         })
     }
 
-    /// Memory of a filter for so many names, in bytes.
+    /// Returns the memory of a filter for `names` names, in bytes.
     pub(super) fn bytes_for(names: u64) -> usize {
         blocks_for(names) as usize * size_of::<[u32; WORDS]>()
     }
 
-    /// Memory that it takes, in bytes.
+    /// Returns the memory of this filter in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.parts.iter().map(|part| size_of_val(&part.blocks[..])).sum()
     }

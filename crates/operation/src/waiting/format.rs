@@ -1,4 +1,4 @@
-//! What a format must know for files to wait in its directories.
+//! Interface of a format whose directories may have waiting files.
 
 use vfs::{Attributes, Ino, Result};
 
@@ -6,43 +6,42 @@ use super::{Batch, BatchOrder, InodeRun, Record, Waiting};
 use crate::names::Directories;
 use crate::orphans::InactivateInodes;
 
-/// Hashes of names of a directory.
+/// The hash function of a directory's names.
 pub trait HashNames: Copy {
-    /// The hash of a name: ascending in the order of the directory's index, and with a lower half that is mixed
-    /// well.
+    /// Returns the hash of a name. Hashes have the order of the directory's index, and a well-mixed lower half.
     fn key(&self, name: &[u8]) -> u64;
 }
 
-/// A format in whose directories files may wait.
+/// A format with waiting files.
 ///
-/// Space is counted in the units that its groups give out, and groups by their numbers.
+/// Space is counted in the allocation units of the groups; groups are identified by their numbers.
 pub trait LetFilesWait: Directories + InactivateInodes {
-    /// In which order files are applied.
+    /// Order in which files are applied.
     const ORDER: BatchOrder;
 
-    /// How names of a directory are hashed.
+    /// The hash function of a directory's names.
     type Hasher: HashNames;
 
-    /// The files that wait.
+    /// Returns the waiting files.
     fn waiting(&self) -> &Waiting<Self::Hasher>;
 
-    /// The number of the run that an inode would be in. Inodes of a run have one number; others may have it, too.
+    /// Returns the run ID of an inode. All inodes of a run have the same ID; several runs may share it.
     fn run_id(ino: Ino) -> u64;
 
-    /// The generation that a new inode of that number gets, as far as that can be said before it is made.
+    /// Returns the generation that a new inode with this number will get, as far as it is known before its creation.
     fn generation_to_be(&self, ino: Ino) -> u32;
 
-    /// Blocks of a directory.
+    /// Returns the number of blocks of a directory.
     fn blocks_of(&self, dir: &Self::Inode) -> u64;
 
-    /// Whether files of a directory are as plain as can be, and another name will surely find a place in it when it
-    /// has so many blocks and so many more.
+    /// Returns whether files of a directory need no special treatment, and another name will certainly fit when the
+    /// directory has `blocks + more` blocks.
     fn suits(&self, dir: &Self::Inode, blocks: u64, more: u64) -> bool;
 
     /// Calls `each` with the hashes of all names of a directory.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn for_each_key(
         &self,
         dir: &Self::Inode,
@@ -50,41 +49,41 @@ pub trait LetFilesWait: Directories + InactivateInodes {
         each: &mut dyn FnMut(u64),
     ) -> Result<()>;
 
-    /// Bytes, at most, that a directory, and the inode it leads to, take for a name of that length.
+    /// Returns the maximum number of bytes that a name of this length takes in the directory and in its inode.
     fn bytes_of_name(&self, len: usize) -> usize;
 
-    /// Space, at most, that so many names with so many bytes may need in a directory of so many blocks.
+    /// Returns the maximum space that `names` names with `bytes` bytes may need in a directory of `blocks` blocks.
     fn space_for(&self, blocks: u64, names: usize, bytes: usize) -> u64;
 
-    /// Keeps inodes near a directory, which nobody else gets before they are let go of. `None` if there are none.
+    /// Reserves inodes near a directory until they are released. Returns `None` if none are free.
     ///
     /// # Errors
-    /// What reading and writing bring.
+    /// Read and write errors.
     fn reserve_inodes(&self, dir: &Self::Inode) -> Result<Option<InodeRun>>;
 
-    /// Lets others have an inode that was kept, or that is used by now.
+    /// Releases a reserved inode.
     fn let_go_of_inode(&self, ino: Ino);
 
-    /// Promises space near a directory to files that wait in it: as much as wanted, or as there is to be had easily.
-    /// Calls `each` with every group, and how much of it.
+    /// Promises space near a directory to its waiting files: up to `wanted`, as far as it is readily available. Calls
+    /// `each` with the number of every group and the space promised there.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn promise(&self, dir: &Self::Inode, wanted: u64, each: &mut dyn FnMut(u32, u32))
     -> Result<()>;
 
-    /// Takes back that space of a group is promised.
+    /// Releases promised space of a group.
     fn release(&self, group: u32, count: u32);
 
-    /// Makes files in one operation. Their directory is locked exclusively.
+    /// Creates the files of a batch in one operation. Their directory is locked exclusively.
     ///
     /// # Errors
-    /// What operations bring.
+    /// Those of operations.
     fn apply_batch(&self, dir: Ino, batch: &Batch) -> Result<()>;
 
-    /// The attributes that a file which waits will have.
+    /// Returns the future attributes of a waiting file.
     ///
     /// # Errors
-    /// What reading brings.
+    /// Read errors.
     fn attributes_of(&self, file: &Record) -> Result<Attributes>;
 }

@@ -1,9 +1,9 @@
-//! Who may let names of a directory wait, and who must not meanwhile.
+//! Gates: mutual exclusion of names that wait in a directory and callers that need it without any.
 //!
-//! A file that is to wait is counted first; then its directory is locked; then it is looked whether somebody needs
-//! the directory quiet. Who needs it quiet says so first, and then looks at the count: if it is not zero, the
-//! directory is locked and what waits in it is applied. So, whoever comes first, nothing waits in a directory as
-//! long as it is kept quiet.
+//! A thread that creates a waiting file first increments the count of names, then locks the directory, then checks for
+//! quiet requests. A thread that needs the directory quiet first increments the quiet count and then checks the count
+//! of names. If that is not zero, it locks the directory and applies the waiting files. So in either order, nothing
+//! waits in a directory while it is quiet.
 
 use std::sync::atomic::Ordering;
 
@@ -11,14 +11,14 @@ use crossbeam_utils::CachePadded;
 use transaction::locks::atomic::AtomicU32;
 use vfs::Ino;
 
-/// Gates there are. Directories that share one are quiet together.
+/// Number of gates. Directories that share one are quiet together.
 const GATES: usize = 256;
 
 #[derive(Default)]
 struct Gate {
-    /// Names that wait or are about to.
+    /// Number of names that wait or are about to.
     names: AtomicU32,
-    /// How many need quiet.
+    /// Number of quiet requests.
     quiet: AtomicU32,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Gates {
     gates: Box<[CachePadded<Gate>]>,
 }
 
-/// As long as there is one, no name of a directory starts to wait.
+/// A quiet request: while it exists, no name of the directory starts to wait.
 #[must_use = "names wait again when it is dropped"]
 pub struct Quiet<'w> {
     gate: Option<&'w Gate>,
 }
 
-/// A name that is about to wait. Dropped before it is kept, it does not.
+/// A name that is about to wait. Dropping it before it is kept removes it from the count.
 pub(super) struct Entering<'w> {
     gate: &'w Gate,
 }
@@ -49,39 +49,39 @@ impl Gates {
         &self.gates[(dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % GATES]
     }
 
-    /// Counts a name that is to wait. The directory must be locked after this, and [`Entering::is_allowed`] be asked
-    /// after that.
+    /// Counts a name that is about to wait. The caller must then lock the directory, and after that check
+    /// [`Entering::is_allowed`].
     pub(super) fn enter(&self, dir: Ino) -> Entering<'_> {
         let gate = self.gate(dir);
         gate.names.fetch_add(1, Ordering::SeqCst);
         Entering { gate }
     }
 
-    /// Keeps a directory quiet; whether something may wait in it already.
+    /// Requests a quiet directory. Returns the request, and whether something may already wait there.
     pub(super) fn quiet(&self, dir: Ino) -> (Quiet<'_>, bool) {
         let gate = self.gate(dir);
         gate.quiet.fetch_add(1, Ordering::SeqCst);
         (Quiet { gate: Some(gate) }, self.may_wait(dir))
     }
 
-    /// Whether names of a directory may wait.
+    /// Returns whether names of a directory may wait.
     pub(super) fn may_wait(&self, dir: Ino) -> bool {
         self.gate(dir).names.load(Ordering::SeqCst) != 0
     }
 
-    /// Names that wait or are about to, of all directories.
+    /// Returns the number of names that wait or are about to, in all directories.
     pub(super) fn names(&self) -> usize {
         self.gates.iter().map(|gate| gate.names.load(Ordering::Relaxed) as usize).sum()
     }
 
-    /// So many names of a directory wait no more.
+    /// Subtracts `names` names of a directory that no longer wait.
     pub(super) fn leave(&self, dir: Ino, names: usize) {
         self.gate(dir).names.fetch_sub(names as u32, Ordering::SeqCst);
     }
 }
 
 impl Quiet<'_> {
-    /// Of a file system in which nothing ever waits.
+    /// A request for a file system in which nothing ever waits.
     pub(super) const NOTHING_WAITS: Self = Self { gate: None };
 }
 
@@ -94,12 +94,12 @@ impl Drop for Quiet<'_> {
 }
 
 impl Entering<'_> {
-    /// Whether the name may wait. The directory must be locked.
+    /// Returns whether the name may wait. The directory must be locked.
     pub(super) fn is_allowed(&self) -> bool {
         self.gate.quiet.load(Ordering::SeqCst) == 0
     }
 
-    /// The name waits: it is counted until [`Gates::leave`].
+    /// Keeps the name counted until [`Gates::leave`].
     pub(super) fn keep(self) {
         std::mem::forget(self);
     }

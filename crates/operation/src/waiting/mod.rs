@@ -1,17 +1,17 @@
-//! Files that wait: made, and not yet in a leaf nor in the inode table.
+//! Deferred creates: new files that *wait* in memory before they are written to a leaf and to the inode table.
 //!
-//! Names lie in the order of their hashes, so files that are made one after the other meet a leaf each. In a large
-//! directory a checkpoint meets each leaf about once, and a create writes most of a leaf to the journal and to its
-//! place. So files that nobody has asked to be durable wait in memory, and are applied by ranges of hashes.
+//! Names are stored in the order of their hashes, so consecutive creates touch different leaves. In a large directory a
+//! checkpoint touches each leaf about once, so each create would write most of a leaf to the journal and in place.
+//! Instead, new files wait in memory until they must be durable, and are *applied* in batches by ranges of hashes.
 //!
 //! Invariants:
-//! - A file that waits is nowhere on disk. Its inode is kept for it ([`InodeRun`]), and space for what its name may
-//!   need is promised.
-//! - A file starts to wait, and is applied, only with its directory locked exclusively. An operation of applying is
-//!   whole: the name, the inode and its bit become durable at once.
-//! - Whoever changes a directory in any other way, or lists it, keeps it quiet (`gate`): then nothing waits in it.
-//!   Whoever does more to a file than look at its attributes has it applied first.
-//! - A file is forgotten here only after it was applied: whoever does not find it here finds it on disk.
+//! - A waiting file is not on disk. Its inode is reserved ([`InodeRun`]), and the space that its name may need is
+//!   promised.
+//! - A file starts to wait, and is applied, only while its directory is locked exclusively. Applying is atomic: the
+//!   name, the inode and its bit become durable together.
+//! - Any other change or listing of a directory keeps it quiet (`gate`): all files are applied first and none starts to
+//!   wait. Any access to a file other than reading its attributes applies it first.
+//! - A record is removed only after its file was applied: a file that is not found here is found on disk.
 
 mod apply;
 mod batch;
@@ -48,23 +48,25 @@ pub use settle::{
 pub use table::{BatchOrder, Record};
 use table::{Directory, Map, RunOwner};
 
-/// When files wait.
+/// Conditions for files to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingPolicy {
-    /// Blocks of a directory from which on files wait in it.
+    /// Minimum size of a directory, in blocks.
     pub blocks_min: u64,
-    /// Files that must have been made in it one after the other before, for each block that it has.
+    /// Number of files that must have been created there without other changes before, for each block of the directory.
     pub streak_per_block: usize,
-    /// Files that wait, at most, of all directories; of each directory a 64th of that may come on top, at most 256.
+    /// Maximum number of waiting files in all directories. Each directory may exceed it by 1/64 of it, at most 256
+    /// files.
     pub files_max: usize,
-    /// Parts of a large directory that are applied one at a time.
+    /// Maximum number of parts of a directory. Parts are applied one at a time.
     pub parts: usize,
-    /// Blocks of a directory for each of its parts, at least: a smaller one has fewer parts.
+    /// Minimum number of blocks for each part: a smaller directory has fewer parts.
     pub blocks_per_part: u64,
 }
 
 impl WaitingPolicy {
-    /// What pays in directories whose leaves no checkpoint meets twice: some 100 bytes of memory a file.
+    /// Policy for directories so large that no checkpoint touches a leaf twice. A waiting file takes about 100 bytes of
+    /// memory.
     pub const LARGE: Self = Self {
         blocks_min: 1024,
         streak_per_block: 1,
@@ -73,12 +75,12 @@ impl WaitingPolicy {
         blocks_per_part: 256,
     };
 
-    /// The same where a part is applied in the order of hashes. How many parts there are is settled before the first file
-    /// waits, and while files wait it stays so. A large part would meet more blocks of inodes, in no order, than a
+    /// Policy for formats that apply a part in the order of hashes. The number of parts is fixed before the first file
+    /// waits, and stays as long as files wait. A large part would touch more inode blocks, in random order, than a
     /// checkpoint holds.
     pub const LARGE_IN_PARTS: Self = Self { blocks_per_part: 4, ..Self::LARGE };
 
-    /// Parts of a directory of so many blocks.
+    /// Returns the number of parts of a directory with `blocks` blocks.
     fn parts_of(&self, blocks: u64) -> usize {
         let parts = usize::try_from(blocks / self.blocks_per_part.max(1)).unwrap_or(usize::MAX);
         parts.clamp(1, self.parts.max(1))
@@ -87,38 +89,39 @@ impl WaitingPolicy {
 
 type Shared<H> = Arc<Mutex<Directory<H>>>;
 
-/// A file that waits: its directory, and its place there.
+/// A waiting file: its directory, that directory's records, the part, the index in the part, and the record.
 type Found<H> = (Ino, Shared<H>, usize, usize, Record);
 
-/// The files of a file system that wait.
+/// The waiting files of a file system.
 ///
-/// Every create reads what is here, so nothing of it is written for every one, but what belongs to its directory:
-/// processors would pass the lines around.
+/// Every create reads this structure. Fields outside of a directory are rarely written, because the cache lines would
+/// move between processors.
 pub struct Waiting<H> {
     policy: Option<WaitingPolicy>,
-    /// Memory of a filter, at most, in bytes.
+    /// Maximum memory of a filter in bytes.
     filter_bytes_max: usize,
     gates: Gates,
     dirs: Directories<H>,
-    /// Directories in which files wait.
+    /// Number of directories with waiting files.
     dirs_waiting: AtomicUsize,
-    /// Whether as many files wait as may, when they were last counted.
+    /// True if the maximum number of files waited at the last count.
     is_full: AtomicBool,
-    /// Whose inodes of runs that were kept are.
+    /// Owners of reserved runs of inodes, by run ID.
     runs: CachePadded<Mutex<Map<u64, SmallVec<[RunOwner; 1]>>>>,
 }
 
-/// Bytes of the cache for each file that waits, at least: a third of that is taken for it.
+/// Minimum number of cache bytes for each waiting file, a third of which is used.
 const CACHE_BYTES_PER_FILE: usize = 512;
 
-/// Memory of a filter, at most, in bytes: enough for some twenty million names.
+/// Maximum memory of a filter in bytes: enough for about twenty million names.
 const FILTER_BYTES_MAX: usize = 64 << 20;
 
-/// Files of a directory after which all that wait are counted again, at most.
+/// Maximum number of files of a directory between two counts of all waiting files.
 const COUNTED_EVERY_MAX: usize = 256;
 
 impl<H: HashNames> Waiting<H> {
-    /// Nothing waits yet. Without a policy, nothing ever will. With a small cache, fewer wait than the policy says.
+    /// Creates an empty set. Without a policy, no files will wait. With a small cache, the limit of the policy is
+    /// lowered.
     #[must_use]
     pub fn new(policy: Option<WaitingPolicy>, cache_bytes: usize) -> Self {
         let files_max = cache_bytes / CACHE_BYTES_PER_FILE;
@@ -135,17 +138,18 @@ impl<H: HashNames> Waiting<H> {
         }
     }
 
-    /// Files that wait or are about to. Counts them in many places: not for every operation.
+    /// Returns the number of files that wait or are about to. Sums over many counters, so it must not be called for
+    /// every operation.
     pub fn files(&self) -> usize {
         self.gates.names()
     }
 
-    /// Whether no file waits.
+    /// Returns whether no file waits.
     pub fn is_empty(&self) -> bool {
         self.dirs_waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts what waits, if a directory with that many more files is a reason to.
+    /// Counts all waiting files if the number of those in a directory is a multiple of the interval.
     fn count(&self, policy: WaitingPolicy, files_of_directory: usize) {
         let every = (policy.files_max / 64).clamp(1, COUNTED_EVERY_MAX);
         if files_of_directory.is_multiple_of(every) {
@@ -160,7 +164,7 @@ impl<H: HashNames> Waiting<H> {
         }
     }
 
-    /// Forgets the filters of directories in which nothing waits, if all together take much memory.
+    /// Drops the filters of directories in which nothing waits, if all filters together use too much memory.
     fn forget_filters(&self) {
         let mut bytes = 0;
         self.dirs.for_each(|_, directory| {
@@ -177,13 +181,13 @@ impl<H: HashNames> Waiting<H> {
         }
     }
 
-    /// Whether names of a directory wait. It must be locked.
+    /// Returns whether names of a directory wait. The directory must be locked.
     pub fn has_names(&self, dir: Ino) -> bool {
         self.gates.may_wait(dir)
             && self.dirs.get(dir).is_some_and(|directory| directory.lock().waiting > 0)
     }
 
-    /// The inode of a name that waits. The directory must be locked, if only shared.
+    /// Returns the inode of a waiting name. The directory must be locked, at least shared.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
         if !self.gates.may_wait(dir) {
             return None;
@@ -194,9 +198,9 @@ impl<H: HashNames> Waiting<H> {
         directory.find(key, name).filter(|(_, has_name)| *has_name).map(|(record, _)| record.ino)
     }
 
-    /// A file that waits, by its inode, which would be in the run of that number.
+    /// Returns a waiting file by its inode, which belongs to run ID `run`.
     fn by_inode(&self, run: u64, ino: Ino) -> Option<Found<H>> {
-        // Inodes beside each other may be several parts'.
+        // Adjoining inodes may belong to several parts.
         let owners = self.runs.lock().get(&run)?.clone();
         owners.iter().find_map(|owner| {
             let (directory, at) = (self.dirs.get(owner.dir)?, owner.record(ino)?);
@@ -206,7 +210,7 @@ impl<H: HashNames> Waiting<H> {
         })
     }
 
-    /// Forgets that runs are a part's.
+    /// Removes a part as the owner of runs.
     fn forget_runs(&self, dir: Ino, part: usize, ids: impl Iterator<Item = u64>) {
         let mut runs = self.runs.lock();
         let mut last = None;

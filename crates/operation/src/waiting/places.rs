@@ -1,33 +1,34 @@
-//! Where the records of a part are, by the hashes of their names: a table of open addressing that has the places alone,
-//! so that a new name meets one line of it. Keys are the records' affair. Nothing is removed but all at once.
+//! A hash table from the hash of a name to the index of a record within a part. It uses open addressing and stores
+//! indexes only, so that a new name touches one cache line. Keys are stored in the records. Entries are only removed
+//! all at once.
 
-/// Slots at first.
+/// Initial number of slots.
 const SLOTS_LEAST: usize = 64;
 
-/// Places by keys.
+/// Record indexes by key.
 #[derive(Default)]
 pub(super) struct Places {
-    /// A power of two of them, if there are any: a place and one, or 0.
+    /// Record index plus one, or 0 for an empty slot. The length is a power of two or 0.
     slots: Vec<u32>,
     count: usize,
 }
 
 impl Places {
-    /// The slots that a key may be in, one after the other.
+    /// Returns the slots that a key may be in, in the order of probing.
     fn probe(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len().wrapping_sub(1);
-        // Keys of a part have their upper bits in common.
+        // Keys of a part share their upper bits, so they are mixed.
         let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         (0..self.slots.len()).map(move |step| first.wrapping_add(step) & mask)
     }
 
-    /// The first place with a key that `is` wanted.
+    /// Returns the first index with a matching key for which `is` returns true.
     pub(super) fn find(&self, key: u64, mut is: impl FnMut(usize) -> bool) -> Option<usize> {
         let used = self.probe(key).map(|slot| self.slots[slot]).take_while(|&slot| slot != 0);
         used.map(|slot| slot as usize - 1).find(|&place| is(place))
     }
 
-    /// Adds a place; `key_of` tells the keys of those that are there.
+    /// Adds an index. `key_of` returns the keys of existing indexes.
     pub(super) fn add(&mut self, key: u64, place: u32, key_of: impl Fn(usize) -> u64) {
         if (self.count + 1) * 2 > self.slots.len() {
             let slots = vec![0; (self.slots.len() * 2).max(SLOTS_LEAST)];
@@ -47,7 +48,7 @@ impl Places {
         }
     }
 
-    /// Forgets all, and keeps the memory.
+    /// Removes all entries and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.slots.fill(0);
         self.count = 0;
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn places_are_found_by_their_keys_until_all_are_forgotten() {
         let mut random = fastrand::Rng::with_seed(3);
-        // Some keys come twice.
+        // Some keys occur twice.
         let keys: Vec<u64> = (0..5_000).map(|_| random.u64(..2_000) << 40).collect();
         let mut places = Places::default();
         assert_eq!(places.find(7, |_| true), None);

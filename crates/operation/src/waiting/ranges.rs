@@ -1,14 +1,14 @@
-//! Ranges of hashes in which a directory has about as many names each. Hashes of names that differ in few characters
-//! may agree in all of their upper bits, so ranges are told by names that were seen.
+//! Ranges of hashes with about the same number of names each. Hashes of names that differ in few characters may agree
+//! in all of their upper bits, so the ranges are derived from a sample of names.
 
-/// Hashes that are kept of a directory, at most.
+/// Maximum number of hashes in a sample.
 const SAMPLE_MAX: usize = 4096;
 
-/// Hashes of some of a directory's names: every so many of those that were noted.
+/// A sample of the hashes of a directory's names: every `every`-th one.
 pub(super) struct Sample {
     keys: Vec<u64>,
     every: usize,
-    /// Names until the next one.
+    /// Names until the next sample.
     left: usize,
 }
 
@@ -19,7 +19,7 @@ impl Default for Sample {
 }
 
 impl Sample {
-    /// Notes a name.
+    /// Offers a name to the sample.
     pub(super) fn note(&mut self, key: u64) {
         self.left -= 1;
         if self.left == 0 {
@@ -42,15 +42,15 @@ impl Sample {
     }
 }
 
-/// Ranges of hashes, ascending, that leave none out.
+/// Ascending ranges that cover all hashes.
 #[derive(Default)]
 pub(super) struct Ranges {
-    /// The first hash of each but the first one.
+    /// First hash of each range except the first.
     starts: Vec<u64>,
 }
 
 impl Ranges {
-    /// So many ranges with about as many of the names of a sample each: fewer if it has too few.
+    /// Returns up to `count` ranges with about the same number of sampled names each; fewer if the sample is too small.
     pub(super) fn of(sample: &Sample, count: usize) -> Self {
         let mut keys = sample.keys.clone();
         keys.sort_unstable();
@@ -60,12 +60,12 @@ impl Ranges {
         Self { starts }
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(super) fn count(&self) -> usize {
         self.starts.len() + 1
     }
 
-    /// The range of a hash.
+    /// Returns the range of a hash.
     pub(super) fn find(&self, key: u64) -> usize {
         self.starts.partition_point(|&start| start <= key)
     }
@@ -75,7 +75,7 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    /// Of hashes that agree in their upper bits, too.
+    /// Also if the hashes agree in their upper bits.
     #[test]
     fn ranges_have_about_as_many_names_each() {
         for shift in [0, 20, 40] {

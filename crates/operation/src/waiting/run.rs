@@ -1,41 +1,41 @@
-//! Inodes that are kept in memory for files that wait: free on disk, and nobody else's.
+//! Inodes reserved in memory for waiting files: free on disk, and not available to others.
 
 use vfs::Ino;
 
-/// Numbers that a run spans, at most.
+/// Maximum span of a run in inode numbers.
 pub const RUN_SPAN_MAX: u32 = u64::BITS;
 
-/// Inodes near each other that are kept together: those of a block of inodes, or of a few.
+/// Adjoining inodes that are reserved together: those of one or a few blocks of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeRun {
-    /// The first number that the run could have.
+    /// First inode number that the run can contain.
     base: u64,
-    /// Which of them it has, of the numbers from `base` on.
+    /// Bitmap of the reserved inodes, relative to `base`.
     all: u64,
-    /// Which of these were not taken.
+    /// Bitmap of the inodes that were not taken.
     left: u64,
 }
 
 impl InodeRun {
-    /// Those of the numbers from `base` on that have a bit.
+    /// Creates a run of the inodes with a set bit, relative to `base`.
     #[must_use]
     pub const fn new(base: Ino, all: u64) -> Self {
         Self { base: base.0, all, left: all }
     }
 
-    /// The first number that the run could have.
+    /// Returns the first inode number that the run can contain.
     #[must_use]
     pub const fn base(&self) -> Ino {
         Ino(self.base)
     }
 
-    /// Whether all were taken.
+    /// Returns whether all were taken.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    /// The first one that is left.
+    /// Takes the first remaining inode.
     pub fn take(&mut self) -> Option<Ino> {
         if self.left == 0 {
             return None;
@@ -45,13 +45,13 @@ impl InodeRun {
         Some(Ino(self.base + u64::from(bit)))
     }
 
-    /// How many of the run come before an inode of it.
+    /// Returns the index of an inode among those of the run.
     pub(super) fn rank(&self, ino: Ino) -> Option<usize> {
         let bit = ino.0.checked_sub(self.base).filter(|&bit| bit < RUN_SPAN_MAX.into())?;
         ((self.all >> bit) & 1 == 1).then(|| (self.all & ((1 << bit) - 1)).count_ones() as usize)
     }
 
-    /// Those that are left.
+    /// Returns the remaining inodes.
     pub fn left(mut self) -> impl Iterator<Item = Ino> {
         std::iter::from_fn(move || self.take())
     }

@@ -1,4 +1,4 @@
-//! What others see of files that wait, and having them applied.
+//! Access to waiting files by other operations, and applying them on demand.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use super::gate::Quiet;
 use super::{LetFilesWait, Shared, Waiting};
 use crate::inode::look_at_dir;
 
-/// Files that are applied together or the directory counts as one in which files are not only made.
+/// If fewer files are applied together, the directory counts as one with mixed operations.
 const APPLIED_MANY: usize = 64;
 
-/// Applies what waits in a directory, and lets nothing wait there meanwhile. No inode may be locked.
+/// Applies the waiting files of a directory, and prevents new ones until the result is dropped. The caller must not
+/// hold an inode lock.
 ///
 /// # Errors
-/// What applying brings.
+/// Those of applying.
 pub fn quiet<F: LetFilesWait>(fs: &F, dir: Ino) -> Result<Quiet<'_>> {
     let waiting = fs.waiting();
     if waiting.policy.is_none() {
@@ -31,11 +32,11 @@ pub fn quiet<F: LetFilesWait>(fs: &F, dir: Ino) -> Result<Quiet<'_>> {
     Ok(quiet)
 }
 
-/// As [`quiet`], for what a name leads to if that is a directory: its times are about to change. No inode may be
-/// locked.
+/// Like [`quiet`], for the inode of a name if it is a directory, whose times are about to change. The caller must not
+/// hold an inode lock.
 ///
 /// # Errors
-/// What applying brings.
+/// Those of applying.
 pub fn quiet_named<'f, F: LetFilesWait>(
     fs: &'f F,
     (dir, name): (Ino, &[u8]),
@@ -44,12 +45,13 @@ pub fn quiet_named<'f, F: LetFilesWait>(
         return Ok(None);
     }
     let found = look_at_dir(fs, dir, |dir| fs.find_entry(dir, name));
-    // Whatever is wrong with the name is for others to say.
+    // The caller's own look-up reports errors in the name.
     let Ok(Some(found)) = found else { return Ok(None) };
     quiet(fs, F::ino_of(&found)).map(Some)
 }
 
-/// Applies what waits in a directory, which must be locked exclusively. If that is little, waiting does not pay.
+/// Applies the waiting files of a directory, which must be locked exclusively. If they are few, waiting does not pay
+/// and the streak starts again.
 fn apply_all_of<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>) -> Result<()> {
     let waiting = directory.lock().waiting;
     if waiting == 0 {
@@ -62,10 +64,10 @@ fn apply_all_of<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>
     Ok(())
 }
 
-/// Applies a file that waits, if it does. No inode may be locked.
+/// Applies a file if it waits. The caller must not hold an inode lock.
 ///
 /// # Errors
-/// What applying brings.
+/// Those of applying.
 pub fn settle<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
     if fs.waiting().is_empty() { Ok(()) } else { settle_waiting(fs, ino) }
 }
@@ -74,7 +76,7 @@ pub fn settle<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
 fn settle_waiting<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
     let Some((dir, ..)) = by_inode(fs, ino) else { return Ok(()) };
     let _lock = fs.locks().exclusive(&[dir]);
-    // Somebody else may have applied it meanwhile.
+    // Another thread may have applied it in the meantime.
     let Some((now, directory, part, at, _)) = by_inode(fs, ino) else { return Ok(()) };
     if now == dir {
         directory.lock().streak = 0;
@@ -83,19 +85,19 @@ fn settle_waiting<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// As [`settle`] and [`quiet`]: for what may be a file or a directory.
+/// Combines [`settle`] and [`quiet`], for an inode that may be a file or a directory.
 ///
 /// # Errors
-/// What applying brings.
+/// Those of applying.
 pub fn settle_all_of<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Quiet<'_>> {
     settle(fs, ino)?;
     quiet(fs, ino)
 }
 
-/// Applies everything that waits. No inode may be locked.
+/// Applies all waiting files. The caller must not hold an inode lock.
 ///
 /// # Errors
-/// What applying brings.
+/// Those of applying.
 pub fn settle_all<F: LetFilesWait>(fs: &F) -> Result<()> {
     if fs.waiting().is_empty() {
         return Ok(());
@@ -109,11 +111,11 @@ pub fn settle_all<F: LetFilesWait>(fs: &F) -> Result<()> {
     Ok(())
 }
 
-/// Runs what may want space or inodes; and again, after all that waits was applied, if these seem to be short:
-/// more is kept for what waits than it needs.
+/// Runs an operation that may need space or inodes. If these run out, applies all waiting files, whose reservations
+/// exceed their needs, and runs the operation again.
 ///
 /// # Errors
-/// What `run` fails with; what applying brings.
+/// Those of `run` and of applying.
 pub fn with_all<F: LetFilesWait, R>(fs: &F, mut run: impl FnMut() -> Result<R>) -> Result<R> {
     match run() {
         Err(Error::NoSpace | Error::NoInodes) if !fs.waiting().is_empty() => {
@@ -124,13 +126,13 @@ pub fn with_all<F: LetFilesWait, R>(fs: &F, mut run: impl FnMut() -> Result<R>) 
     }
 }
 
-/// Counts a reference to a file that waits. False if it does not.
+/// Adds a reference to a waiting file. Returns false if the file does not wait.
 ///
 /// # Errors
-/// If there are more references than can be counted.
+/// If the number of references would overflow.
 pub fn open<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<bool> {
     let Some((_, directory, part, at, _)) = by_inode(fs, ino) else { return Ok(false) };
-    // It waits as long as this is locked, so it cannot lose its name meanwhile.
+    // The file keeps waiting while this is locked, so it cannot lose its name.
     let directory = directory.lock();
     if directory.record(part, at).is_none_or(|record| record.ino != ino) {
         return Ok(false);
@@ -139,10 +141,10 @@ pub fn open<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<bool> {
     Ok(true)
 }
 
-/// The attributes of a file that waits; `None` if it does not.
+/// Returns the attributes of a waiting file; `None` if the file does not wait.
 ///
 /// # Errors
-/// What reading brings.
+/// Read errors.
 pub fn attributes<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Option<Attributes>> {
     let Some((.., record)) = by_inode(fs, ino) else { return Ok(None) };
     fs.attributes_of(&record).map(Some)
@@ -153,7 +155,7 @@ fn by_inode<F: LetFilesWait>(fs: &F, ino: Ino) -> Option<super::Found<F::Hasher>
 }
 
 impl<H> Waiting<H> {
-    /// The time that files which wait give their directory. It must be locked.
+    /// Returns the times of a directory that result from its waiting files. The directory must be locked.
     pub fn time(&self, dir: Ino) -> Option<Timestamp> {
         if !self.gates.may_wait(dir) {
             return None;

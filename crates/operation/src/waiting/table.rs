@@ -1,9 +1,10 @@
-//! Names of one directory that wait.
+//! Waiting names of one directory.
 //!
-//! They are in parts by ranges of their hashes. A part is applied at a time, so its leaves are met together;
-//! and it takes the numbers of its inodes from runs of its own, so blocks of the inode table are met together, too.
+//! They are divided into parts by ranges of their hashes. Parts are applied one at a time, so each leaf is touched once
+//! for many names. Each part assigns inodes from runs of its own, so blocks of the inode table are touched together,
+//! too.
 //!
-//! A record stays at its place in its part until the whole part was applied; one that was applied is only marked.
+//! A record keeps its index in its part until the whole part is applied; applied records are only marked.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,7 +16,7 @@ use super::places::Places;
 use super::ranges::{Ranges, Sample};
 use super::run::InodeRun;
 
-/// Hashes keys that are mixed already, or nearly so.
+/// Hashes keys that are already well mixed.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -41,46 +42,45 @@ impl Hasher for KeyHasher {
 
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// A file that waits: all that makes it but its name.
+/// A waiting file: everything needed to create it, except its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// The hash of its name.
+    /// Hash of the name.
     pub key: u64,
-    /// The inode that is kept for it.
+    /// Reserved inode.
     pub ino: Ino,
-    /// What was said to be its generation.
+    /// Generation that was reported.
     pub generation: u32,
     name_start: u32,
     name_len: u8,
     is_applied: bool,
-    /// What its maker asked for.
+    /// Attributes requested by the caller.
     pub new: NewInode,
 }
 
-/// The order in which files of a part of a directory are applied.
+/// Order in which the files of a part are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOrder {
-    /// That of the hashes of their names: each leaf of the part is met by one operation or two.
+    /// By the hashes of their names: one or two operations touch each leaf of the part.
     Hashes,
-    /// That in which they were made, which is that of their inodes, too: so each block of inodes is.
+    /// By creation, which is also the order of their inodes: each block of inodes is touched by one or two operations.
     Made,
 }
 
-/// Files whose hashes are in a range.
+/// Files whose hashes are in one range.
 #[derive(Default)]
 pub(super) struct Part {
     records: Vec<Record>,
-    /// Where each is, by its key.
+    /// Index of each record by its key.
     places: Places,
     names: Vec<u8>,
-    /// Records that were not applied yet.
+    /// Number of records not applied yet.
     waiting: usize,
-    /// Inodes that are kept for the part and were not given out.
+    /// Reserved inodes of the part that were not assigned.
     run: Option<InodeRun>,
 }
 
-/// Where inodes of a run that were given out are: the records from `first` on, in ascending order of the inodes of
-/// `run`.
+/// Records of the assigned inodes of a run: those from `first` on, in ascending order of the inodes of `run`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunOwner {
     pub(super) dir: Ino,
@@ -90,35 +90,34 @@ pub(super) struct RunOwner {
 }
 
 impl RunOwner {
-    /// The record of an inode of the run.
+    /// Returns the record index of an inode of the run.
     pub(super) fn record(&self, ino: Ino) -> Option<usize> {
         Some(self.first as usize + self.run.rank(ino)?)
     }
 }
 
-/// The names of a directory that wait, and what is known of the others.
+/// The waiting names of a directory, and information about its other names.
 pub(super) struct Directory<H> {
     pub(super) generation: u32,
     pub(super) hasher: H,
     pub(super) parts: Vec<Part>,
-    /// Those of the parts.
+    /// Hash ranges of the parts.
     ranges: Ranges,
-    /// Of all names that were made lately.
+    /// Sample of recently created names.
     sample: Sample,
-    /// What all names of the directory, those that wait included, are in; `None` if it is not known. Then nothing
-    /// waits.
+    /// Filter of all names of the directory, including waiting ones. If it is `None`, nothing waits.
     pub(super) filter: Option<Filter>,
-    /// Names that wait.
+    /// Number of waiting names.
     pub(super) waiting: usize,
-    /// Bytes that their names take.
+    /// Total bytes of the waiting names.
     pub(super) name_bytes: usize,
-    /// The time that the last of them gives the directory; `None` if nothing waits.
+    /// Directory time set by the last waiting name; `None` if nothing waits.
     pub(super) time: Option<Timestamp>,
-    /// Names that were made one by one since something else was done.
+    /// Number of names created since the last other change.
     pub(super) streak: usize,
-    /// Units of space of groups that are promised to what waits.
+    /// Space promised to the waiting names, by group.
     promises: Vec<(u32, u32)>,
-    /// How many these are.
+    /// Sum of the promised space.
     promised: u64,
 }
 
@@ -140,7 +139,7 @@ impl<H> Directory<H> {
         }
     }
 
-    /// Has so many parts, if these are more than before and nothing waits.
+    /// Splits the directory into `parts` parts, if these are more than before and nothing waits.
     pub(super) fn part(&mut self, parts: usize) {
         if parts > self.parts.len() && self.waiting == 0 {
             self.part_again(parts);
@@ -150,7 +149,7 @@ impl<H> Directory<H> {
     #[cold]
     fn part_again(&mut self, parts: usize) {
         let ranges = Ranges::of(&self.sample, parts);
-        // Where hashes of many names agree, there cannot be as many.
+        // If the hashes of many names agree, fewer ranges are possible.
         let is_more = ranges.count() >= parts.min(self.parts.len() * 2);
         if is_more && self.parts.iter().all(|part| part.run.is_none()) {
             self.parts.resize_with(ranges.count(), Part::default);
@@ -158,7 +157,7 @@ impl<H> Directory<H> {
         }
     }
 
-    /// Notes a name that is in the directory from now on.
+    /// Records a name that the directory has from now on.
     pub(super) fn note(&mut self, key: u64) {
         self.sample.note(key);
         if let Some(filter) = &mut self.filter {
@@ -166,34 +165,34 @@ impl<H> Directory<H> {
         }
     }
 
-    /// Units of space that are promised to what waits.
+    /// Returns the space promised to the waiting names.
     pub(super) fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Notes space of a group that is promised to what waits.
+    /// Adds space of a group that is promised to the waiting names.
     pub(super) fn add_promise(&mut self, group: u32, count: u32) {
         self.promised += u64::from(count);
         self.promises.push((group, count));
     }
 
-    /// Forgets all promises: what they were.
+    /// Removes and returns all promises.
     pub(super) fn take_promises(&mut self) -> Vec<(u32, u32)> {
         self.promised = 0;
         std::mem::take(&mut self.promises)
     }
 
-    /// Whether a name is certainly not in the directory, and does not wait.
+    /// Returns whether a name certainly does not exist in the directory, waiting or not.
     pub(super) fn is_new(&self, key: u64) -> bool {
         self.filter.as_ref().is_some_and(|filter| !filter.may_have(key))
     }
 
-    /// The part of a name.
+    /// Returns the part of a name.
     pub(super) fn part_of(&self, key: u64) -> usize {
         self.ranges.find(key)
     }
 
-    /// The file of a name that waits, if there is one with this hash: and whether it has the name.
+    /// Returns a waiting file with this hash, and whether it has this name.
     pub(super) fn find(&self, key: u64, name: &[u8]) -> Option<(Record, bool)> {
         let part = &self.parts[self.part_of(key)];
         let waits = |at: usize| part.records[at].key == key && !part.records[at].is_applied;
@@ -201,24 +200,24 @@ impl<H> Directory<H> {
         Some((record, part.name(&record) == name))
     }
 
-    /// The part that has most names.
+    /// Returns the part with the most waiting names.
     pub(super) fn largest(&self) -> usize {
         (0..self.parts.len()).max_by_key(|&part| self.parts[part].waiting).unwrap_or(0)
     }
 
-    /// Whether a part has an inode to give out.
+    /// Returns whether a part has an unassigned inode.
     pub(super) fn has_inode(&self, part: usize) -> bool {
         self.parts[part].run.is_some_and(|run| !run.is_empty())
     }
 
-    /// Gives inodes to a part that has none. Who owns those of the run from now on.
+    /// Gives a run of inodes to a part that has none. Returns the owner of the run.
     pub(super) fn give(&mut self, dir: Ino, part: usize, run: InodeRun) -> RunOwner {
         let first = self.parts[part].records.len() as u32;
         self.parts[part].run = Some(run);
         RunOwner { dir, part: part as u32, first, run }
     }
 
-    /// Adds a file that waits, whose name takes so many bytes. `None` if its part has no inode for it.
+    /// Adds a waiting file whose name takes `bytes` bytes. Returns `None` if its part has no inode for it.
     pub(super) fn add(
         &mut self,
         (key, name, bytes): (u64, &[u8], usize),
@@ -251,12 +250,12 @@ impl<H> Directory<H> {
         Some(ino)
     }
 
-    /// A record that waits.
+    /// Returns a record if it waits.
     pub(super) fn record(&self, part: usize, at: usize) -> Option<&Record> {
         self.parts[part].records.get(at).filter(|record| !record.is_applied)
     }
 
-    /// Where the records of a part are that wait.
+    /// Returns the indexes of the waiting records of a part.
     pub(super) fn places(&self, part: usize, order: BatchOrder) -> Vec<u32> {
         let records = &self.parts[part].records;
         let waits = |&at: &u32| !records[at as usize].is_applied;
@@ -267,7 +266,7 @@ impl<H> Directory<H> {
         places
     }
 
-    /// Notes that a file waits no more; `bytes_of` says how many a name of a length takes.
+    /// Marks a file as applied. `bytes_of` returns the number of bytes for a name of a given length.
     pub(super) fn note_applied(
         &mut self,
         (part, at): (usize, usize),
@@ -282,12 +281,12 @@ impl<H> Directory<H> {
         self.waiting -= 1;
         self.name_bytes -= bytes_of(record.name_len.into());
         if self.waiting == 0 {
-            // The directory has it, and whatever changes the directory next may give it a later one.
+            // The directory has this time now, and a later change of the directory may set a newer one.
             self.time = None;
         }
     }
 
-    /// Forgets the records of a part none of which waits. What is left of its last run.
+    /// Removes the records of a part without waiting files. Returns the remaining inodes of its last run.
     pub(super) fn clear(&mut self, part: usize) -> Option<InodeRun> {
         let part = &mut self.parts[part];
         debug_assert_eq!(part.waiting, 0);
@@ -297,25 +296,25 @@ impl<H> Directory<H> {
         part.run.take().filter(|run| !run.is_empty())
     }
 
-    /// Memory of the filter, in bytes.
+    /// Returns the memory of the filter in bytes.
     pub(super) fn filter_bytes(&self) -> usize {
         self.filter.as_ref().map_or(0, Filter::bytes)
     }
 }
 
 impl Part {
-    /// Records that wait.
+    /// Returns the number of waiting records.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// The name of a record.
+    /// Returns the name of a record.
     pub(super) fn name(&self, record: &Record) -> &[u8] {
         let start = record.name_start as usize;
         self.names.get(start..start + usize::from(record.name_len)).unwrap_or_default()
     }
 
-    /// All inodes of records, in ascending order of their places.
+    /// Returns the inodes of all records, in the order of their indexes.
     pub(super) fn inodes(&self) -> impl Iterator<Item = Ino> + '_ {
         self.records.iter().map(|record| record.ino)
     }

@@ -1,21 +1,21 @@
-//! What a device may hold if the machine stops between two events of a recording.
+//! Possible contents of a device after a crash between two events of a recording.
 //!
-//! What was flushed is there. Of what came after the last flush any part may be, in sectors: a device writes all or
-//! nothing of one.
+//! Flushed writes are present. Any subset of the sectors written after the last flush may be present: a device writes
+//! sectors atomically.
 
 use std::ops::Range;
 
 use blockdev::{BlockDevice, Event, MemoryDevice};
 
-/// The smallest sector of a device.
+/// Minimum sector size of a device.
 const SECTOR: usize = 512;
 
-/// The bytes of a write that are on the device together or not at all.
+/// Atomicity of writes.
 #[derive(Clone, Debug)]
 pub struct Tearing {
     /// Length of a sector in bytes.
     pub sector: usize,
-    /// Bytes within which no write is torn.
+    /// Byte range within which no write is torn.
     pub whole: Range<u64>,
 }
 
@@ -25,10 +25,11 @@ impl Default for Tearing {
     }
 }
 
-/// A device after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
+/// Returns a device after a crash before the event numbered `end`: with all flushed sectors, and a random subset of the
+/// others.
 ///
 /// # Panics
-/// If an event cannot be done to a copy of `start`.
+/// If an event cannot be applied to a copy of `start`.
 pub fn cut_off(
     start: &MemoryDevice,
     events: &[Event],
@@ -38,10 +39,10 @@ pub fn cut_off(
     cut_off_beside(start, events, end, &Tearing::default(), random)
 }
 
-/// Does the same as [`cut_off`], with writes torn as `tearing` allows.
+/// Like [`cut_off`], with writes torn as `tearing` permits.
 ///
 /// # Panics
-/// If an event cannot be done to a copy of `start`.
+/// If an event cannot be applied to a copy of `start`.
 pub fn cut_off_beside(
     start: &MemoryDevice,
     events: &[Event],
@@ -67,10 +68,10 @@ pub fn cut_off_beside(
     device
 }
 
-/// As [`cut_off`], but that of what was not flushed it holds what was written to the bytes `only`, and nothing else.
+/// Like [`cut_off`], but the unflushed writes to the bytes `only` are all present, and no others.
 ///
 /// # Panics
-/// If an event cannot be done to a copy of `start`.
+/// If an event cannot be applied to a copy of `start`.
 pub fn cut_off_but_for(
     start: &MemoryDevice,
     events: &[Event],
@@ -90,13 +91,13 @@ pub fn cut_off_but_for(
     device
 }
 
-/// The moments right before a flush, when most is at stake.
+/// Returns the points right before each flush, where most writes are in flight.
 pub fn flushes(events: &[Event]) -> Vec<usize> {
     let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
     flushes.map(|(at, _)| at).collect()
 }
 
-/// What the last flush before `end` made durable, and the events after it.
+/// Returns the device as of the last flush before `end`, and the events after it.
 fn flushed<'e>(
     start: &MemoryDevice,
     events: &'e [Event],
@@ -116,7 +117,7 @@ mod tests {
         Event::Write { offset, data: vec![byte; len].into() }
     }
 
-    /// The first bytes of four sectors.
+    /// Returns the first bytes of four sectors.
     fn sectors(device: &MemoryDevice) -> [u8; 4] {
         let mut bytes = [0; 4 * SECTOR];
         device.read_at(0, &mut bytes).unwrap();
@@ -142,7 +143,7 @@ mod tests {
             seen.insert(found);
         }
         assert_eq!(seen.len(), 16);
-        // What comes later is not there.
+        // Later writes are missing.
         for end in [0, 2] {
             let found = sectors(&cut_off(&start, &events, end, &mut random));
             assert_eq!(found, if end == 0 { [0; 4] } else { [1, 1, 0, 0] });

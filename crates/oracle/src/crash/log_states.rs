@@ -31,7 +31,7 @@ impl Loss {
     const ALL: [Self; 4] = [Self::Nothing, Self::Any, Self::OneLogWrite, Self::AllButLast];
 }
 
-/// The device after a crash.
+/// A device after a crash.
 pub struct LogState {
     /// The number of events before the crash. The last of them is a write to the log.
     pub end: usize,
@@ -41,13 +41,13 @@ pub struct LogState {
     pub device: MemoryDevice,
 }
 
-/// Makes crash states of a recorded run.
+/// Creates crash states of a recorded run.
 pub struct LogStates<'e> {
     events: &'e [Event],
     log: Vec<Range<u64>>,
     /// Numbers of the events that write to the log.
     writes: Vec<usize>,
-    /// The device with the first `applied` events.
+    /// The device after the first `applied` events.
     durable: MemoryDevice,
     applied: usize,
     tearing: Tearing,
@@ -81,7 +81,7 @@ impl<'e> LogStates<'e> {
         let mut random = fastrand::Rng::with_seed(seed);
         let count = count.min(self.writes.len());
         for number in 0..count {
-            // One write of each part of the run.
+            // One write from each part of the run.
             let part = self.writes.len() * number / count..self.writes.len() * (number + 1) / count;
             let end = self.writes[random.usize(part)] + 1;
             self.flush_before(end);
@@ -93,7 +93,7 @@ impl<'e> LogStates<'e> {
         }
     }
 
-    /// Makes durable what the last flush before `end` did.
+    /// Applies the events up to the last flush before `end`.
     fn flush_before(&mut self, end: usize) {
         let flush = self.events[..end].iter().rposition(|event| *event == Event::Flush);
         let flushed = flush.unwrap_or(0).max(self.applied);
@@ -124,7 +124,7 @@ impl<'e> LogStates<'e> {
                     .copied()
                     .filter(|at| is_write_to(&self.log, &rest[*at]))
                     .collect();
-                // Without the last one it is an earlier state.
+                // Losing the last write would give an earlier state.
                 vec![*log.get(random.usize(..log.len().max(2) - 1)).filter(|_| log.len() > 1)?]
             }
             Loss::AllButLast => {
@@ -151,15 +151,15 @@ fn is_write_to(log: &[Range<u64>], event: &Event) -> bool {
 /// Changes of metadata with few syncs.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
-    /// Files to change.
+    /// Number of files to change.
     pub files: usize,
-    /// Number of changes after the files are made.
+    /// Number of changes after the files are created.
     pub changes: usize,
-    /// A sync follows one change in this number.
+    /// Every `n`-th change is followed by a sync.
     pub sync_one_in: usize,
 }
 
-/// Makes files, then changes modes and names at random, so that checkpoints become as large as the log allows.
+/// Creates files, then changes modes and names at random, so that checkpoints become as large as the log permits.
 ///
 /// # Errors
 /// The first error of the file system.
@@ -214,7 +214,7 @@ mod tests {
         Event::Write { offset, data: vec![byte; 512].into() }
     }
 
-    /// The first bytes of three sectors of the log and one that is not of it.
+    /// Returns the first bytes of three sectors of the log and of one outside.
     fn sectors(device: &MemoryDevice) -> [u8; 4] {
         [0, 512, 1024, 1536].map(|offset| {
             let mut byte = [0];

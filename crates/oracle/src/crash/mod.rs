@@ -1,5 +1,5 @@
-//! Judges of crashed images, for the explorer of `workload::crash`: the checker of a format on what we
-//! recovered, and the kernel's recovery beside ours. And for tests with runs of their own: [`cut_off`].
+//! Judges of crashed images for `workload::crash`: the format's checker on our recovered image, and the kernel's
+//! recovery compared with ours. For tests with recordings of their own, see [`cut_off`].
 
 mod cut_off;
 mod log_states;
@@ -23,18 +23,18 @@ use crate::{Format, Ignore, KernelMount, MountOptions, differences, show_image};
 pub use cut_off::{Tearing, cut_off, cut_off_beside, cut_off_but_for, flushes};
 pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
 
-/// What is left out of a file if all of it is zero, in bytes.
+/// Granularity of holes in written images, in bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// Says nothing of an image that is sound, else what is wrong.
+/// Checks an image: returns a description of the problem if it is not sound.
 pub type Verdict = fn(&Path) -> Result<(), String>;
-/// Opens an image to read it.
+/// Opens an image for reading.
 pub type OpenToRead = fn(Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn FileSystem>>;
 
 /// Writes an image into a new sparse file.
 ///
 /// # Errors
-/// As the file's.
+/// Those of the file.
 pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     file.set_len(device.len())?;
@@ -45,10 +45,10 @@ pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Reads an image, of which only what is not zero takes memory.
+/// Reads an image. Only non-zero parts take memory.
 ///
 /// # Errors
-/// As the file's.
+/// Those of the file.
 pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
     let file = File::open(path)?;
     let device = MemoryDevice::new(file.metadata()?.len());
@@ -56,7 +56,7 @@ pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
     Ok(device)
 }
 
-/// Where a judge puts images.
+/// A directory for images of a judge.
 pub struct Desk {
     folder: TempDir,
     next: AtomicU64,
@@ -72,7 +72,7 @@ impl Desk {
     /// Writes an image into a file.
     ///
     /// # Errors
-    /// That there is no room.
+    /// If there is no space.
     pub fn put(&self, device: &MemoryDevice) -> Result<Sheet, String> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let sheet = Sheet(self.folder.path().join(number.to_string()));
@@ -81,7 +81,7 @@ impl Desk {
     }
 }
 
-/// An image on a desk; gone when it is dropped.
+/// An image file, removed on drop.
 pub struct Sheet(pub PathBuf);
 
 impl Drop for Sheet {
@@ -90,7 +90,7 @@ impl Drop for Sheet {
     }
 }
 
-/// The checker has nothing to say about what we recovered.
+/// Checks our recovered image with the format's checker.
 pub struct CheckRecovered {
     name: String,
     verdict: Verdict,
@@ -98,7 +98,7 @@ pub struct CheckRecovered {
 }
 
 impl CheckRecovered {
-    /// `checker` is what the report calls it.
+    /// `checker` is its name in the report.
     pub fn new(checker: &str, verdict: Verdict, one_in: u64) -> Self {
         let name = format!("{checker} after our recovery");
         Self { name, verdict, one_in }
@@ -119,7 +119,8 @@ impl Judge for CheckRecovered {
     }
 }
 
-/// The kernel recovers the crashed image, shows the same tree as we do, and leaves nothing to repair.
+/// Lets the kernel recover the crashed image, and checks that it shows the same tree as ours and leaves nothing to
+/// repair.
 pub struct KernelRecovers {
     desk: Desk,
     verdict: Verdict,
@@ -128,7 +129,7 @@ pub struct KernelRecovers {
 }
 
 impl KernelRecovers {
-    /// `open` opens what the kernel left.
+    /// `open` opens the image after the kernel's recovery.
     pub fn new(verdict: Verdict, open: OpenToRead, one_in: u64) -> Self {
         Self { desk: Desk::default(), verdict, open, one_in }
     }
@@ -168,7 +169,7 @@ impl Judge for KernelRecovers {
     }
 }
 
-/// Checks that an image shows this tree to us.
+/// Checks that our implementation shows this tree in an image.
 ///
 /// # Errors
 /// The differences.

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use super::Kernel;
 use crate::tool;
 
-/// Mebibytes of memory of a guest.
+/// Memory of a guest in MiB.
 pub(super) const MEMORY_MIB: u64 = 1024;
 
-/// Mebibytes that QEMU needs for itself.
+/// Memory of QEMU itself in MiB.
 const OVERHEAD_MIB: u64 = 200;
 
-/// The folder of all guests.
+/// Returns the directory of all guests.
 pub(super) fn folder() -> PathBuf {
     tool::installed().join("guest")
 }
 
-/// Why the guest cannot run here, or why its kernel lacks a feature (a name of its configuration without
+/// Returns the reason why the guest cannot run here, or its kernel lacks a feature (a configuration name without
 /// `CONFIG_`); `None` if nothing is missing.
 pub(crate) fn missing(kernel: Kernel, feature: &str) -> Option<String> {
     const INSTALL: &str = "scripts/install-guest installs it under target/tools";

@@ -1,4 +1,4 @@
-//! Judgements of the guest's kernel on images.
+//! Checks of images by the guest's kernel.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use super::{Answer, Job, Kernel, attempt, run, tree};
 use crate::{Format, Tree};
 
-/// How the guest mounts an image.
+/// Access mode of the guest's mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// On a device that cannot be written.
+    /// On a read-only device.
     ReadOnly,
-    /// The image is recovered, mounted and unmounted, as any machine does it.
+    /// Read-write: the image is recovered, mounted and unmounted as usual.
     ReadWrite,
 }
 
@@ -29,9 +29,9 @@ const COMPLAINTS: [&str; 10] = [
     "shutting down",
 ];
 
-/// Messages with such words that do not complain about an image.
+/// Messages that contain such words without indicating damage.
 const HARMLESS: [&str; 4] = [
-    // ext4 names its mode for errors when it mounts.
+    // ext4 prints its error mode when it mounts.
     "errors=",
     "EXPERIMENTAL",
     "Write Protect is",
@@ -42,17 +42,17 @@ fn job(image: &Path, access: Access, kernel: Kernel, script: String) -> Job {
     Job::new(script).disk(image, access == Access::ReadOnly).on(kernel)
 }
 
-/// The command that mounts the first image at /mnt/image.
+/// Returns the command that mounts the first image at /mnt/image.
 fn mount_command(image: &Path, access: Access, options: &str) -> String {
     let fs = Format::of(image).kernel_name();
     let mode = if access == Access::ReadOnly { "ro" } else { "rw" };
-    // The device of a job before may have been of a copy of this image.
+    // An earlier job may have mounted a copy of this image.
     let own = if fs == "xfs" { ",nouuid" } else { "" };
     let comma = if options.is_empty() { "" } else { "," };
     format!("mkdir -p /mnt/image && mount -t {fs} -o {mode}{own}{comma}{options} \"$1\" /mnt/image")
 }
 
-/// Lines of a kernel's log that complain about something.
+/// Returns the lines of a kernel log that indicate damage.
 fn complaints(log: &str) -> Vec<&str> {
     let complains = |line: &&str| {
         let lower = line.to_lowercase();
@@ -62,7 +62,7 @@ fn complaints(log: &str) -> Vec<&str> {
     log.lines().filter(complains).collect()
 }
 
-/// Returns the answer if the script succeeded and the kernel did not complain.
+/// Returns the answer if the script succeeded and the kernel log is clean.
 fn silent(answer: Answer) -> Result<Answer, String> {
     let found = complaints(&answer.log);
     if answer.status == 0 && found.is_empty() {
@@ -83,12 +83,12 @@ fn answered(job: &Job) -> Result<Answer, String> {
 /// Mounts an image, reads everything in it, and unmounts it.
 ///
 /// # Errors
-/// What failed, or what the kernel complained about, with its log.
+/// The failure or the kernel's complaint, with its log.
 pub fn accepts(image: &Path, kernel: Kernel, access: Access) -> Result<(), String> {
     mount_log(image, kernel, access, "").map(drop)
 }
 
-/// Does the same as [`accepts`] with options of the mount, and returns the kernel's log.
+/// Like [`accepts`], with mount options; returns the kernel's log.
 ///
 /// # Errors
 /// As [`accepts`].
@@ -106,14 +106,14 @@ pub fn mount_log(
     answered(&job(image, access, kernel, script)).map(|answer| answer.log)
 }
 
-/// The tree of an image as the guest's kernel shows it: types, owners, times, sizes, holes, contents, links,
+/// Returns the tree of an image as the guest's kernel shows it: types, owners, times, sizes, holes, contents, links,
 /// attributes and access control lists.
 ///
 /// # Errors
 /// As [`accepts`].
 pub fn shown(image: &Path, kernel: Kernel, access: Access, options: &str) -> Result<Tree, String> {
     let mut mount = mount_command(image, access, options);
-    // Reading must change nothing that is compared.
+    // Reading must not change anything that is compared.
     mount = mount.replace("-o ", "-o noatime,");
     let script = format!(
         "set -e\n[ -x /run/guest-tree ] || cp $FILES/guest-tree /run/guest-tree\n{mount}\n\
@@ -128,7 +128,7 @@ pub fn shown(image: &Path, kernel: Kernel, access: Access, options: &str) -> Res
     })
 }
 
-/// The program that prints trees, from the folder of this test program.
+/// Returns the program that prints trees, next to this test program.
 fn tree_program() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = here.ancestors().skip(1).take(2);
@@ -142,17 +142,17 @@ pub(crate) fn tree_missing() -> Option<String> {
     tree_program().err()
 }
 
-/// Has the newest kernel check a mounted XFS image from the inside: `xfs_scrub -n`.
+/// Checks a mounted XFS image with the newest kernel: `xfs_scrub -n`.
 ///
 /// # Errors
-/// What scrub found, or what the kernel complained about. Advice on what could be faster is accepted.
+/// Findings of scrub, or complaints of the kernel. Advice about performance is accepted.
 pub fn scrub(image: &Path) -> Result<(), String> {
     let mount = mount_command(image, Access::ReadWrite, "");
     let script = format!(
         "set -e\n{mount}\nstatus=0\nxfs_scrub -n /mnt/image || status=$?\numount /mnt/image\nexit $status"
     );
     let answer = answered(&job(image, Access::ReadWrite, Kernel::Newest, script))?;
-    // A summary comes with many images of mkfs.xfs, because the log is in use and found in no file.
+    // Many images of mkfs.xfs cause a summary, because the log is in use and belongs to no file.
     let is_advice = |line: &str| {
         let is_summary = line.ends_with("inodes used.") || line.ends_with("inodes found.");
         line.starts_with("Info: ") || line.trim().is_empty() || is_summary
@@ -163,7 +163,7 @@ pub fn scrub(image: &Path) -> Result<(), String> {
     }
 }
 
-/// The quotas of an image's users as the kernel reports them after its own count: user, kilobytes and inodes.
+/// Returns the user quotas of an image after the kernel's own quota check: user, kilobytes and inodes.
 ///
 /// # Errors
 /// As [`accepts`].
@@ -180,7 +180,7 @@ pub fn quota_report(image: &Path, kernel: Kernel) -> Result<Vec<(u32, u64, u64)>
     Ok(answer.output.lines().filter_map(quota_line).collect())
 }
 
-/// A line of a report: `#1000 -- 12 0 0 3 0 0`, with more words for grace periods.
+/// Parses a line of a report: `#1000 -- 12 0 0 3 0 0`, with more words for grace periods.
 fn quota_line(line: &str) -> Option<(u32, u64, u64)> {
     let words: Vec<_> = line.split_whitespace().collect();
     let user = words.first()?.strip_prefix('#')?.parse().ok()?;
@@ -190,7 +190,7 @@ fn quota_line(line: &str) -> Option<(u32, u64, u64)> {
     Some((user, *numbers.first()?, *numbers.get(inodes)?))
 }
 
-/// Returns true if a name finds a file in a directory that folds case.
+/// Returns whether a name exists in a directory that folds case.
 ///
 /// # Errors
 /// As [`accepts`].
@@ -204,7 +204,7 @@ pub fn finds_folded(image: &Path, kernel: Kernel, name: &str) -> Result<bool, St
     Ok(answer.output.trim() == "found")
 }
 
-/// The contents of a file below an encrypted directory, after a key of 64 bytes (hexadecimal) was added.
+/// Returns the contents of a file below an encrypted directory, after adding a key of 64 bytes (hexadecimal).
 ///
 /// # Errors
 /// As [`accepts`].
@@ -223,7 +223,7 @@ pub fn reads_encrypted(
     answered(&job(image, Access::ReadOnly, kernel, script)).map(|answer| answer.output)
 }
 
-/// Hexadecimal digits as octal escapes of printf.
+/// Converts hexadecimal digits to octal escapes of printf.
 fn escaped(hex: &str) -> String {
     let pair = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     (0..hex.len()).step_by(2).filter_map(pair).fold(String::new(), |mut text, byte| {
@@ -232,8 +232,8 @@ fn escaped(hex: &str) -> String {
     })
 }
 
-/// Leaves an image as a crash in the middle of a load does. The kernel runs a script on the mounted image, whose place
-/// is `$M`, and shuts the file system down, after flushing its log or not.
+/// Crashes an image under load: the kernel runs a script on the mounted image, at `$M`, and shuts the file system down,
+/// with or without a flush of its log.
 ///
 /// # Panics
 /// If the script fails.
@@ -248,7 +248,7 @@ pub fn crash(image: &Path, kernel: Kernel, load: &str, is_log_flushed: bool) {
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
 }
 
-/// Bytes that a server on this machine's loopback sends to the guest.
+/// Returns bytes that a server on this machine's loopback sends to the guest.
 ///
 /// # Errors
 /// If the guest cannot connect.

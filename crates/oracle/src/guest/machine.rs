@@ -1,4 +1,4 @@
-//! One virtual machine and the jobs it runs.
+//! A virtual machine that executes jobs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,16 +15,16 @@ use super::installed::{MEMORY_MIB, folder};
 use super::qmp::{Qmp, quoted};
 use super::{Answer, Disk, Failure, Job, Kernel};
 
-/// Limit of the machine's start, which takes about seven seconds on a quiet processor.
+/// Limit of the machine's start, which takes about seven seconds on an idle processor.
 const START_LIMIT: Duration = Duration::from_secs(600);
 
-/// Lines of the console that a failure shows.
+/// Number of console lines in a failure.
 const CONSOLE_LINES: usize = 60;
 
 /// Maximum output of a job in bytes. More is a failure, before it fills the memory.
 const OUTPUT_MAX: usize = 64 << 20;
 
-/// Starts QEMU, and kills it when standard input ends: when the test process does, however that is.
+/// Starts QEMU, and kills it when standard input is closed, which happens whenever the test process ends.
 const MINDER: &str = r#"trap '' INT TERM HUP
 work=$1; shift
 "$@" </dev/null >"$work/qemu" 2>&1 &
@@ -33,10 +33,10 @@ kill -9 $! 2>/dev/null
 wait
 rm -rf "$work""#;
 
-/// A running machine. Dropping it ends it.
+/// A running machine. Dropping it stops it.
 pub(super) struct Machine {
     minder: Child,
-    /// The minder waits for its end.
+    /// The shell that starts QEMU waits until this is closed.
     life: Option<ChildStdin>,
     port: UnixStream,
     qmp: Qmp,
@@ -44,7 +44,7 @@ pub(super) struct Machine {
     jobs: u64,
 }
 
-/// The end of a wait for the guest.
+/// Result of waiting for the guest.
 enum Wait {
     Over,
     Late,
@@ -52,7 +52,7 @@ enum Wait {
 }
 
 impl Machine {
-    /// Starts a machine and waits until it takes jobs.
+    /// Starts a machine and waits until it accepts jobs.
     pub(super) fn start(kernel: Kernel) -> Result<Self, Failure> {
         let work = tempfile::Builder::new().prefix("diskwright-guest-").tempdir();
         let work = work.map_err(|error| failure(format!("no directory: {error}")))?;
@@ -126,7 +126,7 @@ impl Machine {
     }
 
     fn attach(&mut self, name: &str, disk: &Disk) -> io::Result<()> {
-        // A path of this process means another file in QEMU.
+        // A `/proc/self` path means another file in QEMU.
         let path = disk.path.to_str().ok_or_else(|| io::Error::other("a path is not UTF-8"))?;
         let path = path.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
         let (path, node, read_only) = (quoted(&path), quoted(&format!("n-{name}")), disk.read_only);
@@ -150,7 +150,7 @@ impl Machine {
         let node = quoted(&format!("n-{name}"));
         let command =
             format!("{{\"execute\":\"blockdev-del\",\"arguments\":{{\"node-name\":{node}}}}}");
-        // The device may let go of the image a moment later.
+        // The device may release the image slightly later.
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             match self.qmp.command(&command) {
@@ -162,7 +162,7 @@ impl Machine {
         }
     }
 
-    /// Collects what the guest sends until that is complete.
+    /// Collects the guest's output until it is complete.
     fn listen(
         &mut self,
         until: Instant,
@@ -221,7 +221,7 @@ fn failure(reason: String) -> Failure {
     Failure { reason, output: String::new(), console: String::new() }
 }
 
-/// QEMU's command line: the installed guest's arguments and those of one machine.
+/// Returns QEMU's command line: the installed guest's arguments and those of one machine.
 fn arguments(kernel: Kernel, work: &Path) -> io::Result<Vec<OsString>> {
     let guests = folder();
     let guests = guests.to_str().ok_or_else(|| io::Error::other("a path is not UTF-8"))?;
@@ -245,7 +245,7 @@ fn arguments(kernel: Kernel, work: &Path) -> io::Result<Vec<OsString>> {
     Ok(text.lines().map(str::to_owned).chain(own).map(OsString::from).collect())
 }
 
-/// Connects to a socket that QEMU is about to make.
+/// Connects to a socket that QEMU is about to create.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
@@ -257,7 +257,7 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     }
 }
 
-/// Puts a job where the guest finds it.
+/// Stores a job where the guest finds it.
 fn prepare(job: &Job, token: &str, folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     for (name, path) in &job.files {
@@ -266,7 +266,7 @@ fn prepare(job: &Job, token: &str, folder: &Path) -> io::Result<()> {
     fs::write(folder.join("script"), format!("FILES=/jobs/{token}\n{}\n", job.script))
 }
 
-/// Length of a job's output and its exit status, if it has ended: its last line is a marker and the status.
+/// Returns the length of a job's output and its exit status, if it has ended: its last line is a marker and the status.
 fn end_of_job(heard: &[u8], marker: &[u8]) -> Option<(usize, i32)> {
     let line = heard.strip_suffix(b"\n")?;
     let start = line.windows(marker.len()).rposition(|window| window == marker)?;

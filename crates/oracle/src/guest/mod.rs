@@ -1,6 +1,6 @@
-//! The guest: a current Linux kernel in QEMU, emulated, as one more judge.
+//! The guest: a current Linux kernel in QEMU, emulated, as a further checker.
 //!
-//! [`run`] hands a job (a shell script and images) to a machine that all tests of a process share. The machine is
+//! [`run`] passes a job (a shell script and images) to a machine that all tests of a process share. The machine is
 //! started by the first job, and again after a panic or a job that hangs. `scripts/install-guest` installs it.
 //!
 //! Invariants: A machine runs one job at a time. Images are attached before the script starts and detached after it
@@ -30,14 +30,14 @@ pub use tree::write_tree;
 /// A kernel that the guest runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// The one of Debian's newest suite.
+    /// The kernel of Debian's newest suite.
     Newest,
-    /// The one of Debian's stable release.
+    /// The kernel of Debian's stable release.
     Stable,
 }
 
 impl Kernel {
-    /// The name of its folder under `target/tools/guest`.
+    /// Returns the name of its directory under `target/tools/guest`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Newest => "newest",
@@ -55,13 +55,13 @@ pub struct Disk {
     pub read_only: bool,
 }
 
-/// Limit of a job that says nothing else. Machines that run tests are busy.
+/// Default time limit of a job. Machines that run tests are busy.
 pub const JOB_LIMIT: Duration = Duration::from_secs(300);
 
 /// Work for the guest.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The kernel that does it.
+    /// The kernel to run it on.
     pub kernel: Kernel,
     /// Images, which are `$1`, `$2` and so on in the script.
     pub disks: Vec<Disk>,
@@ -74,7 +74,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job for the newest kernel without images.
+    /// Creates a job for the newest kernel without images.
     pub fn new(script: impl Into<String>) -> Self {
         Job {
             kernel: Kernel::Newest,
@@ -99,23 +99,23 @@ impl Job {
     }
 }
 
-/// The end of a script.
+/// Result of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Its exit status.
     pub status: i32,
-    /// Its standard output and standard error.
+    /// Standard output and standard error.
     pub output: String,
     /// The kernel's messages while it ran.
     pub log: String,
 }
 
-/// Why a job has no end.
+/// Reason why a job did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The reason, as a sentence.
+    /// The reason as a sentence.
     pub reason: String,
-    /// The script's output until then.
+    /// Output of the script so far.
     pub output: String,
     /// The end of the guest's console.
     pub console: String,
@@ -134,7 +134,7 @@ static MACHINES: [Mutex<Option<Machine>>; 2] = [Mutex::new(None), Mutex::new(Non
 /// Runs a job.
 ///
 /// # Errors
-/// If the guest does not start, ends by itself, or does not end the job in time. The next job starts it again.
+/// If the guest does not start, ends by itself, or exceeds the time limit. The next job starts it again.
 pub fn attempt(job: &Job) -> Result<Answer, Failure> {
     let mut place = MACHINES[job.kernel as usize].lock();
     let mut machine = match place.take() {
@@ -142,15 +142,15 @@ pub fn attempt(job: &Job) -> Result<Answer, Failure> {
         None => Machine::start(job.kernel)?,
     };
     let answer = machine.run(job)?;
-    // A machine that failed is dropped, which ends it.
+    // A failed machine is dropped, which stops it.
     *place = Some(machine);
     Ok(answer)
 }
 
-/// Runs a job that must come to an end, whatever its exit status is.
+/// Runs a job that must end, with any exit status.
 ///
 /// # Panics
-/// As [`attempt`] fails.
+/// If [`attempt`] fails.
 #[track_caller]
 pub fn run(job: &Job) -> Answer {
     attempt(job).unwrap_or_else(|failure| panic!("{failure}"))

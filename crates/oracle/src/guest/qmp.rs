@@ -1,11 +1,11 @@
-//! QEMU's machine protocol: one JSON object to a line.
+//! QEMU's machine protocol: one JSON object per line.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Limit of one command. QEMU answers at once unless the machine is very busy.
+/// Time limit of a command. QEMU answers immediately unless the machine is very busy.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A connection.
@@ -14,7 +14,7 @@ pub(super) struct Qmp {
 }
 
 impl Qmp {
-    /// Takes a connection and leaves the state in which QEMU only negotiates.
+    /// Takes a connection and leaves QEMU's negotiation mode.
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_read_timeout(Some(LIMIT))?;
         let mut qmp = Qmp { stream: BufReader::new(stream) };
@@ -30,7 +30,7 @@ impl Qmp {
             if self.stream.read_line(&mut line)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            // The greeting and events come between command and answer.
+            // The greeting and events may come between command and answer.
             if line.starts_with("{\"return\"") {
                 return Ok(());
             }
@@ -41,7 +41,7 @@ impl Qmp {
     }
 }
 
-/// A string as JSON has it.
+/// Quotes a string for JSON.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,6 +1,6 @@
 //! A tree as text, because the guest reads it and this process compares it.
 //!
-//! One line an entry; strings of bytes are hexadecimal after an `x`.
+//! One line per entry; byte strings are hexadecimal after an `x`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{Kind, Node, Tree};
 
-/// The first line. Another one is of another version of the program that reads trees in the guest.
+/// The first line. It identifies the version of the program that reads trees in the guest.
 const HEADER: &str = "tree 1";
 
 const KINDS: [(Kind, &str); 7] = [
@@ -54,7 +54,7 @@ pub fn write_tree(tree: &Tree) -> String {
     text
 }
 
-/// Reads a tree from text; `None` if it is not one.
+/// Parses a tree; `None` if the text is invalid.
 pub(super) fn read_tree(text: &str) -> Option<Tree> {
     let mut lines = text.lines();
     if lines.next()? != HEADER {

@@ -16,15 +16,15 @@ use rustix::fs::{
 use super::promise::Keeper;
 use super::{below, bytes_of};
 
-/// Different names in a directory.
+/// Number of different names in a directory.
 const NAMES: u32 = 40;
-/// Most directories that a thread remembers.
+/// Maximum number of directories that a thread keeps track of.
 const DIRS_MAX: usize = 12;
-/// Most files that are open without a name.
+/// Maximum number of open files without a name.
 const OPEN_MAX: usize = 10;
-/// How far files reach, in bytes.
+/// Maximum size of files in bytes.
 const REACH: u64 = 600_000;
-/// Bytes that are a multiple of every block size here.
+/// A multiple of every block size used here.
 const ALIGNED: u64 = 4096;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     dirs: Vec<PathBuf>,
     rng: Rng,
     keeper: Keeper,
-    /// Open, most of them without a name.
+    /// Open files, most of them without a name.
     open: Vec<File>,
 }
 
@@ -41,7 +41,7 @@ impl Worker {
         Self { dirs, rng, keeper, open: Vec::new() }
     }
 
-    /// Does one thing, if it can be done.
+    /// Executes one action, if it is possible.
     pub(super) fn step(&mut self) {
         let _ = match self.rng.u32(..100) {
             0..14 => self.make(),
@@ -91,7 +91,7 @@ impl Worker {
             }
             7 => symlink("t".repeat(self.rng.usize(1..1000)), path),
             8 => {
-                // Numbers that no driver has: somebody will open it.
+                // Numbers without a driver, because the device will be opened.
                 let dev = makedev(self.rng.u32(240..255), self.rng.u32(..200));
                 let kinds = [FileType::CharacterDevice, FileType::Fifo, FileType::Socket];
                 let kind = kinds[self.rng.usize(..3)];
@@ -137,7 +137,7 @@ impl Worker {
             0..7 => return file.write_all_at(&bytes_of(seed, len as usize), offset),
             7 | 8 => return file.set_len(if self.rng.u8(..3) == 0 { 0 } else { offset }),
             9 => {
-                // Many pieces, so that the map needs blocks of its own.
+                // Many extents, so that the map needs separate blocks.
                 for piece in 0..60 {
                     file.write_all_at(&bytes_of(seed, 900), offset + piece * 2 * ALIGNED)?;
                 }
@@ -152,7 +152,7 @@ impl Worker {
         Ok(fallocate(file, flags, offset, len)?)
     }
 
-    /// Lets files share blocks, and writes to those that do.
+    /// Lets files share blocks, and writes to such files.
     fn share(&mut self) -> io::Result<()> {
         let (from, to) = (self.file()?, self.file()?);
         if self.rng.bool() {
@@ -206,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// Keeps files open that lose their names, or have none; some get one in the end.
+    /// Keeps files open that lose their names or have none; some of them get a name again.
     fn hold(&mut self) -> io::Result<()> {
         if self.open.len() >= OPEN_MAX {
             let file = self.open.swap_remove(self.rng.usize(..OPEN_MAX));
@@ -232,7 +232,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Fills a directory, or empties it, so that it and the inodes take all forms.
+    /// Fills or empties a directory, so that it and the inodes take all forms.
     fn burst(&mut self) -> io::Result<()> {
         let dir = self.dir();
         let (count, makes) = (self.rng.u32(1..250), self.rng.bool());
@@ -243,7 +243,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Swaps the contents of two files, where a program offers it.
+    /// Exchanges the contents of two files, if a program supports it.
     fn exchange(&mut self) -> io::Result<()> {
         let (from, to) = (self.path(), self.path());
         exchange_contents(&from, &to);
@@ -263,7 +263,7 @@ impl Worker {
     }
 }
 
-/// Opens whatever has this name, without waiting for the other end of a pipe.
+/// Opens the file with this name, without blocking on a pipe.
 fn open_any(path: &Path, create: bool) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let mut options = OpenOptions::new();

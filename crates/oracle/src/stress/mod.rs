@@ -1,8 +1,8 @@
-//! A load on a mounted directory in the manner of fsstress: several threads do everything that the
-//! kernel's calls offer, without end, and say what they made durable.
+//! A load on a mounted directory similar to fsstress: several threads use all system calls endlessly, and record which
+//! files they made durable.
 //!
-//! What a call answers does not matter, as threads take things from each other; what was made durable
-//! does: see [`Promise`].
+//! The results of calls are ignored, because threads interfere with each other. Durable files are checked: see
+//! [`Promise`].
 
 mod calls;
 mod promise;
@@ -19,7 +19,7 @@ use calls::Worker;
 use promise::Keeper;
 pub use promise::{Promise, Promises};
 
-/// The load, which goes on until it is stopped.
+/// The load, which runs until it is stopped.
 #[derive(Debug)]
 pub struct Stress {
     is_over: Arc<AtomicBool>,
@@ -28,11 +28,11 @@ pub struct Stress {
 }
 
 impl Stress {
-    /// Begins, in directories that it makes. Each thread does what follows from the seed, as far as the
-    /// others let it.
+    /// Starts in directories that it creates. The actions of each thread follow from the seed, as far as the other
+    /// threads permit.
     ///
     /// # Panics
-    /// If the directories cannot be made.
+    /// If the directories cannot be created.
     pub fn start(root: &Path, threads: u64, seed: u64) -> Self {
         for name in ["shared", "kept"] {
             std::fs::create_dir(root.join(name)).expect("a new directory");
@@ -50,16 +50,15 @@ impl Stress {
         Self { workers: (0..threads).map(start).collect(), is_over, promises }
     }
 
-    /// What is durable by now.
+    /// Returns the files that are durable now.
     pub fn promises(&self) -> Vec<Promise> {
         self.promises.all()
     }
 
-    /// Ends, and tells how many calls were made. What fails because the file system was shut down is
-    /// no error.
+    /// Stops, and returns the number of calls. Errors caused by a shutdown of the file system are ignored.
     ///
     /// # Panics
-    /// If a thread did.
+    /// If a thread panicked.
     pub fn stop(self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
         self.workers.into_iter().map(|worker| worker.join().expect("a thread to end")).sum()
@@ -75,7 +74,7 @@ fn work(mut worker: Worker, is_over: &AtomicBool) -> u64 {
     count
 }
 
-/// The bytes that a number stands for.
+/// Returns the bytes that belong to a number.
 fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::with_seed(seed).fill(&mut bytes);
@@ -86,7 +85,7 @@ fn sync_dir(path: &Path) -> std::io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// A path below another one.
+/// Returns a path below another one.
 fn below(dir: &Path, name: impl AsRef<Path>) -> PathBuf {
     dir.join(name)
 }

@@ -1,4 +1,4 @@
-//! What was made durable, and must be there after a crash.
+//! Durable files, which must exist after a crash.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,21 +10,21 @@ use rustix::fs::ioctl_ficlone;
 
 use super::{below, bytes_of, sync_dir};
 
-/// Longest file, in bytes.
+/// Maximum size of a file in bytes.
 const LEN_MAX: usize = 150_000;
-/// Bytes before what a version stands for: its number and its length.
+/// Size of the header before the contents of a version: its number and its length.
 const HEADER_BYTES: usize = 16;
 
-/// A file that was made durable.
+/// A durable file.
 #[derive(Clone, Debug)]
 pub struct Promise {
     path: PathBuf,
     version: u64,
-    /// Whether a later version may have taken its place.
+    /// True if a later version may have replaced it.
     is_replaced: bool,
 }
 
-/// What is durable.
+/// The set of durable files.
 #[derive(Debug, Default)]
 pub struct Promises(Mutex<Vec<Promise>>);
 
@@ -39,10 +39,10 @@ impl Promises {
 }
 
 impl Promise {
-    /// Checks that the file is there, whole, in a tree that is mounted at `root`.
+    /// Checks that the file exists completely in a tree mounted at `root`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the problem.
     pub fn check(&self, root: &Path) -> Result<(), String> {
         let fail = |what: String| format!("{}: {what}", self.path.display());
         let found = fs::read(root.join(&self.path)).map_err(|error| fail(error.to_string()))?;
@@ -84,7 +84,7 @@ impl Keeper {
         Self { dir, thread, next: 1, promises }
     }
 
-    /// Makes a file durable under a new name, or in place of the one before.
+    /// Makes a file durable under a new name, or replaces an existing one.
     pub(super) fn keep(&mut self, rng: &mut Rng) -> io::Result<()> {
         let version = self.thread << 32 | self.next;
         self.next += 1;
@@ -110,7 +110,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes a file and makes its contents durable, sometimes by way of a shared copy.
+    /// Writes a file and makes its contents durable, sometimes through a shared copy.
     fn write(&self, path: &Path, bytes: &[u8], rng: &mut Rng) -> io::Result<()> {
         let mut file = File::create(path)?;
         if rng.u8(..4) == 0 {

@@ -1,4 +1,4 @@
-//! What the server answers.
+//! Responses of the server.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{Object, WebFault, WebRequest};
 
-/// Writes the answer; false if the connection ends with it.
+/// Writes the response. Returns false if the connection ends with it.
 pub(super) fn write(
     stream: &TcpStream,
     request: &WebRequest,
@@ -66,10 +66,10 @@ fn write_object(
     Ok(!cut_off)
 }
 
-/// What the answer says that it has, and what it has.
+/// Returns the range in the header of a response, and the actual range.
 fn ranges(range: Range<u64>, total: u64, fault: Option<WebFault>) -> (Range<u64>, Range<u64>) {
     let len = range.end - range.start;
-    // Another place of the same length, where there is one.
+    // Another range of the same length, if there is one.
     let other = if range.start >= len { range.start - len } else { (total - len).min(range.end) };
     match fault {
         Some(WebFault::Short) => (range.clone(), range.start..range.start + len / 2),

@@ -1,4 +1,4 @@
-//! A small web server on the loopback: it has objects in memory, counts what is asked of it, and fails on purpose.
+//! A small web server on the loopback: it has objects in memory, counts requests, and fails on purpose.
 
 mod answer;
 mod raw;
@@ -15,33 +15,33 @@ use std::time::Duration;
 use parking_lot::Mutex;
 pub use raw::RawServer;
 
-/// What goes wrong with one answer.
+/// Fault of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebFault {
-    /// It is this status alone.
+    /// The response has only this status.
     Status(u16),
-    /// The connection ends before the answer.
+    /// The connection ends before the response.
     Silence,
-    /// The connection ends after half of the body that was announced.
+    /// The connection ends after half of the announced body.
     CutOff,
-    /// Half of the body comes, and that is what is announced.
+    /// The response contains, and announces, half of the body.
     Short,
-    /// The bytes, and what the header says of them, are those of another range.
+    /// The body and its header are those of another range.
     WrongRange,
-    /// The bytes are those of another range, and the header says that they are the right ones and one fewer.
+    /// The body is that of another range; the header announces the right range, shortened by one byte.
     Shifted,
-    /// All of the object comes, whatever was asked for.
+    /// The body is the whole object, whatever was requested.
     Whole,
 }
 
-/// What was asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebRequest {
     /// `GET` or `HEAD`.
     pub method: String,
-    /// With its query.
+    /// Path with its query.
     pub path: String,
-    /// The first byte, and the one after the last.
+    /// First byte, and exclusive end.
     pub range: Option<Range<u64>>,
     if_match: Option<String>,
 }
@@ -67,21 +67,21 @@ struct State {
     is_over: AtomicBool,
 }
 
-/// Requests that were under way together.
+/// Concurrent requests.
 #[derive(Default)]
 struct Rounds {
     under_way: u32,
     count: u64,
 }
 
-/// The server. It ends when it is dropped.
+/// The server. Dropping it stops it.
 pub struct WebServer {
     address: SocketAddr,
     state: Arc<State>,
 }
 
 impl WebServer {
-    /// A server without objects.
+    /// Starts a server without objects.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
@@ -94,25 +94,25 @@ impl WebServer {
                     return;
                 }
                 let state = Arc::clone(&of_thread);
-                // A connection that breaks is the client's affair.
+                // Broken connections are handled by the client.
                 thread::spawn(move || stream.and_then(|stream| serve(&state, stream)));
             }
         });
         Self { address, state }
     }
 
-    /// The address of an object.
+    /// Returns the URL of an object.
     #[must_use]
     pub fn url(&self, name: &str) -> String {
         format!("http://{}/{name}", self.address)
     }
 
-    /// Has an object from now on, instead of what had its name, with this ETag.
+    /// Adds or replaces an object with this ETag.
     pub fn put(&self, name: &str, bytes: Vec<u8>, etag: &str) {
         self.put_with(name, bytes, Some(etag), None);
     }
 
-    /// The same, with an ETag and a time of the last change that may be missing.
+    /// Adds or replaces an object with an optional ETag and time of the last change.
     pub fn put_with(&self, name: &str, bytes: Vec<u8>, etag: Option<&str>, modified: Option<&str>) {
         let object = Object {
             bytes: Arc::new(bytes),
@@ -122,12 +122,12 @@ impl WebServer {
         self.state.objects.lock().insert(format!("/{name}"), object);
     }
 
-    /// Has an object no longer.
+    /// Removes an object.
     pub fn remove(&self, name: &str) {
         self.state.objects.lock().remove(&format!("/{name}"));
     }
 
-    /// What goes wrong with the next answers, one each.
+    /// Sets the faults of the next responses, one each.
     pub fn fail(&self, faults: &[WebFault]) {
         self.state.faults.lock().extend(faults.iter().copied().map(Some));
     }
@@ -138,25 +138,25 @@ impl WebServer {
         *self.state.fault_at_last.lock() = fault;
     }
 
-    /// Whether all faults have happened.
+    /// Returns whether all faults have happened.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.state.faults.lock().is_empty()
     }
 
-    /// How long each answer takes to begin.
+    /// Sets the delay of each response.
     pub fn delay(&self, delay: Duration) {
         *self.state.delay.lock() = delay;
     }
 
-    /// How often it had nothing to do and was asked for something since this was asked last: requests under way together
-    /// are one round. It takes a delay to tell.
+    /// Returns the number of rounds of requests since the last call: concurrent requests are one round. Requires a
+    /// delay of responses.
     #[must_use]
     pub fn take_rounds(&self) -> u64 {
         std::mem::take(&mut self.state.rounds.lock().count)
     }
 
-    /// What was asked for since this was asked last.
+    /// Returns the requests since the last call.
     #[must_use]
     pub fn take_requests(&self) -> Vec<WebRequest> {
         std::mem::take(&mut self.state.requests.lock())
@@ -166,7 +166,7 @@ impl WebServer {
 impl Drop for WebServer {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::SeqCst);
-        // The thread waits for a connection: this is one.
+        // The thread waits for a connection, and this is one.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -186,7 +186,7 @@ impl State {
 
 fn serve(state: &State, stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    // Connections that nobody uses end by themselves.
+    // Unused connections end by themselves.
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
@@ -207,7 +207,7 @@ fn serve(state: &State, stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown(std::net::Shutdown::Both)
 }
 
-/// `None` at the end of the connection.
+/// Returns `None` at the end of the connection.
 fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<WebRequest>> {
     let mut line = String::new();
     if reader.by_ref().take(1 << 16).read_line(&mut line)? == 0 {

@@ -1,10 +1,10 @@
-//! POSIX ACLs: from the value of Linux's `system.posix_acl_*` to the text that archives hold.
+//! POSIX ACLs: conversion from the value of Linux's `system.posix_acl_*` to the text form of archives.
 
 use std::fmt::Write;
 
 use vfs::acl::{self, Tag};
 
-/// An ACL as lines of text with numeric ids; `None` if the value is no ACL.
+/// Returns an ACL as lines of text with numeric ids; `None` if the value is invalid.
 pub(super) fn to_text(value: &[u8]) -> Option<String> {
     let mut text = String::new();
     for entry in acl::parse(value).ok()? {

@@ -1,7 +1,7 @@
-//! Archives that are written: members in the PAX format (POSIX.1-2001 `pax`), as GNU tar reads them.
+//! Archive output: members in the PAX format (POSIX.1-2001 `pax`), as GNU tar reads them.
 //!
-//! A header says what fits into the old fields; everything else, and whatever must be exact, is in
-//! PAX records before it. Nothing depends on the time or the place of writing.
+//! A header contains the values that fit into the old fields. All others, and those that must be exact, are in PAX
+//! records before it. The output does not depend on the time or place of writing.
 
 mod acl_text;
 
@@ -13,15 +13,15 @@ use vfs::{Timestamp, acl};
 
 use crate::{TAR_BLOCK_BYTES, TarHeader};
 
-/// Unit of an archive, in bytes.
+/// Block size of an archive in bytes.
 const BLOCK_BYTES: u64 = TAR_BLOCK_BYTES as u64;
 
 /// A member of an archive, without its contents.
 #[derive(Default)]
 pub struct Member<'a> {
-    /// Its type, as POSIX has it: `0` for a regular file.
+    /// POSIX type flag: `0` for a regular file.
     pub typeflag: u8,
-    /// Its path; a directory's ends in `/`.
+    /// Path, which ends in `/` for a directory.
     pub path: &'a [u8],
     /// Target of a link.
     pub link: &'a [u8],
@@ -31,19 +31,19 @@ pub struct Member<'a> {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes that follow in the archive.
+    /// Number of bytes that follow in the archive.
     pub stored_bytes: u64,
-    /// Size of a file with holes, whose map is at the start of what follows.
+    /// Size of a sparse file, whose map precedes its data.
     pub sparse_size: Option<u64>,
-    /// Its times.
+    /// Timestamps.
     pub times: Times,
-    /// Number of a device.
+    /// Device number.
     pub device: vfs::DeviceNumber,
     /// Names and values, sorted.
     pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
-/// The times of a member.
+/// Timestamps of a member.
 #[derive(Clone, Copy, Default)]
 pub struct Times {
     /// Last access.
@@ -55,10 +55,10 @@ pub struct Times {
 }
 
 impl Member<'_> {
-    /// Writes records and header.
+    /// Writes the PAX records and the header.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let records = self.records();
         let mut name = [&b"PaxHeaders/"[..], last_name(self.path)].concat();
@@ -85,7 +85,7 @@ impl Member<'_> {
     fn records(&self) -> Vec<u8> {
         let mut records = Vec::new();
         let mut add = |key: &[u8], value: &[u8]| add_record(&mut records, key, value);
-        // Names go as the bytes they are, as GNU tar writes them; it does not know `hdrcharset`.
+        // Names are written as raw bytes, as in GNU tar, which does not support `hdrcharset`.
         if self.sparse_size.is_none() && !fits(self.path) {
             add(b"path", self.path);
         }
@@ -117,7 +117,7 @@ impl Member<'_> {
                 acl::DEFAULT => Some("SCHILY.acl.default"),
                 _ => None,
             };
-            // Readers that know ACLs take the text, others the attribute.
+            // Readers with ACL support use the text, others the attribute.
             if let (Some(key), Some(text)) = (acl, acl_text::to_text(value)) {
                 add(key.as_bytes(), text.as_bytes());
             }
@@ -127,10 +127,10 @@ impl Member<'_> {
     }
 }
 
-/// Fills up to the next block after `len` bytes of contents.
+/// Pads `len` bytes of contents to the next block.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
     let missing = len.next_multiple_of(BLOCK_BYTES) - len;
     out.write_all(&[0; BLOCK_BYTES as usize][..missing as usize])
@@ -139,13 +139,13 @@ pub fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
 /// Writes the end of the archive.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn end(out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&[0; 2 * BLOCK_BYTES as usize])
 }
 
-/// The map of a sparse file in GNU's format 1.0: decimal numbers, filled up to a block. A hole at
-/// the end is told by an empty run there.
+/// Returns the map of a sparse file in GNU's format 1.0: decimal numbers, padded to a block. An empty run at the end
+/// represents a hole there.
 pub fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
     let end = runs.last().map_or(0, |run| run.offset + run.len);
     let last = (end < size).then_some(Run { offset: size, len: 0 });
@@ -159,7 +159,7 @@ pub fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
     map
 }
 
-/// A record's length counts itself.
+/// The length of a record includes the digits of the length.
 fn add_record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + " =\n".len();
     let mut len = rest + 1;
@@ -173,7 +173,7 @@ fn add_record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     records.push(b'\n');
 }
 
-/// `=` ends a keyword, so GNU tar writes it and `%` as URLs do.
+/// `=` ends a keyword, so GNU tar percent-encodes it and `%`.
 fn xattr_key(name: &[u8]) -> Vec<u8> {
     let mut key = b"SCHILY.xattr.".to_vec();
     for &byte in name {
@@ -186,7 +186,7 @@ fn xattr_key(name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Seconds with nine decimals; the fraction counts away from zero, as the sign is for the whole.
+/// Formats a time as seconds with nine decimals. The sign applies to seconds and fraction together.
 fn decimal(time: Timestamp) -> String {
     let nsec = i128::from(time.nsec.min(999_999_999));
     let total = i128::from(time.sec) * 1_000_000_000 + nsec;

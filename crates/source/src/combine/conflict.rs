@@ -1,38 +1,38 @@
-//! Why sources do not go together.
+//! Conflicts between combined sources.
 
 use crate::host::as_path;
 
-/// Why sources do not go together.
+/// A conflict between combined sources.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    /// A path leads through what is no directory.
+    /// A component of a path is not a directory.
     #[error(
         "{:?} of an earlier source is no directory, and links are not followed: list the directory in this source, \
          or leave one of them out",
         as_path(.0)
     )]
     NotADirectory(Vec<u8>),
-    /// The place of a source is no directory.
+    /// The target directory of a source is not a directory.
     #[error("--at leads to {:?}, which is no directory in an earlier source: name another place", as_path(.0))]
     Place(Vec<u8>),
-    /// Something else would replace a directory that has entries.
+    /// A non-directory would replace a directory with entries.
     #[error(
         "it would take the place of a directory of an earlier source that is not empty: leave one of them out"
     )]
     NotEmpty,
-    /// A source has two files of one path.
+    /// A source contains a path twice.
     #[error("listed more than once in one source; make the archive anew, without appending to it")]
     Repeated,
-    /// A hard link to something that its source did not list before.
+    /// A hard link to a file that its source did not list before.
     #[error("a hard link to {:?}, which the same source does not hold before it", as_path(.0))]
     LinkTarget(Vec<u8>),
-    /// More files than are kept in mind.
+    /// The number of files exceeds the limit.
     #[error("the sources have more than {0} files: build fewer of them at a time")]
     TooMany(usize),
 }
 
 impl Conflict {
-    /// Whether one source alone is at fault, rather than how they were put together.
+    /// Returns whether one source alone is invalid, independent of the combination.
     pub fn is_archive_fault(&self) -> bool {
         matches!(self, Self::Repeated | Self::LinkTarget(_) | Self::TooMany(_))
     }

@@ -1,11 +1,12 @@
-//! Several sources as one: each is put over those before it, as archives are unpacked over each other.
+//! A combination of several sources: each is applied over those before it, as when archives are unpacked over each
+//! other.
 //!
-//! Which file wins is decided before the first entry is given, by reading all sources without the contents of
-//! their files. So the stream has every path once, and nothing has to be made that a later source replaces:
-//! - A file of any type takes the name of one that an earlier source has there, which keeps its other names.
-//! - A directory is one with that of an earlier source. Its attributes are those of the last source that lists it.
-//!   It takes the place of a file or of a symbolic link, which is never followed.
-//! - What is no directory takes the place of an empty directory only, as in tar.
+//! The winner of each path is determined before the first entry is returned, by reading all sources without file
+//! contents. So the stream contains every path once, and no file is created that a later source replaces:
+//! - A file of any type replaces the name of a file of an earlier source, which keeps its other names.
+//! - A directory is merged with that of an earlier source. It has the attributes of the last source that lists it. It
+//!   replaces a file or a symbolic link, which is never followed.
+//! - A non-directory replaces only an empty directory, as in tar.
 //! - Hard links lead to files of their own source.
 
 mod conflict;
@@ -23,17 +24,16 @@ use crate::{Entry, EntryKind, InodeDetails, Metadata, Source, SourceError, Xattr
 /// One of several sources.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// What it is called in errors.
+    /// Name in error messages.
     pub name: String,
-    /// The directory that its root becomes, in the form of [`Entry::path`].
+    /// Target directory of the source's root, in the form of [`Entry::path`].
     pub at: Vec<u8>,
-    /// Whether times other than those of the last changes of contents are left out, because they say when the files
-    /// came to the host.
+    /// If set, only modification times are used, because the other times are those of the copy on the host.
     pub mtime_only: bool,
 }
 
 impl Part {
-    /// The path that something of this source has in what is made of all.
+    /// Returns the path in the combination of a path in this source.
     fn place(&self, path: Vec<u8>) -> Vec<u8> {
         if self.at.is_empty() {
             return path;
@@ -46,7 +46,7 @@ impl Part {
         place
     }
 
-    /// An entry as it is in what is made of all.
+    /// Returns the entry with its paths in the combination.
     fn placed(&self, mut entry: Entry) -> Entry {
         entry.path = self.place(entry.path);
         entry.kind = match entry.kind {
@@ -64,16 +64,16 @@ impl Part {
     }
 }
 
-/// What several sources make together.
+/// The combination of several sources.
 #[derive(Debug)]
 pub struct Combination {
     parts: Vec<Part>,
     names: Names,
     /// Files with several names.
     linked: Vec<Linked>,
-    /// Attributes of directories that are listed more than once, as they are at last.
+    /// Final attributes of directories that are listed more than once.
     relisted: HashMap<Node, Listed>,
-    /// By source: the first names of files that a later source took, and the name that remains.
+    /// By source: first names of files that a later source replaced, with a remaining name.
     moved: Vec<HashMap<Vec<u8>, Vec<u8>>>,
 }
 
@@ -81,13 +81,13 @@ pub struct Combination {
 #[derive(Debug)]
 struct Linked {
     source: u32,
-    /// Its names, the first one first.
+    /// Names in the order of the source.
     names: Vec<(Node, Vec<u8>)>,
-    /// The first of them that remains.
+    /// Index of the first remaining name.
     remaining: usize,
 }
 
-/// What a source says of a directory.
+/// Attributes of a directory in a source.
 #[derive(Clone, Debug)]
 struct Listed {
     metadata: Metadata,
@@ -96,10 +96,10 @@ struct Listed {
 }
 
 impl Combination {
-    /// Reads all sources, one for each part and in the same order, and decides what remains of each.
+    /// Reads all sources, one for each part and in the same order, and determines the remaining entries.
     ///
     /// # Errors
-    /// What the sources report, and [`SourceError::Conflict`].
+    /// Those of the sources, and [`SourceError::Conflict`].
     pub fn plan<E: From<SourceError>>(
         parts: Vec<Part>,
         sources: impl IntoIterator<Item = Result<Box<dyn Source>, E>>,
@@ -121,12 +121,12 @@ impl Combination {
         Ok(plan)
     }
 
-    /// Files there are, or a few more.
+    /// Returns the number of files, or slightly more.
     pub fn count(&self) -> u64 {
         self.names.count() as u64
     }
 
-    /// Makes the place of a source.
+    /// Creates the target directory of a source.
     fn put_at(&mut self, at: &[u8]) -> Result<(), Conflict> {
         self.names.directory(at).map(drop).map_err(|conflict| match conflict {
             Conflict::NotADirectory(path) => Conflict::Place(path),
@@ -165,7 +165,7 @@ impl Combination {
         Ok(())
     }
 
-    /// Gives a file its name, and takes it from what had it.
+    /// Assigns a path to a file, and removes it from its former owner.
     fn add_file(&mut self, source: u32, path: &[u8]) -> Result<Node, Conflict> {
         let node = match self.names.place(path)? {
             Place::Free(dir, name) => {
@@ -208,7 +208,7 @@ impl Combination {
         Ok(())
     }
 
-    /// Notes of files whose first name another source took under which name they remain.
+    /// Records the remaining names of files whose first name was replaced by another source.
     fn move_files(&mut self) {
         for (number, file) in self.linked.iter_mut().enumerate() {
             let remains = |&(node, _): &(Node, Vec<u8>)| {
@@ -225,7 +225,7 @@ impl Combination {
     }
 }
 
-/// Whether a directory was listed before; from now on it was.
+/// Marks a directory as listed. Returns whether it was listed before.
 fn place_is_listed(names: &mut Names, node: Node) -> bool {
     std::mem::replace(&mut names.get_mut(node).is_listed, true)
 }

@@ -1,47 +1,47 @@
-//! The names of what several sources make together.
+//! The names of a combination.
 
 use std::collections::BTreeMap;
 
 use super::Conflict;
 
-/// Most files that are kept in mind; a few gigabytes of memory.
+/// Maximum number of files; they take a few gigabytes of memory.
 const COUNT_MAX: usize = 1 << 25;
 
-/// Number of a file or directory.
+/// Index of a file or directory.
 pub(super) type Node = u32;
 
-/// A file or directory, and whose it is.
+/// A file or directory, and its owner.
 #[derive(Debug)]
 pub(super) struct Owned {
     pub(super) what: What,
-    /// The source whose file it is, or that listed the directory first. `None` for a directory that is only part of
-    /// paths.
+    /// The source of the file, or the first source that listed the directory. `None` for a directory that only occurs
+    /// in paths.
     pub(super) source: Option<u32>,
-    /// Whether it is a directory that a source listed.
+    /// True if it is a directory that a source listed.
     pub(super) is_listed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Directory,
-    /// Anything else; if it has several names, the number of the file.
+    /// A non-directory; if it has several names, the index of the file.
     File(Option<u32>),
 }
 
-/// Where a path leads.
+/// Result of resolving a path.
 pub(super) enum Place<'p> {
-    /// To a name that is free in this directory.
+    /// The name is free in this directory.
     Free(Node, &'p [u8]),
     Taken(Node),
 }
 
-/// All names. What was taken away leaves its number behind.
+/// All names. The index of a removed file is not reused.
 #[derive(Debug)]
 pub(super) struct Names {
     nodes: Vec<Owned>,
-    /// What is in directories, by their number.
+    /// Entries of directories, by index.
     within: Vec<BTreeMap<Box<[u8]>, Node>>,
-    /// The last directory: nearly always that of the next entry too.
+    /// The last directory, which is usually that of the next entry, too.
     last: (Vec<u8>, Node),
 }
 
@@ -65,7 +65,7 @@ impl Names {
         &mut self.nodes[node as usize]
     }
 
-    /// Whether it has no names in it: also what is no directory.
+    /// Returns whether it has no entries; true for non-directories.
     pub(super) fn is_empty(&self, node: Node) -> bool {
         self.within[node as usize].is_empty()
     }
@@ -91,18 +91,18 @@ impl Names {
         Ok(node)
     }
 
-    /// What has a path. A name leads to the same number for good.
+    /// Returns the file at a path. The index of a name never changes.
     pub(super) fn find(&self, path: &[u8]) -> Option<Node> {
         let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
         names.into_iter().try_fold(ROOT, |dir, name| self.within_directory(dir, name))
     }
 
-    /// What has a name in a directory.
+    /// Returns the entry of a directory.
     pub(super) fn within_directory(&self, dir: Node, name: &[u8]) -> Option<Node> {
         self.within[dir as usize].get(name).copied()
     }
 
-    /// Where a path leads; directories on the way are made.
+    /// Resolves a path. Creates missing directories on the way.
     pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<Place<'p>, Conflict> {
         if path.is_empty() {
             return Ok(Place::Taken(ROOT));
@@ -121,7 +121,7 @@ impl Names {
         })
     }
 
-    /// The directory of a path, made if it is not there.
+    /// Returns the directory at a path, which is created if it is missing.
     pub(super) fn directory(&mut self, path: &[u8]) -> Result<Node, Conflict> {
         let mut dir = ROOT;
         let mut end = 0;
@@ -140,7 +140,7 @@ impl Names {
     }
 }
 
-/// The path of the directory, and the name in it.
+/// Splits a path into its directory and its last name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

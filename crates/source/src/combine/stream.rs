@@ -1,4 +1,4 @@
-//! The entries that several sources make together, in the order of the sources.
+//! The entries of a combination, in the order of the sources.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use super::{Combination, Part};
 use crate::host::as_path;
 use crate::{Change, Entry, EntryKind, Progress, Source, SourceError};
 
-/// Reads several sources, and leaves out what others replace.
+/// Reads several sources and omits replaced entries.
 pub struct Combined {
     plan: Arc<Combination>,
     sources: Vec<Box<dyn Source>>,
-    /// The source that is being read.
+    /// Index of the current source.
     at: usize,
-    /// Directories that are listed more than once, of those that were given.
+    /// Directories with several listings that were already returned.
     given: HashSet<Node>,
-    /// The directory of the last entry: nearly always that of the next one too.
+    /// The directory of the last entry, which is usually that of the next one, too.
     last: Option<(Vec<u8>, Node)>,
     done: u64,
 }
 
 impl Combined {
-    /// Reads sources that were opened anew; they give what they gave when it was planned.
+    /// Reads sources that were reopened. Their entries must be the same as during planning.
     pub fn new(plan: &Arc<Combination>, sources: Vec<Box<dyn Source>>) -> Self {
         let (plan, given) = (Arc::clone(plan), HashSet::new());
         Self { plan, sources, at: 0, given, last: None, done: 0 }
@@ -45,7 +45,7 @@ impl Combined {
         names.within_directory(dir, name)
     }
 
-    /// The entry as it is to be made, if it remains.
+    /// Returns the entry with its path in the combination, if it remains.
     fn remaining(&mut self, entry: Entry) -> Result<Option<Entry>, SourceError> {
         let Some(node) = self.find(&entry.path) else { return Err(changed(&entry)) };
         let plan = &self.plan;
@@ -67,7 +67,7 @@ impl Combined {
             (EntryKind::Directory | EntryKind::Hardlink(_), _) => Ok(None),
             (_, What::File(_)) if is_own => Ok(Some(entry)),
             (_, What::Directory) if is_own => Err(changed(&entry)),
-            // Its other names remain.
+            // The file remains under another name.
             _ => {
                 let name = plan.moved[self.at].get(&entry.path);
                 Ok(name.map(|name| Entry { path: name.clone(), ..entry }))
@@ -75,7 +75,7 @@ impl Combined {
         }
     }
 
-    /// A directory with what is said of it last, the first time.
+    /// Returns a directory with its final attributes, once.
     fn directory(&mut self, node: Node, entry: Entry) -> Option<Entry> {
         let Some(last) = self.plan.relisted.get(&node) else { return Some(entry) };
         self.given.insert(node).then(|| {

@@ -1,6 +1,6 @@
-//! File capabilities: their text form, and the extended attribute that holds them.
+//! File capabilities: text form and extended attribute.
 
-/// The names of capabilities, by number, as the kernel's `linux/capability.h` has them.
+/// Names of capabilities, indexed by their numbers in the kernel's `linux/capability.h`.
 const NAMES: [&str; 41] = [
     "chown",
     "dac_override",
@@ -45,10 +45,10 @@ const NAMES: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// The attribute that holds a file's capabilities.
+/// The extended attribute for file capabilities.
 pub(crate) const XATTR_NAME: &[u8] = b"security.capability";
 
-/// Revisions of its value, and the bit that says that the capabilities are effective from the start.
+/// Revisions of its value, and the flag that makes the capabilities effective.
 const REVISION_2: u32 = 0x0200_0000;
 const REVISION_3: u32 = 0x0300_0000;
 const EFFECTIVE: u32 = 1;
@@ -63,12 +63,11 @@ pub struct FileCapabilities {
 }
 
 impl FileCapabilities {
-    /// Parses what `setcap` takes, such as `cap_net_raw,cap_net_admin+ep`, `all=eip` or
-    /// `cap_chown=p cap_kill+i`. `[rootid=1000]` at its end names the user who is root in the user namespace
-    /// that it is for, as `getcap -n` shows it.
+    /// Parses the syntax of `setcap`, such as `cap_net_raw,cap_net_admin+ep`, `all=eip` or `cap_chown=p cap_kill+i`. A
+    /// final `[rootid=1000]` is the root user of the user namespace, as in `getcap -n`.
     ///
     /// # Errors
-    /// A sentence that says what is expected.
+    /// A sentence with the expected syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut found = Self::default();
         let mut words = text.split_ascii_whitespace().peekable();
@@ -93,12 +92,12 @@ impl FileCapabilities {
         Ok(found)
     }
 
-    /// Those whose bits are set, all of them effective.
+    /// Returns the capabilities with a set bit, all of them effective.
     pub(crate) fn effective(bits: u64) -> Self {
         Self { permitted: bits, effective: bits, ..Self::default() }
     }
 
-    /// One list of capabilities with what is done to them.
+    /// Parses a list of capabilities with its operators.
     fn clause(&mut self, word: &str) -> Result<(), String> {
         let operators = ['=', '+', '-'];
         let problem = || {
@@ -140,7 +139,7 @@ impl FileCapabilities {
         Ok(())
     }
 
-    /// The value of the attribute: revision 3 if a root user is named, else 2.
+    /// Returns the value of the attribute: revision 3 with a root user, otherwise 2.
     pub fn to_xattr(self) -> Vec<u8> {
         let revision = if self.root_id.is_some() { REVISION_3 } else { REVISION_2 };
         let effective = if self.effective != 0 { EFFECTIVE } else { 0 };
@@ -154,7 +153,7 @@ impl FileCapabilities {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The same with those of another text, for tables that name them one by one.
+    /// Merges two sets, for tables that list capabilities one by one.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             permitted: self.permitted | other.permitted,
@@ -164,7 +163,7 @@ impl FileCapabilities {
         }
     }
 
-    /// Whether the kernel would take them: all effective or none.
+    /// Returns whether the kernel accepts them: all effective or none.
     pub(crate) fn is_whole(self) -> bool {
         self.effective == 0 || self.effective == self.permitted | self.inheritable
     }
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn text_becomes_what_the_kernel_keeps() {
-        // Values that setcap wrote.
+        // Values written by setcap.
         let raw = "0100000200200000000000000000000000000000";
         assert_eq!(hex("cap_net_raw+ep").unwrap(), raw);
         assert_eq!(hex("CAP_NET_RAW=ep").unwrap(), raw);

@@ -1,27 +1,26 @@
-//! Which files of a source are taken.
+//! Inclusion and exclusion of files.
 
 use super::globs::Glob;
 
-/// A pattern of files that are taken or left out.
+/// A pattern of included or excluded files.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Which paths.
+    /// Pattern of paths.
     pub glob: Glob,
-    /// Whether they are taken.
+    /// True if they are included.
     pub is_included: bool,
 }
 
-/// Decides path by path. The last pattern that stands for a path decides; if none does, what was decided
-/// for its directory.
+/// Decides for each path. The last matching pattern decides; if none matches, the decision for the directory applies.
 #[derive(Debug, Default)]
 pub(super) struct Chooser {
-    /// The directory of the last path, and whether it is taken.
+    /// The directory of the last path, and whether it is included.
     parent: (Vec<u8>, bool),
     is_started: bool,
 }
 
 impl Chooser {
-    /// Whether a path is taken; `used` learns which patterns stood for a path.
+    /// Returns whether a path is included. Counts matching patterns in `used`.
     pub(super) fn takes(
         &mut self,
         choices: &[Choice],
@@ -60,7 +59,7 @@ fn last_match(choices: &[Choice], path: &[u8], is_directory: bool) -> Option<usi
     choices.iter().rposition(|choice| choice.glob.is_match(path, is_directory))
 }
 
-/// The directory that a path is in.
+/// Returns the directory of a path.
 pub(super) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|&byte| byte == b'/').map_or(&[], |slash| &path[..slash])
 }

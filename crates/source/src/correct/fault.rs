@@ -1,63 +1,63 @@
-//! What can be wrong with rules: lines of manifests, tables, maps and file contexts.
+//! Errors in rules: lines of manifests, tables, maps and file contexts.
 
-/// What is wrong with a rule.
+/// An error in a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// A part of a line is not what it must be.
+    /// A part of a line is invalid.
     #[error("{what}: expected {expected}, found {found:?}")]
     Expected {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// What it must be.
+        /// The expected syntax.
         expected: &'static str,
-        /// What it is.
+        /// The actual text.
         found: String,
     },
-    /// Two lines say something of the same thing, and not the same.
+    /// Two lines contradict each other.
     #[error("{what} is in line {line} already; leave one of them out")]
     Twice {
-        /// What both are about.
+        /// The subject of both lines.
         what: String,
-        /// The line before.
+        /// The earlier line.
         line: usize,
     },
-    /// A path that the source does not have.
+    /// A path that the source does not contain.
     #[error("{0:?} is not in the source; correct the path, or leave the line out")]
     Missing(String),
-    /// A file of the source that a list, which must name all, does not name.
+    /// A file of the source that is missing in a list that must be complete.
     #[error("{0:?} has no line; add one, or leave the file out of the source")]
     Unlisted(String),
-    /// A path at which there is a file of another type.
+    /// The file at a path has another type.
     #[error("{path:?}: expected a {expected}, found a {found}")]
     OtherType {
         /// The path.
         path: String,
-        /// What the rule says.
+        /// Type in the rule.
         expected: &'static str,
-        /// What is there.
+        /// Type of the file.
         found: &'static str,
     },
-    /// A file that is not the one that the rule is about.
+    /// The file differs from the one that the rule describes.
     #[error("{path:?}: {what} is {found}, the line says {expected}")]
     Mismatch {
         /// The path.
         path: String,
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
-        /// What the rule says.
+        /// Value in the rule.
         expected: String,
-        /// What is there.
+        /// Value of the file.
         found: String,
     },
-    /// A path that is one more name of a file, which has its attributes from its first name.
+    /// The path is an additional name of a file, whose attributes belong to its first name.
     #[error("{path:?} is a further name of the file {first:?}; name that one")]
     FurtherName {
         /// The path.
         path: String,
-        /// The name under which the source has the file.
+        /// The file's first name in the source.
         first: String,
     },
-    /// A hard link to a file that was left out, whose contents have passed by.
+    /// A hard link to an excluded file, whose sequential contents have been skipped.
     #[error(
         "{path:?} is a hard link to {target:?}, which is excluded and can be read only once; exclude \
          both, or include both, or unpack the archive"
@@ -65,18 +65,18 @@ pub enum RuleFault {
     LinkToExcluded {
         /// The path.
         path: String,
-        /// The file.
+        /// The excluded file.
         target: String,
     },
-    /// A regular expression that cannot be used.
+    /// An invalid regular expression.
     #[error("expression {expression:?}: {problem}")]
     Expression {
         /// The expression.
         expression: String,
-        /// Why not.
+        /// The reason.
         problem: String,
     },
-    /// A name of a user or group that nobody knows.
+    /// An unknown user or group name.
     #[error("no number is known of {what} {name:?}; write the number")]
     UnknownName {
         /// `user` or `group`.
@@ -84,29 +84,29 @@ pub enum RuleFault {
         /// The name.
         name: String,
     },
-    /// A file that has neither contents on the host nor is empty.
+    /// A file that is not empty and has no contents on the host.
     #[error("the contents of {0:?} are nowhere: there is no such file in the root directory")]
     NoContents(String),
-    /// More than is accepted.
+    /// A limit is exceeded.
     #[error("{what} is over the limit of {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The limited quantity.
         what: &'static str,
         /// The limit, in its unit.
         limit: u64,
     },
 }
 
-/// Bytes for a message: as text, whatever they are.
+/// Formats bytes as text for a message.
 pub(crate) fn text(bytes: &[u8]) -> String {
-    /// Longest piece of a damaged file in a message, in bytes.
+    /// Maximum number of bytes of a damaged file in a message.
     const SHOWN_MAX: usize = 200;
     let shown = bytes.get(..SHOWN_MAX).unwrap_or(bytes);
     let more = if shown.len() < bytes.len() { "…" } else { "" };
     format!("{}{more}", String::from_utf8_lossy(shown))
 }
 
-/// A path of an entry, for a message.
+/// Formats the path of an entry for a message.
 pub(crate) fn shown_path(path: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(path))
 }

@@ -1,8 +1,8 @@
-//! Lists of owners, permissions and capabilities as the build of Android writes them (`fs_config`).
+//! Lists of owners, permissions and capabilities in the format of Android's build (`fs_config`).
 //!
 //! A line is `PATH UID GID MODE [capabilities=0xBITS] [selabel=CONTEXT]`. The path begins with the mount point of the
-//! image, without a slash before it; that of the root of an image for `/` is empty, so that its line begins with a blank.
-//! Labels are not taken from it: that is what file contexts are for, which the build hands over beside it.
+//! image, without a leading slash. For an image mounted at `/` it is empty for the root, so that the line begins with a
+//! blank. Labels are ignored, because the build supplies them separately as file contexts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::fault::{RuleFault, shown_path};
 use super::lines::{RuleFile, at_line, fields, id, path, permissions};
 use crate::{Entry, EntryKind, SourceError, Xattr};
 
-/// A list that has been read.
+/// A parsed list.
 #[derive(Debug)]
 pub(super) struct FsConfig {
     name: PathBuf,
@@ -52,7 +52,7 @@ impl FsConfig {
         Ok(Self { name: file.name, lines })
     }
 
-    /// Gives an entry what its line says. `whole` is its path from the root of the system that mounts the image.
+    /// Applies the line of an entry. `whole` is its path from the root of the system that mounts the image.
     pub(super) fn apply(&self, whole: &[u8], entry: &mut Entry) -> Result<(), SourceError> {
         let Some(line) = self.lines.get(whole) else {
             let fault = RuleFault::Unlisted(shown_path(whole));
@@ -90,7 +90,7 @@ fn line(bytes: &[u8], number: usize) -> Result<(Vec<u8>, Line), RuleFault> {
     Ok((name, line))
 }
 
-/// None if no bit is set.
+/// Returns `None` if no bit is set.
 fn capabilities(bits: &[u8]) -> Result<Option<FileCapabilities>, RuleFault> {
     let text = std::str::from_utf8(bits).unwrap_or_default();
     let number = match text.strip_prefix("0x") {

@@ -1,16 +1,15 @@
-//! Patterns of paths.
+//! Path patterns.
 
 use std::fmt;
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 
-/// A pattern of paths in an image, which begin with `/` here.
+/// A pattern of paths in an image. Paths begin with `/` here.
 ///
-/// `*` and `?` stand for anything but a slash, `[a-z]` and `[!a-z]` for a character, `{a,b}` for one of
-/// several, `**` as a component for any number of directories, and at the end for everything below. A
-/// backslash takes the meaning from what follows. A pattern with a slash that is not at its end is about
-/// the whole path; one without is about a name in any directory. One that ends with a slash is about
-/// directories only.
+/// `*` and `?` match anything except a slash, `[a-z]` and `[!a-z]` a character, `{a,b}` one of several alternatives.
+/// `**` as a component matches any number of directories, and at the end everything below. A backslash escapes the
+/// following character. A pattern with a slash before its end matches whole paths, others match a name in any
+/// directory. A pattern that ends with a slash matches directories only.
 #[derive(Clone)]
 pub struct Glob {
     text: String,
@@ -23,7 +22,7 @@ impl Glob {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence that describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("write a pattern such as /etc/*.conf or *.pyc; / is the root itself".into());
@@ -44,7 +43,7 @@ impl Glob {
         Ok(Self { text, matcher, is_root: trimmed.is_empty(), directories_only })
     }
 
-    /// Whether it stands for a path in the form of `Entry::path`.
+    /// Returns whether it matches a path in the form of `Entry::path`.
     pub fn is_match(&self, path: &[u8], is_directory: bool) -> bool {
         if self.directories_only && !is_directory {
             return false;
@@ -55,7 +54,7 @@ impl Glob {
         self.matcher.is_match_candidate(&Candidate::from_bytes(path))
     }
 
-    /// The pattern as it was written.
+    /// Returns the original text of the pattern.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -106,7 +105,7 @@ mod tests {
         ] {
             assert!(!is(glob, path), "{glob} {path}");
         }
-        // Names in any bytes.
+        // Names that are not UTF-8.
         assert!(Glob::parse("/a/*").unwrap().is_match(b"a/\xff\n", false));
         assert!(Glob::parse("[").is_err());
         assert!(Glob::parse("").is_err());

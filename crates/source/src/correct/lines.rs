@@ -1,4 +1,4 @@
-//! Files of rules, line by line. What the readers of manifests, tables, maps and contexts share.
+//! Files of rules with one rule per line. Shared by the readers of manifests, tables, maps and contexts.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 use super::fault::{RuleFault, text};
 use crate::SourceError;
 
-/// Longest file of rules, in bytes: a manifest of some million files.
+/// Maximum size of a file of rules in bytes: a manifest of about a million files.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A number of users and groups that means "none" to system calls.
+/// An ID of users and groups that means "none" in system calls.
 const NO_ID: u32 = u32::MAX;
 
-/// A file of rules that has been read.
+/// A file of rules in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFile {
     pub(crate) name: PathBuf,
@@ -36,7 +36,7 @@ impl RuleFile {
         Ok(file)
     }
 
-    /// Reads a file that need not be there.
+    /// Reads an optional file.
     pub(crate) fn read_if_there(path: &Path) -> Result<Option<Self>, SourceError> {
         match Self::read(path) {
             Err(SourceError::Io { source, .. })
@@ -48,34 +48,34 @@ impl RuleFile {
         }
     }
 
-    /// The lines with their numbers, from 1 on, without those that are blank or begin with `#`.
+    /// Returns the lines with their numbers, starting at 1, without blank lines and those that begin with `#`.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &[u8])> {
         lines_of(&self.bytes).filter(|(_, line)| !matches!(line.first(), None | Some(b'#')))
     }
 
-    /// The error that a fault in a line is.
+    /// Returns the error for a fault in a line.
     pub(crate) fn fault(&self, line: usize, fault: RuleFault) -> SourceError {
         at_line(&self.name, line, fault)
     }
 }
 
-/// The lines with their numbers, without blanks around them.
+/// Returns the trimmed lines with their numbers.
 pub(crate) fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let lines = bytes.split(|&byte| byte == b'\n').enumerate();
     lines.map(|(index, line)| (index + 1, line.trim_ascii()))
 }
 
-/// The error that a fault in a line of `file` is; line 0 is all of it.
+/// Returns the error for a fault in a line of `file`; line 0 means the whole file.
 pub(crate) fn at_line(file: &Path, line: usize, fault: RuleFault) -> SourceError {
     SourceError::Rule { file: file.to_owned(), line, fault: Box::new(fault) }
 }
 
-/// The fields of a line, which blanks separate.
+/// Returns the fields of a line, separated by blanks.
 pub(crate) fn fields(line: &[u8]) -> Vec<&[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect()
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub(crate) fn number<T: FromStr>(
     field: &[u8],
     what: &'static str,
@@ -86,14 +86,14 @@ pub(crate) fn number<T: FromStr>(
     number.ok_or_else(|| RuleFault::expected(what, expected, field))
 }
 
-/// A number of a user or group.
+/// Parses a user or group ID.
 pub(crate) fn id(field: &[u8], what: &'static str) -> Result<u32, RuleFault> {
     let expected = "a number below 4294967295";
     let id = number(field, what, expected)?;
     if id == NO_ID { Err(RuleFault::expected(what, expected, field)) } else { Ok(id) }
 }
 
-/// Permission bits in octal.
+/// Parses permission bits in octal.
 pub(crate) fn permissions(field: &[u8]) -> Result<u16, RuleFault> {
     let digits = field.iter().all(|byte| (b'0'..=b'7').contains(byte)).then_some(field);
     let bits = digits.and_then(|field| std::str::from_utf8(field).ok());
@@ -106,7 +106,7 @@ pub(crate) fn permissions(field: &[u8]) -> Result<u16, RuleFault> {
     })
 }
 
-/// A path in a file of rules in the form of `Entry::path`: absolute, or relative to the root.
+/// Parses a path, absolute or relative to the root, into the form of `Entry::path`.
 pub(crate) fn path(field: &[u8]) -> Result<Vec<u8>, RuleFault> {
     let expected = "a path in the image without .. and without NUL bytes";
     let bad = || RuleFault::expected("path", expected, field);

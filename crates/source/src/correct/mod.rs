@@ -1,15 +1,15 @@
-//! Corrections of a source: who owns files, how they are labelled, which of them are taken, and what is added.
+//! Corrections of a source: ownership, labels, selection of files, and additional files.
 //!
-//! A [`Corrected`] source is another one, entry by entry, changed in this order:
-//! 1. what [`Choice`]s leave out is left out, with everything below;
-//! 2. owners go through the [`OwnerMap`], or become one;
-//! 3. [device tables](crate::table) change what is there; what they add goes through all that follows;
+//! A [`Corrected`] source returns the entries of another source, changed in this order:
+//! 1. [`Choice`]s exclude files, with everything below them;
+//! 2. owners are mapped by the [`OwnerMap`], or replaced by a single owner;
+//! 3. [device tables](crate::table) change existing files; files that they add pass through the following steps;
 //! 4. [manifests](crate::mtree) replace attributes;
-//! 5. a list of Android's build (`fs_config`) gives owners, permissions and capabilities;
-//! 6. [file contexts](crate::file_contexts) give labels;
-//! 7. [`Rule`]s change what patterns name, each in its turn.
+//! 5. a list of Android's build (`fs_config`) sets owners, permissions and capabilities;
+//! 6. [file contexts](crate::file_contexts) set labels;
+//! 7. [`Rule`]s change files that match patterns, in order.
 //!
-//! A file goes by the first name that the source gives it: its hard links say nothing.
+//! A file is identified by the first name in the source; rules are not applied to its other hard links.
 
 pub(crate) mod capability;
 mod choice;
@@ -43,42 +43,41 @@ use crate::mtree::ManifestCorrection;
 use crate::table::DeviceTable;
 use crate::{SourceError, Time};
 
-/// What is to be corrected.
+/// Options of corrections.
 #[derive(Clone, Debug, Default)]
 pub struct CorrectionOptions {
-    /// Which files are taken, in order.
+    /// Inclusions and exclusions, in order.
     pub choices: Vec<Choice>,
-    /// A file that says what owners become: see [`OwnerMap::read`].
+    /// A file that maps owners: see [`OwnerMap::read`].
     pub owner_map: Option<PathBuf>,
     /// Device tables: see [`DeviceTable`].
     pub devices: Vec<PathBuf>,
     /// Manifests whose attributes replace those of the source.
     pub manifests: Vec<PathBuf>,
-    /// A list of owners, permissions and capabilities as Android's build writes it. All files must be in it.
+    /// A list of owners, permissions and capabilities in the format of Android's build. It must contain all files.
     pub fs_config: Option<PathBuf>,
-    /// File contexts of SELinux.
+    /// SELinux file contexts.
     pub file_contexts: Option<PathBuf>,
-    /// Where the image will be mounted, in the form of `Entry::path`: the paths of `fs_config` and of file contexts
-    /// begin there.
+    /// Mount point of the image, in the form of `Entry::path`. Paths in `fs_config` and in file contexts begin there.
     pub mount_point: Vec<u8>,
-    /// Changes by pattern, in order.
+    /// Changes of files that match patterns, in order.
     pub rules: Vec<Rule>,
 }
 
-/// What a source does not say.
+/// Defaults for information that the source lacks.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// The owner of everything, where no rule says otherwise.
+    /// Owner of everything that no rule concerns.
     pub owner: Option<(u32, u32)>,
-    /// A directory on the host with the `etc/passwd` and `etc/group` that names of users and groups are looked
-    /// up in. Without it only `root` is known.
+    /// A host directory with `etc/passwd` and `etc/group` for the look-up of user and group names. Without it only
+    /// `root` is known.
     pub names: Option<PathBuf>,
-    /// Time of what is added.
+    /// Times of added files.
     pub time: Time,
 }
 
 impl CorrectionOptions {
-    /// Whether nothing is to be corrected.
+    /// Returns whether there are no corrections.
     pub fn is_empty(&self) -> bool {
         self.choices.is_empty()
             && self.owner_map.is_none()
@@ -90,7 +89,7 @@ impl CorrectionOptions {
     }
 }
 
-/// Corrections that have been read, for any number of readings of a source.
+/// Loaded corrections, for any number of passes over a source.
 #[derive(Debug)]
 pub struct Corrections {
     choices: Vec<Choice>,
@@ -107,10 +106,10 @@ pub struct Corrections {
 }
 
 impl Corrections {
-    /// Reads the files that the options name.
+    /// Reads the files in the options.
     ///
     /// # Errors
-    /// If one cannot be read, or a line of it cannot be followed.
+    /// If one cannot be read, or contains an invalid line.
     pub fn load(
         options: &CorrectionOptions,
         surroundings: &Surroundings,
@@ -137,14 +136,14 @@ impl Corrections {
         }))
     }
 
-    /// The path of an entry where the image will be mounted.
+    /// Returns the path of an entry in the system that mounts the image.
     fn whole(&self, path: &[u8]) -> Vec<u8> {
         let between: &[u8] =
             if self.mount_point.is_empty() || path.is_empty() { b"" } else { b"/" };
         [&self.mount_point, between, path].concat()
     }
 
-    /// What was corrected when a source was last read to its end.
+    /// Returns the report of the last complete pass over a source.
     pub fn report(&self) -> CorrectionReport {
         self.report.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! Names of users and groups, as the source's own `/etc/passwd` and `/etc/group` have them.
+//! User and group names according to the source's own `/etc/passwd` and `/etc/group`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,8 +7,8 @@ use super::fault::{RuleFault, text};
 use super::lines::{RuleFile, id, lines_of};
 use crate::SourceError;
 
-/// What the names of a source mean. Without its files only `root` is known: the names of this host may
-/// mean other numbers.
+/// IDs of the names of a source. Without its files only `root` is known, because the names of this host may have other
+/// IDs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     users: HashMap<Vec<u8>, u32>,
@@ -22,12 +22,12 @@ impl Names {
         Ok(Self { users: read(root, "passwd")?, groups: read(root, "group")? })
     }
 
-    /// The number of a user.
+    /// Returns the ID of a user.
     pub(crate) fn user(&self, name: &[u8]) -> Result<u32, RuleFault> {
         known(&self.users, name, "user")
     }
 
-    /// The number of a group.
+    /// Returns the ID of a group.
     pub(crate) fn group(&self, name: &[u8]) -> Result<u32, RuleFault> {
         known(&self.groups, name, "group")
     }
@@ -45,7 +45,7 @@ fn read(root: &Path, file: &str) -> Result<HashMap<Vec<u8>, u32>, SourceError> {
     let mut ids = HashMap::new();
     let etc = root.join("etc");
     let path = etc.join(file);
-    // A link can lead to a file of the host, whose names are not the tree's.
+    // A symbolic link may lead to a file of the host with other names.
     let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
     if is_link(&etc) || is_link(&path) {
         return Ok(ids);
@@ -53,7 +53,7 @@ fn read(root: &Path, file: &str) -> Result<HashMap<Vec<u8>, u32>, SourceError> {
     let Some(file) = RuleFile::read_if_there(&path)? else { return Ok(ids) };
     for (_, line) in lines_of(&file.bytes) {
         let mut fields = line.split(|&byte| byte == b':');
-        // name:password:number:…, and the first line of a name counts.
+        // name:password:id:…; the first line of a name applies.
         let (Some(name), Some(number)) = (fields.next(), fields.nth(1)) else { continue };
         if let Ok(id) = id(number, "number") {
             ids.entry(name.to_vec()).or_insert(id);

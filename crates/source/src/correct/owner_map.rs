@@ -1,4 +1,4 @@
-//! Maps of owners: which numbers of users and groups become which.
+//! Maps of user and group IDs.
 
 use std::path::Path;
 
@@ -6,26 +6,26 @@ use super::fault::RuleFault;
 use super::lines::{RuleFile, fields, id, number};
 use crate::SourceError;
 
-/// What owners become. A number that no line names stays.
+/// A map of owners. IDs without a line do not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerMap {
     users: Vec<Range>,
     groups: Vec<Range>,
 }
 
-/// Numbers that become others.
+/// A range of IDs to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
     last: u32,
-    /// What the first one becomes.
+    /// New ID of the first one.
     new: u32,
-    /// Whether all of them become that one.
+    /// True if all IDs of the range become `new`.
     is_one: bool,
     line: usize,
 }
 
-/// Whom a line is about.
+/// Subject of a line: users, groups or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Users,
@@ -34,22 +34,22 @@ enum Who {
 }
 
 impl OwnerMap {
-    /// Reads a file of lines in one of these forms:
-    /// - `uid OLD[-OLDEND] NEW` and `gid …` (`both …`): OLD becomes NEW, OLD + 1 becomes NEW + 1, …. `NEW-NEW`
-    ///   makes all of them NEW, and OLD can be `*`, all numbers that no other line names;
-    /// - `uid INSIDE OUTSIDE COUNT` or `INSIDE OUTSIDE COUNT`, as in `/proc/PID/uid_map`, and
-    ///   `u:INSIDE:OUTSIDE:COUNT` (`g:`, `b:`): OUTSIDE becomes INSIDE, and so on for COUNT numbers.
+    /// Reads a file with lines in one of these forms:
+    /// - `uid OLD[-OLDEND] NEW` and `gid …` (`both …`): OLD becomes NEW, OLD + 1 becomes NEW + 1, and so on. `NEW-NEW`
+    ///   maps all of them to NEW, and OLD can be `*`, all IDs without another line;
+    /// - `uid INSIDE OUTSIDE COUNT` or `INSIDE OUTSIDE COUNT`, as in `/proc/PID/uid_map`, and `u:INSIDE:OUTSIDE:COUNT`
+    ///   (`g:`, `b:`): OUTSIDE becomes INSIDE, and so on for COUNT IDs.
     ///
     /// # Errors
-    /// If it cannot be read, or a line has another form, or two lines name the same number.
+    /// If the file cannot be read, a line has another form, or two lines contain the same ID.
     pub fn read(path: &Path) -> Result<Self, SourceError> {
         Self::of(&RuleFile::read(path)?)
     }
 
-    /// The same, of bytes that have been read from `name`.
+    /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// As for [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         Self::of(&RuleFile { name: name.to_owned(), bytes: bytes.to_vec() })
     }
@@ -60,7 +60,7 @@ impl OwnerMap {
             let added = parse_line(bytes, line).and_then(|(who, range)| map.add(who, range));
             added.map_err(|fault| file.fault(line, fault))?;
         }
-        // The last one is for whatever is left.
+        // The wildcard range comes last.
         for ranges in [&mut map.users, &mut map.groups] {
             ranges.sort_by_key(|range| (range.is_all(), range.first));
             let clash = ranges.windows(2).find(|pair| pair[0].meets(&pair[1]));
@@ -84,12 +84,12 @@ impl OwnerMap {
         Ok(())
     }
 
-    /// What a user becomes.
+    /// Maps a user ID.
     pub fn user(&self, uid: u32) -> u32 {
         mapped(&self.users, uid)
     }
 
-    /// What a group becomes.
+    /// Maps a group ID.
     pub fn group(&self, gid: u32) -> u32 {
         mapped(&self.groups, gid)
     }
@@ -100,7 +100,7 @@ impl Range {
         self.is_one && self.first == 0 && self.last == u32::MAX
     }
 
-    /// Whether two of the ranges that are sorted have a number in common.
+    /// Returns whether this range overlaps the next one in sorted order.
     fn meets(&self, next: &Self) -> bool {
         self.is_all() == next.is_all() && next.first <= self.last
     }

@@ -1,26 +1,26 @@
-//! What was corrected.
+//! Report of corrections.
 
 use serde::Serialize;
 
-/// What the corrections of a source did, in its last reading to the end.
+/// Effects of the corrections in the last complete pass over a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CorrectionReport {
-    /// Files that were left out, those in directories that were left out among them.
+    /// Number of excluded files, including those in excluded directories.
     pub excluded: u64,
-    /// Files that a device table made.
+    /// Number of files that device tables created.
     pub made: u64,
-    /// Files with another owner or group.
+    /// Number of files whose owner or group changed.
     pub owners: u64,
-    /// Files with other permissions.
+    /// Number of files whose permissions changed.
     pub permissions: u64,
-    /// Files that a manifest changed.
+    /// Number of files changed by manifests.
     pub listed: u64,
-    /// Extended attributes that were set by name, capabilities among them.
+    /// Number of extended attributes set by name, including capabilities.
     pub xattrs: u64,
-    /// Files that got a label of SELinux.
+    /// Number of files that got an SELinux label.
     pub labels: u64,
-    /// Files that the file contexts give no label.
+    /// Number of files without a label in the file contexts.
     pub unlabelled: u64,
-    /// What may not be as it was meant: patterns that stand for nothing, and the like.
+    /// Possible mistakes, such as patterns that match nothing.
     pub warnings: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Changes of files that patterns name.
+//! Changes of files that match patterns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,41 +7,41 @@ use super::capability::{FileCapabilities, XATTR_NAME};
 use super::globs::Glob;
 use crate::{Entry, EntryKind, Time, Xattr};
 
-/// What is done to the files that a pattern stands for.
+/// A change of the files that match a pattern.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Which files.
+    /// The pattern.
     pub glob: Glob,
-    /// What is done.
+    /// The change.
     pub change: Change,
 }
 
 /// A change of a file's attributes.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Other permissions. Symbolic links have none.
+    /// New permissions. Not applied to symbolic links.
     Permissions(PermissionChange),
-    /// Other owners; `None` leaves one as it is.
+    /// New owners; `None` leaves one unchanged.
     Owner {
         /// User.
         uid: Option<u32>,
         /// Group.
         gid: Option<u32>,
     },
-    /// An extended attribute. Those of users (`user.…`) only regular files and directories have.
+    /// An extended attribute. `user.…` attributes are applied to regular files and directories only.
     Xattr(Xattr),
-    /// Capabilities, which only regular files have.
+    /// Capabilities, applied to regular files only.
     Capabilities(FileCapabilities),
-    /// One time instead of all others.
+    /// A new value of all times.
     Time(Time),
 }
 
-/// What permissions become; the second argument says whether the file is a directory.
+/// A function from old to new permissions. The second argument is true for directories.
 #[derive(Clone)]
 pub struct PermissionChange(Arc<dyn Fn(u16, bool) -> u16 + Send + Sync>);
 
 impl PermissionChange {
-    /// A change that a function makes, of permissions below 0o10000.
+    /// Creates a change from a function on permissions below 0o10000.
     pub fn new(change: impl Fn(u16, bool) -> u16 + Send + Sync + 'static) -> Self {
         Self(Arc::new(change))
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for PermissionChange {
 }
 
 impl Rule {
-    /// Whether it is about a file at this path.
+    /// Returns whether it applies to the file at this path.
     pub(super) fn is_about(&self, path: &[u8], kind: &EntryKind) -> bool {
         let is_possible = match (&self.change, kind) {
             (Change::Permissions(_), kind) => !matches!(kind, EntryKind::Symlink(_)),
@@ -67,7 +67,7 @@ impl Rule {
         is_possible && self.glob.is_match(path, matches!(kind, EntryKind::Directory))
     }
 
-    /// Changes an entry. Returns how many extended attributes were set.
+    /// Changes an entry. Returns the number of extended attributes set.
     pub(super) fn apply(&self, entry: &mut Entry) -> u64 {
         let is_directory = matches!(entry.kind, EntryKind::Directory);
         let metadata = &mut entry.metadata;
@@ -97,7 +97,7 @@ impl Rule {
         0
     }
 
-    /// The option that it comes from, as on the command line.
+    /// Returns the command-line option of the rule.
     pub(super) fn option(&self) -> &'static str {
         match self.change {
             Change::Permissions(_) => "--chmod",

@@ -1,4 +1,4 @@
-//! A source that is corrected.
+//! A corrected source.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,53 +10,53 @@ use super::{CorrectionReport, Corrections};
 use crate::file_contexts::{self, Label};
 use crate::{Body, Entry, EntryKind, Metadata, Progress, Source, SourceError, Xattr};
 
-/// Permissions of directories that a source mentions in paths and never lists.
+/// Permissions of directories that a source never lists but that occur in paths.
 const IMPLIED_PERMISSIONS: u16 = 0o755;
 
-/// Another source with its [`Corrections`].
+/// A source with [`Corrections`] applied.
 pub struct Corrected {
     inner: Box<dyn Source>,
     corrections: Arc<Corrections>,
-    /// Entries that come next.
+    /// Entries to be returned next.
     ready: VecDeque<Entry>,
-    /// Whether the last entry was read from the source itself, which has its contents.
+    /// True if the last entry was read from the inner source, so that its contents can be read there.
     has_stream: bool,
     is_over: bool,
     chooser: Chooser,
-    /// Directories that have come.
+    /// Directories returned so far.
     directories: HashSet<Vec<u8>>,
-    /// Directories that were left out: they come if something in them is taken.
+    /// Excluded directories. They are returned if an entry below them is included.
     left_out: HashMap<Vec<u8>, Entry>,
-    /// Files that were left out: a hard link to one may be taken.
+    /// Excluded files, because a hard link to one may be included.
     hidden: HashMap<Vec<u8>, Hidden>,
     seen: Seen,
-    /// Whether the entry that is being corrected has another owner already.
+    /// True if the owner of the current entry has already been mapped.
     is_mapped: bool,
     report: CorrectionReport,
 }
 
-/// A file that was left out.
+/// An excluded file.
 enum Hidden {
-    /// It can still be made.
+    /// It can still be created.
     There(Box<Entry>),
-    /// Its contents have passed by.
+    /// Its sequential contents have been skipped.
     Gone,
-    /// It was made under this name.
+    /// It was created under this name.
     Moved(Vec<u8>),
 }
 
-/// Which rules were about something.
+/// Usage of rules.
 struct Seen {
     choices: Vec<u64>,
     rules: Vec<u64>,
-    /// Rules that stood for further names of files, with the first such name.
+    /// Rules that matched additional names of files, with the first such name.
     links: Vec<Option<Vec<u8>>>,
     rows: Vec<bool>,
     manifests: Vec<Vec<bool>>,
 }
 
 impl Corrected {
-    /// Corrects a source.
+    /// Applies corrections to a source.
     pub fn new(inner: Box<dyn Source>, corrections: Arc<Corrections>) -> Self {
         let seen = Seen {
             choices: vec![0; corrections.choices.len()],
@@ -99,7 +99,7 @@ impl Corrected {
         }
     }
 
-    /// Takes an entry of the source, or leaves it out.
+    /// Includes or excludes an entry of the source.
     fn take(&mut self, entry: Entry) -> Result<(), SourceError> {
         let is_directory = matches!(entry.kind, EntryKind::Directory);
         let corrections = Arc::clone(&self.corrections);
@@ -152,7 +152,7 @@ impl Corrected {
         }
     }
 
-    /// Adds the directories on the way to a path that have not come, and the root.
+    /// Adds the missing directories on the way to a path, including the root.
     fn add_parents(&mut self, path: &[u8]) -> Result<(), SourceError> {
         if path.is_empty() || self.directories.contains(parent(path)) {
             return Ok(());
@@ -176,7 +176,7 @@ impl Corrected {
         Ok(())
     }
 
-    /// A directory that the source never lists.
+    /// Returns an entry for a directory that the source never lists.
     fn implied(&self, path: &[u8]) -> Entry {
         let (uid, gid) = self.corrections.owner.unwrap_or((0, 0));
         let (permissions, mtime) = (IMPLIED_PERMISSIONS, self.corrections.time);
@@ -196,7 +196,7 @@ impl Corrected {
         self.is_mapped = before != (metadata.uid, metadata.gid);
     }
 
-    /// Corrects an entry that is taken, and puts it where the next one comes from.
+    /// Corrects an included entry and queues it.
     fn push(&mut self, mut entry: Entry) -> Result<(), SourceError> {
         if matches!(entry.kind, EntryKind::Directory) {
             self.directories.insert(entry.path.clone());
@@ -210,7 +210,7 @@ impl Corrected {
         Ok(())
     }
 
-    /// A further name of a file: rules about it are about nothing, or about the file.
+    /// Handles an additional name of a file. A rule for it is an error, has no effect, or concerns the file.
     fn link(&mut self, path: &[u8], first: &[u8]) -> Result<(), SourceError> {
         let corrections = &self.corrections;
         corrections.tables.check_link(path, first)?;
@@ -263,7 +263,7 @@ impl Corrected {
         let label = contexts.label(&self.corrections.whole(&entry.path), &entry.kind);
         match label.map_err(|fault| at_line(file, 0, fault))? {
             Label::Context(context) => {
-                // The kernel and setfiles count the zero at its end.
+                // The kernel and setfiles include the terminating NUL.
                 let value = [context, b"\0"].concat();
                 Xattr::set(&mut entry.xattrs, file_contexts::XATTR_NAME, &value);
                 self.report.labels += 1;
@@ -273,16 +273,16 @@ impl Corrected {
         Ok(())
     }
 
-    /// Adds what tables make, and says which rules were about nothing.
+    /// Adds the files of device tables, and reports unused rules.
     fn end(&mut self) -> Result<(), SourceError> {
         let corrections = Arc::clone(&self.corrections);
         if self.directories.is_empty() {
             self.push(self.implied(b""))?;
         }
-        // A table names directories before what is in them, or the latter makes them.
+        // A table lists directories before their entries; otherwise the entries create them.
         for entry in corrections.tables.missing(&self.seen.rows, corrections.time)? {
             self.add_parents(&entry.path)?;
-            // What was added before may have needed it.
+            // An entry added before may have created it.
             if !self.directories.contains(&entry.path) {
                 self.push(entry)?;
             }
@@ -345,7 +345,7 @@ impl Source for Corrected {
     }
 
     fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError> {
-        // The entry with a stream is the last that the source gave.
+        // Only the last entry from the inner source has contents there.
         if self.has_stream { self.inner.read(buf) } else { Ok(0) }
     }
 

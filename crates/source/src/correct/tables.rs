@@ -1,4 +1,4 @@
-//! Device tables as corrections.
+//! Corrections by device tables.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::{Entry, EntryKind, Metadata, SourceError, Time, Xattr};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     files: Vec<PathBuf>,
-    /// With the number of the file.
+    /// Each with the index of its file.
     rows: Vec<(usize, Row)>,
     by_path: HashMap<Vec<u8>, Vec<usize>>,
-    /// Rows about directories with everything below.
+    /// True if there are rows for directories with everything below.
     recursive: bool,
 }
 
@@ -36,7 +36,7 @@ impl Tables {
         self.rows.len()
     }
 
-    /// Changes an entry as its rows say, and those about directories that it is in; in the order of the rows.
+    /// Applies the rows of an entry and of the directories above it, in the order of the rows.
     pub(super) fn apply(&self, entry: &mut Entry, seen: &mut [bool]) -> Result<(), SourceError> {
         if self.rows.is_empty() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The error if a row is about a further name of a file.
+    /// Returns an error if a row has an additional name of a file as its path.
     pub(super) fn check_link(&self, path: &[u8], first: &[u8]) -> Result<(), SourceError> {
         let Some(index) = self.by_path.get(path).and_then(|rows| rows.first()) else {
             return Ok(());
@@ -73,7 +73,7 @@ impl Tables {
         Err(at_line(&self.files[*file], row.line, RuleFault::FurtherName { path, first }))
     }
 
-    /// Files that no entry was: they are made, the first row of each. Later rows change them.
+    /// Returns entries for rows without a file. The first row of each path creates the file, later rows change it.
     pub(super) fn missing(&self, seen: &[bool], time: Time) -> Result<Vec<Entry>, SourceError> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut made = std::collections::HashSet::new();

@@ -1,4 +1,4 @@
-//! Regular files of a directory of the host, which are opened when their contents are wanted.
+//! Regular files of a host directory, opened when their contents are read.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use super::family::{Root, state_of};
 use crate::content::size_changed;
 use crate::{Change, FileId, SourceError, Time};
 
-/// What shows that a file is still the one that was listed, with the same contents.
+/// State that detects changes of a file since it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) id: FileId,
-    /// In bytes.
+    /// Size in bytes.
     pub(super) size: u64,
     pub(super) mtime: Time,
 }
 
-/// A regular file of the source, as it was when it was listed.
+/// A regular file of the source, in the state when it was listed.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFile {
     pub(super) root: Arc<Root>,
@@ -30,17 +30,17 @@ impl HostFile {
         Self { root: Arc::clone(root), path: path.into(), state }
     }
 
-    /// Where it is, for messages.
+    /// Returns the host path for messages.
     pub(crate) fn host_path(&self) -> PathBuf {
         self.root.shown_path(&self.path)
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.state.size
     }
 
-    /// Opens the file and confirms that it is still the one that was listed.
+    /// Opens the file and checks that it has not changed since it was listed.
     pub(crate) fn open(&self) -> Result<File, SourceError> {
         let file = self.root.open_file(&self.path);
         let file = file.map_err(|e| SourceError::io("open", &self.host_path(), e))?;
@@ -48,7 +48,7 @@ impl HostFile {
         Ok(file)
     }
 
-    /// Confirms that the open file is still in the state that was listed.
+    /// Checks that the open file has not changed since it was listed.
     pub(crate) fn check(&self, file: &File) -> Result<(), SourceError> {
         let found = state_of(file).map_err(|e| SourceError::io("read", &self.host_path(), e))?;
         if found == self.state {
@@ -57,7 +57,7 @@ impl HostFile {
         Err(size_changed(&self.host_path(), self.state.size, found.size))
     }
 
-    /// The error for a file that ended too early.
+    /// Returns the error for a file that ended early.
     pub(crate) fn shrunk(&self, file: &File) -> SourceError {
         let found = file.metadata().map_or(0, |metadata| metadata.len());
         if found == self.state.size {

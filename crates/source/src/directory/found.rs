@@ -1,8 +1,8 @@
-//! What is known of a file.
+//! Information about a file.
 
 use crate::{Entry, EntryKind, FileId, Metadata};
 
-/// A file that was found by its path.
+/// A file found by its path.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) kind: EntryKind,
@@ -11,7 +11,7 @@ pub(crate) struct Found {
     pub(crate) links: u64,
 }
 
-/// An entry with what is needed to recognise other names of the same file.
+/// An entry with the identity needed to detect other names of the same file.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) entry: Entry,

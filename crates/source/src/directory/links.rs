@@ -1,23 +1,23 @@
-//! Files with several names, recognised as they come.
+//! Detection of files with several names.
 
 use std::collections::HashMap;
 
 use crate::{Entry, EntryKind, FileId};
 
-/// Files with several names, by what identifies them.
+/// Files with several names, by identity.
 #[derive(Debug, Default)]
 pub(super) struct Links(HashMap<FileId, Linked>);
 
-/// A file more of whose names may come.
+/// A file with further names to come.
 #[derive(Debug)]
 struct Linked {
     path: Box<[u8]>,
-    /// Names not seen yet.
+    /// Number of names not found yet.
     left: u64,
 }
 
 impl Links {
-    /// Turns a further name of a file, which has `links` of them, into a hard link.
+    /// Converts an additional name of a file with `links` names into a hard link.
     pub(super) fn resolve(&mut self, mut entry: Entry, id: FileId, links: u64) -> Entry {
         if links < 2 || matches!(entry.kind, EntryKind::Directory) {
             return entry;

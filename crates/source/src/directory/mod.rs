@@ -1,16 +1,16 @@
-//! Directories of the host as sources.
+//! Host directories as sources.
 //!
-//! [`DirectorySource`] gives all that is in one, and [`HostTree`] single files of it to sources that know the names
-//! from elsewhere. Both are the same on every host, as is a [`HostFile`], and stand on what each family of hosts has of
-//! its own: `unix` reads what Unix knows of files, on several threads; `portable` what the standard library tells, which
-//! is what there is on Windows. Where there are no files (wasm32-unknown-unknown) opening any directory fails.
+//! [`DirectorySource`] returns everything in a directory; [`HostTree`] returns single files to sources that get their
+//! names elsewhere. Both, and [`HostFile`], are independent of the host. They use one module per family of hosts:
+//! `unix` reads all attributes that Unix has, on several threads; `portable` uses the standard library, for example on
+//! Windows. On hosts without files (wasm32-unknown-unknown) every open fails.
 //!
-//! Of a family of hosts is wanted here:
+//! The module of a family of hosts provides:
 //!
 //! - `Root`, a directory, with `open`, `open_file` and `shown_path`;
-//! - `Files`, all that is in one, in order, with `start`, `next` and `names_min`;
+//! - `Files`, all files in it, in order, with `start`, `next` and `names_min`;
 //! - `find`, one file of it by its path, and `xattrs`, its extended attributes;
-//! - `state_of`, what shows that an open file is still as it was listed.
+//! - `state_of`, the state that detects changes of an open file.
 
 mod file;
 mod found;
@@ -34,10 +34,10 @@ pub(crate) use file::HostFile;
 pub(crate) use found::Found;
 pub use stream::DirectorySource;
 
-/// What is done where attributes are asked for, in messages.
+/// Action for error messages about attributes.
 const READ_ATTRIBUTES: &str = "read the attributes of";
 
-/// A directory of the host in which files are looked for by their paths.
+/// A host directory for look-ups of files by path.
 #[derive(Clone, Debug)]
 pub(crate) struct HostTree(Arc<family::Root>);
 
@@ -47,8 +47,8 @@ impl HostTree {
         Ok(Self(Arc::new(family::Root::open(path, Vec::new())?)))
     }
 
-    /// The file at a path, in the form of `Entry::path`, or none. Symbolic links on the way are followed;
-    /// the one at its end is the file. `wants_contents` is to find the holes of a regular file.
+    /// Returns the file at a path in the form of `Entry::path`, if it exists. Follows symbolic links on the way, but
+    /// not at the end. With `wants_contents` it determines the holes of a regular file.
     pub(crate) fn find(
         &self,
         path: &[u8],
@@ -57,7 +57,8 @@ impl HostTree {
         family::find(&self.0, path, wants_contents)
     }
 
-    /// The extended attributes of the file at a path, which is no symbolic link. None where the host has no such.
+    /// Returns the extended attributes of the file at a path, which is not a symbolic link. Empty on hosts without
+    /// them.
     pub(crate) fn xattrs(&self, path: &[u8]) -> Result<Vec<Xattr>, SourceError> {
         family::xattrs(&self.0, path)
     }

@@ -1,4 +1,4 @@
-//! A directory of the host as a stream of entries, whatever the host.
+//! A host directory as a stream of entries, independent of the host.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use super::found::Scanned;
 use super::links::Links;
 use crate::{Entry, Options, Progress, Source, SourceError};
 
-/// A directory and everything below it, other mounted file systems included. Names come in the order of their bytes,
-/// whatever the number of threads.
+/// A directory and everything below it, including other mounted file systems. Names are sorted by their bytes, whatever
+/// the number of threads.
 pub struct DirectorySource {
     files: Files,
     is_over: bool,
@@ -18,8 +18,8 @@ pub struct DirectorySource {
 }
 
 impl DirectorySource {
-    /// Opens the directory `path` (through symbolic links) and, where [`Options::threads`] counts, starts the threads
-    /// that read ahead.
+    /// Opens the directory `path` (following symbolic links) and, if [`Options::threads`] is supported, starts the
+    /// threads that read ahead.
     ///
     /// # Errors
     /// If the directory cannot be opened or listed, or a thread cannot be started.

@@ -1,16 +1,16 @@
-//! The expressions of file contexts: those of PCRE2 as far as they are regular.
+//! Regular expressions of file contexts: the regular subset of PCRE2.
 //!
-//! libselinux matches bytes, with `.` for newlines too, and against the whole path. Syntax that PCRE2 and the
-//! crate `regex` read differently is written in the latter's way here; what only PCRE2 has is refused.
+//! libselinux matches bytes, with `.` including newlines, against the whole path. Syntax that PCRE2 and the crate
+//! `regex` interpret differently is translated here; features that only PCRE2 has are rejected.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::{Parser, ParserBuilder};
 
-/// Characters that make an expression more than a path.
+/// Characters that distinguish an expression from a plain path.
 const META: &[u8] = b".^$?*+|[({";
 
-/// The path that an expression stands for, if it has no special characters.
+/// Returns the path that an expression without special characters matches.
 pub(super) fn path(expression: &[u8]) -> Option<Vec<u8>> {
     let mut path = Vec::with_capacity(expression.len());
     let mut bytes = expression.iter();
@@ -24,14 +24,14 @@ pub(super) fn path(expression: &[u8]) -> Option<Vec<u8>> {
     Some(path)
 }
 
-/// Most beginnings that are told apart, and longest one in bytes.
+/// Maximum number of prefixes, and their maximum length in bytes.
 const PREFIXES_MAX: usize = 32;
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// How every path begins that an expression stands for: one of these.
+/// Returns prefixes, one of which every matching path has.
 ///
 /// # Errors
-/// A sentence that says why the expression cannot be used.
+/// A sentence with the reason why the expression cannot be used.
 pub(super) fn prefixes(expression: &str) -> Result<Vec<Vec<u8>>, String> {
     let parsed = parser().parse(&anchored(expression)?).map_err(|e| reason(&e))?;
     let mut extractor = Extractor::new();
@@ -50,12 +50,12 @@ fn parser() -> Parser {
     builder.utf8(false).unicode(false).dot_matches_new_line(true).nest_limit(NEST_MAX).build()
 }
 
-/// Most groups in each other.
+/// Maximum nesting of groups.
 const NEST_MAX: u32 = 100;
-/// Most memory that an expression may take when it is ready, in bytes.
+/// Maximum memory of a compiled expression in bytes.
 const SIZE_MAX: usize = 4 << 20;
 
-/// Makes an expression ready for use.
+/// Compiles an expression.
 pub(super) fn compile(expression: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(&anchored(expression)?);
     let builder = builder.unicode(false).dot_matches_new_line(true).nest_limit(NEST_MAX);
@@ -82,9 +82,9 @@ fn reason(error: &regex_syntax::Error) -> String {
     }
 }
 
-/// The expression for the whole path, in the syntax of the crate `regex`.
+/// Returns the expression for the whole path, in the syntax of the crate `regex`.
 fn anchored(expression: &str) -> Result<String, String> {
-    // What libselinux compiles may have its anchors already.
+    // Expressions compiled by libselinux may already have their anchors.
     Ok(format!("^(?:{})$", translate(expression)?))
 }
 
@@ -97,7 +97,7 @@ fn translate(expression: &str) -> Result<String, String> {
         let was_quantified = std::mem::take(&mut quantified);
         match (char, class) {
             ('\\', _) => match chars.next() {
-                // These are words' ends to the one and characters to the other.
+                // `regex` reads these as word boundaries, PCRE2 as characters.
                 Some(escaped @ ('<' | '>')) => out.push(escaped),
                 Some(escaped) => out.extend(['\\', escaped]),
                 None => return Err("a backslash stands at its end".into()),
@@ -108,7 +108,7 @@ fn translate(expression: &str) -> Result<String, String> {
                 if chars.next_if_eq(&'^').is_some() {
                     out.push('^');
                 }
-                // A bracket that comes first is one of the characters.
+                // A bracket in the first position is a member of the set.
                 if chars.next_if_eq(&']').is_some() {
                     out.push_str("\\]");
                 }
@@ -130,7 +130,7 @@ fn translate(expression: &str) -> Result<String, String> {
                     }
                 }
             }
-            // Sets within sets are not in PCRE2.
+            // PCRE2 has no nested sets.
             ('[' | '&' | '~', Some(_)) => out.extend(['\\', char]),
             ('-', Some(_)) if chars.peek() == Some(&'-') => out.push_str("\\-"),
             ('+', None) if was_quantified => {
@@ -140,7 +140,7 @@ fn translate(expression: &str) -> Result<String, String> {
             }
             ('?' | '*' | '+' | '}', None) => {
                 out.push(char);
-                // A question mark after it only says what is tried first.
+                // A question mark after it only makes it lazy.
                 quantified = !(char == '?' && was_quantified);
             }
             (char, _) => out.push(char),

@@ -1,9 +1,9 @@
-//! SELinux file contexts: which label a path gets, by the rules of libselinux (`file_contexts(5)`).
+//! SELinux file contexts: the label of a path according to the rules of libselinux (`file_contexts(5)`).
 //!
-//! A line is `EXPRESSION [-TYPE] CONTEXT`. The expression is about the whole path. Of the lines that stand for a path
-//! and its type, one without special characters wins over one with them, and otherwise the last one. `<<none>>` is no
-//! label. Beside the file, `.subs_dist` and `.subs` say which trees are labelled as others, `.homedirs` and `.local`
-//! have further lines.
+//! A line is `EXPRESSION [-TYPE] CONTEXT`. The expression must match the whole path. Among the lines that match a path
+//! and its type, one without special characters has precedence, otherwise the last one. `<<none>>` means no label. The
+//! additional files `.subs_dist` and `.subs` contain trees that are labelled like others, `.homedirs` and `.local`
+//! further lines.
 
 mod expression;
 mod substitute;
@@ -19,26 +19,26 @@ use crate::correct::lines::{RuleFile, fields};
 use crate::{EntryKind, SourceError};
 use substitute::Substitutions;
 
-/// The attribute that holds a file's label.
+/// The extended attribute with a file's label.
 pub(crate) const XATTR_NAME: &[u8] = b"security.selinux";
 
-/// Which label files get.
+/// A set of file contexts.
 #[derive(Debug, Default)]
 pub struct FileContexts {
     specs: Vec<Spec>,
-    /// Lines about one path, in the order of the file.
+    /// Lines for a single path, in the order of the file.
     exact: HashMap<Vec<u8>, Vec<usize>>,
-    /// Lines with expressions, by the directories that the paths they stand for are in, in the order of the file.
+    /// Lines with expressions, by the common directory of the matching paths, in the order of the file.
     below: HashMap<Vec<u8>, Vec<usize>>,
     local: Substitutions,
     distributed: Substitutions,
 }
 
-/// A line.
+/// A parsed line.
 #[derive(Debug)]
 struct Spec {
     expression: String,
-    /// How every path begins that it stands for: one of these.
+    /// Prefixes, one of which every matching path has.
     prefixes: Vec<Vec<u8>>,
     kind: Option<FileKind>,
     context: Option<Vec<u8>>,
@@ -58,22 +58,22 @@ enum FileKind {
     Socket,
 }
 
-/// What the lines say about a file.
+/// Label of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
     /// This context.
     Context(&'a [u8]),
-    /// No label, by a line that says so.
+    /// No label, according to a line.
     None,
-    /// No line stands for it.
+    /// No line matches.
     Unknown,
 }
 
 impl FileContexts {
-    /// Reads a file and those beside it.
+    /// Reads a file and its additional files.
     ///
     /// # Errors
-    /// If one cannot be read, or a line is not of the form or has an expression that is not regular.
+    /// If one cannot be read, or a line is malformed or has an unsupported expression.
     pub fn read(path: &Path) -> Result<Self, SourceError> {
         let beside = |more: &str| {
             let mut name = path.as_os_str().to_owned();
@@ -89,10 +89,10 @@ impl FileContexts {
         Ok(contexts)
     }
 
-    /// The same, of the bytes of one file that have been read from `name`.
+    /// Parses the bytes of a single file that were read from `name`.
     ///
     /// # Errors
-    /// As for [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         Self::of(&[RuleFile { name: name.to_owned(), bytes: bytes.to_vec() }])
     }
@@ -124,12 +124,12 @@ impl FileContexts {
         self.specs.push(spec);
     }
 
-    /// Lines that have been read.
+    /// Returns the number of lines.
     pub fn lines(&self) -> usize {
         self.specs.len()
     }
 
-    /// The label of a file at `path`, in the form of `Entry::path`.
+    /// Returns the label of a file at `path`, in the form of `Entry::path`.
     ///
     /// # Errors
     /// A sentence, if an expression takes too much memory.
@@ -160,12 +160,12 @@ impl FileContexts {
         lines.iter().rev().copied().find(|index| self.specs[*index].is_about(kind))
     }
 
-    /// The last line with an expression that stands for the path. Only those are looked at whose paths are
-    /// all in one of the directories on the way.
+    /// Returns the last line whose expression matches the path. Examines only lines whose matching paths are all in one
+    /// of the directories above the path.
     fn last_line(&self, path: &[u8], kind: FileKind) -> Result<Option<usize>, RuleFault> {
         let mut best = None;
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        // Nothing and a slash at first are the same directory: the root.
+        // An empty prefix and a leading slash both mean the root.
         for (end, _) in slashes {
             let Some(lines) = self.below.get(&path[..end]) else { continue };
             let newer = lines.iter().rev().copied().take_while(|index| Some(*index) > best);
@@ -233,7 +233,7 @@ impl FileKind {
     }
 }
 
-/// The directory that a path with this beginning is in, or one above it.
+/// Returns the directory of paths with this prefix, or one above it.
 fn directory(prefix: &[u8]) -> &[u8] {
     &prefix[..prefix.iter().rposition(|&byte| byte == b'/').unwrap_or_default()]
 }
@@ -253,7 +253,7 @@ fn spec(bytes: &[u8]) -> Result<Spec, RuleFault> {
     let prefixes = expression::prefixes(expression).map_err(broken)?;
     let context = match context {
         b"<<none>>" => None,
-        // user:role:type, and a level that may hold more of them.
+        // user:role:type, and a level that may contain further colons.
         context
             if context.splitn(4, |&b| b == b':').filter(|part| !part.is_empty()).count() >= 3 =>
         {

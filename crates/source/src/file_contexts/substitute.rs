@@ -1,4 +1,4 @@
-//! Substitutions of paths (`file_contexts.subs`, `.subs_dist`): one tree is labelled as another one.
+//! Path substitutions (`file_contexts.subs`, `.subs_dist`): a tree is labelled like another one.
 
 use crate::SourceError;
 use crate::correct::fault::RuleFault;
@@ -25,19 +25,19 @@ impl Substitutions {
                     return Err(file.fault(line, fault));
                 }
             }
-            // A slash at the end says nothing.
+            // A trailing slash has no meaning.
             let trim = |path: &[u8]| {
                 let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
                 path[..end].to_vec()
             };
             pairs.push((trim(from), trim(to)));
         }
-        // Of several lines that stand for a path, libselinux takes the last one.
+        // If several lines match a path, libselinux uses the last one.
         pairs.reverse();
         Ok(Self(pairs))
     }
 
-    /// The path that `path` is labelled as, if it is another one.
+    /// Returns the path whose label `path` gets, if a line matches.
     pub(super) fn apply(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.0.iter().find_map(|(from, to)| {
             let rest = path.strip_prefix(&from[..])?;

@@ -1,4 +1,4 @@
-//! A manifest that corrects another source: attributes of the files that it names.
+//! A manifest as a correction of another source.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::correct::lines::RuleFile;
 use crate::correct::names::Names;
 use crate::{Entry, EntryKind, SourceError, Xattr};
 
-/// A manifest whose attributes replace those of a source. Sizes, types and targets of links are compared; digests are
-/// not, because contents are not read.
+/// A manifest whose attributes replace those of a source. Sizes, types and link targets are compared; digests are not,
+/// because contents are not read.
 #[derive(Clone, Debug)]
 pub struct ManifestCorrection {
     file: RuleFile,
@@ -18,18 +18,18 @@ pub struct ManifestCorrection {
 }
 
 impl ManifestCorrection {
-    /// Reads a manifest. Names of users and groups are looked up in the tree `root`.
+    /// Reads a manifest. User and group names are looked up in the tree `root`.
     ///
     /// # Errors
-    /// If it cannot be read or followed.
+    /// If it cannot be read or is invalid.
     pub fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
         Self::of(RuleFile::read(file)?, &Names::of_root(root)?)
     }
 
-    /// The same, of bytes that have been read from `name`.
+    /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// As for [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         let file = RuleFile { name: name.to_owned(), bytes: bytes.to_vec() };
         Self::of(file, &Names::default())
@@ -40,27 +40,27 @@ impl ManifestCorrection {
         Ok(Self { file: RuleFile { bytes: Vec::new(), ..file }, lines })
     }
 
-    /// Paths that it names.
+    /// Returns the number of paths.
     pub fn len(&self) -> usize {
         self.lines.listed.len()
     }
 
-    /// Whether it names nothing.
+    /// Returns whether it contains no paths.
     pub fn is_empty(&self) -> bool {
         self.lines.listed.is_empty()
     }
 
-    /// Files whose flags cannot be kept.
+    /// Returns the number of files whose flags cannot be stored.
     pub(crate) fn flagged(&self) -> u64 {
         self.lines.listed.iter().filter(|listed| listed.words.has_flags).count() as u64
     }
 
-    /// Which of the paths `path` is.
+    /// Returns the index of a path.
     pub(crate) fn index(&self, path: &[u8]) -> Option<usize> {
         self.lines.by_path.get(path).copied()
     }
 
-    /// Gives an entry the attributes of its line. Returns whether that changed something.
+    /// Applies a line's attributes to an entry. Returns whether anything changed.
     pub(crate) fn apply(&self, index: usize, entry: &mut Entry) -> Result<bool, SourceError> {
         let listed = &self.lines.listed[index];
         compare(listed, entry).map_err(|fault| self.file.fault(listed.line, fault))?;
@@ -79,7 +79,7 @@ impl ManifestCorrection {
         Ok(before != (entry.metadata, entry.xattrs.clone()))
     }
 
-    /// Confirms that a further name of a file has the attributes of the first one.
+    /// Checks that an additional name of a file has the attributes of the first one.
     pub(crate) fn check_link(&self, path: &[u8], first: &[u8]) -> Result<(), SourceError> {
         let Some(own) = self.index(path).map(|index| &self.lines.listed[index]) else {
             return Ok(());
@@ -99,7 +99,7 @@ impl ManifestCorrection {
         Err(self.file.fault(own.line, RuleFault::FurtherName { path, first }))
     }
 
-    /// The error of the first line about a path that was not among those of the source.
+    /// Returns an error for the first line whose path the source does not contain.
     pub(crate) fn check_all(&self, seen: &[bool]) -> Result<(), SourceError> {
         let missing = self.lines.listed.iter().zip(seen);
         let first = missing
@@ -112,7 +112,7 @@ impl ManifestCorrection {
     }
 }
 
-/// Compares what a line says of the file itself with what it is.
+/// Compares a line's properties of the file itself with the entry.
 fn compare(listed: &Listed, entry: &Entry) -> Result<(), RuleFault> {
     let found = file_type(&entry.kind);
     let path = || shown_path(&entry.path);

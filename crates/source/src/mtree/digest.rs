@@ -1,4 +1,4 @@
-//! Sums of contents that a manifest can have.
+//! Checksums and digests of contents in a manifest.
 
 use md5::Md5;
 use ripemd::Ripemd160;
@@ -8,7 +8,7 @@ use sha2::{Sha256, Sha384, Sha512};
 
 use crate::correct::fault::RuleFault;
 
-/// A sum that contents must have.
+/// The expected digest of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digest {
     kind: Kind,
@@ -17,7 +17,7 @@ pub(crate) struct Digest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The sum of POSIX's `cksum`.
+    /// The checksum of POSIX's `cksum`.
     Cksum,
     Md5,
     Rmd160,
@@ -27,7 +27,7 @@ enum Kind {
     Sha512,
 }
 
-/// Keywords of each kind, with how many bytes a sum has.
+/// Keywords of each kind, with the length of the digest in bytes.
 const KEYWORDS: [(&[u8], Kind, usize); 17] = [
     (b"cksum", Kind::Cksum, 4),
     (b"md5", Kind::Md5, 16),
@@ -43,14 +43,14 @@ const KEYWORDS: [(&[u8], Kind, usize); 17] = [
     (b"sha384digest", Kind::Sha384, 48),
     (b"sha512", Kind::Sha512, 64),
     (b"sha512digest", Kind::Sha512, 64),
-    // Those of Go's mtree.
+    // Keywords of Go's mtree.
     (b"ripemd160", Kind::Rmd160, 20),
     (b"sha-256", Kind::Sha256, 32),
     (b"sha-512", Kind::Sha512, 64),
 ];
 
 impl Digest {
-    /// The sum that a keyword gives, if it is one of a sum.
+    /// Parses a keyword with a digest; `None` for other keywords.
     pub(super) fn parse(keyword: &[u8], value: &[u8]) -> Result<Option<Self>, RuleFault> {
         let Some((_, kind, len)) = KEYWORDS.iter().find(|(name, ..)| *name == keyword) else {
             return Ok(None);
@@ -82,7 +82,7 @@ impl Digest {
         self.kind == other.kind
     }
 
-    /// What computes it.
+    /// Returns a hasher for this kind.
     pub(super) fn hasher(&self) -> Hasher {
         match self.kind {
             Kind::Cksum => Hasher::Cksum(Cksum::default()),
@@ -95,7 +95,7 @@ impl Digest {
         }
     }
 
-    /// What differs, if the sum is another one.
+    /// Compares the digest with the computed one.
     pub(super) fn compare(&self, path: &[u8], found: &[u8]) -> Result<(), RuleFault> {
         if found == self.expected {
             return Ok(());
@@ -124,7 +124,7 @@ impl Kind {
     }
 }
 
-/// A sum that is being computed.
+/// A digest in progress.
 pub(super) enum Hasher {
     Cksum(Cksum),
     Digest(Box<dyn DynDigest>),
@@ -146,7 +146,7 @@ impl Hasher {
     }
 }
 
-/// The sum of `cksum`: a CRC over the contents and then over their length.
+/// The checksum of `cksum`: a CRC over the contents followed by their length.
 #[derive(Default)]
 pub(super) struct Cksum {
     crc: u32,

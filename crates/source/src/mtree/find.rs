@@ -1,4 +1,4 @@
-//! What the files of a manifest are, by what it says and by what is on the host.
+//! Resolution of a manifest's files, from the manifest and from the host.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::correct::lines::{self, RuleFile};
 use crate::directory::{Found, HostTree};
 use crate::{Content, EntryKind, Metadata, SourceError, Time, Xattr};
 
-/// Finds the files of one manifest.
+/// Resolves the files of one manifest.
 pub(super) struct Finder<'a> {
     file: &'a RuleFile,
     root: HostTree,
-    /// The whole host, for contents that are named from its root.
+    /// The whole host, for contents with an absolute path.
     host: Option<HostTree>,
-    /// The directory of the last file that was looked for: no link is on the way to it.
+    /// The directory of the last file. Its path contains no symbolic links.
     plain_directory: Vec<u8>,
     time: Time,
 }
@@ -27,7 +27,7 @@ impl<'a> Finder<'a> {
         Ok(Self { file, root, host: None, plain_directory, time })
     }
 
-    /// What a file is, or none if it is optional and not there.
+    /// Resolves a file; `None` if it is optional and missing.
     pub(super) fn node(&mut self, listed: &Listed) -> Result<Option<Node>, SourceError> {
         let (words, path) = (&listed.words, &listed.path);
         let fault = |fault| self.file.fault(listed.line, fault);
@@ -42,7 +42,7 @@ impl<'a> Finder<'a> {
             let fault = fault(RuleFault::expected("type", expected, path));
             return if words.is_optional { Ok(None) } else { Err(fault) };
         };
-        // Of a file of another type nothing is taken.
+        // A host file of another type is ignored.
         let other = there.filter(|there| *there != file_type);
         let found = found.filter(|_| other.is_none());
         let metadata = self.metadata(listed, file_type, found.as_ref().map(|found| found.metadata));
@@ -67,7 +67,7 @@ impl<'a> Finder<'a> {
         Ok(Some(Node { path, kind, digests, line, metadata, xattrs, linked }))
     }
 
-    /// Whether only directories are on the way to a path: a symbolic link could lead out of the tree.
+    /// Returns whether all components before the last are directories: a symbolic link could lead out of the tree.
     fn is_plain(&mut self, path: &[u8]) -> Result<bool, SourceError> {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         for (end, _) in slashes {
@@ -88,7 +88,7 @@ impl<'a> Finder<'a> {
         Ok(true)
     }
 
-    /// The file that `contents=` names.
+    /// Returns the file at `contents=`.
     fn contents(&mut self, place: &[u8], line: usize) -> Result<Option<Found>, SourceError> {
         if place.starts_with(b"/") {
             let path = lines::path(place).map_err(|fault| self.file.fault(line, fault))?;
@@ -98,7 +98,7 @@ impl<'a> Finder<'a> {
             };
             return host.find(&path, true);
         }
-        // Who writes a manifest may name contents beside the tree.
+        // The author of a manifest may refer to contents outside of the tree.
         self.root.find(place, true)
     }
 
@@ -129,7 +129,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The contents of a regular file; none if it is optional and has none.
+/// Returns the contents of a regular file; `None` if it is optional and has none.
 fn content(
     path: &[u8],
     words: &Keywords,
@@ -164,7 +164,7 @@ fn other_type(path: &[u8], found: FileType) -> RuleFault {
     RuleFault::OtherType { path, expected, found: found.name() }
 }
 
-/// A file that has no contents.
+/// Returns a file without contents.
 fn special(
     file_type: FileType,
     words: &Keywords,
@@ -195,7 +195,7 @@ fn special(
     })
 }
 
-/// The type of an entry. A hard link is to a regular file here.
+/// Returns the type of an entry. A hard link counts as a regular file here.
 pub(super) fn file_type(kind: &EntryKind) -> FileType {
     match kind {
         EntryKind::Directory => FileType::Directory,

@@ -1,4 +1,4 @@
-//! What an entry of a manifest says about a file. No I/O.
+//! Keywords of a manifest entry. No I/O.
 
 use super::digest::Digest;
 use super::vis;
@@ -7,7 +7,7 @@ use crate::correct::lines::{id, number, permissions};
 use crate::correct::names::Names;
 use crate::{Time, Xattr};
 
-/// The type of a file, as a manifest names it.
+/// File type in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileType {
     Block,
@@ -19,7 +19,7 @@ pub(crate) enum FileType {
     Socket,
 }
 
-/// What an entry says, with what `/set` said before it.
+/// Keywords of an entry, merged with those of `/set` before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Keywords {
     pub(crate) file_type: Option<FileType>,
@@ -39,21 +39,21 @@ pub(crate) struct Keywords {
     pub(crate) xattrs: Vec<Xattr>,
     pub(crate) is_optional: bool,
     pub(crate) keeps_attributes: bool,
-    /// File flags of BSD other than none: Linux has no place for them.
+    /// True if it has BSD file flags other than none, which Linux cannot store.
     pub(crate) has_flags: bool,
 }
 
-/// Systems whose numbers of devices a manifest can have.
+/// Operating systems whose device number formats may occur in a manifest.
 const DEVICE_FORMATS: [&[u8]; 16] = [
     b"native", b"386bsd", b"4bsd", b"bsdos", b"freebsd", b"hpux", b"isc", b"linux", b"netbsd",
     b"osf1", b"sco", b"solaris", b"sunos", b"svr3", b"svr4", b"ultrix",
 ];
 
-/// Keywords about the file that the manifest was made of: they say nothing of the one that is made.
+/// Keywords about the original file that do not apply to the new one.
 const FOREIGN: [&[u8]; 5] = [b"inode", b"resdevice", b"tags", b"ignore", b"cookie"];
 
 impl Keywords {
-    /// Takes one word, `KEYWORD` or `KEYWORD=VALUE`.
+    /// Parses a word, `KEYWORD` or `KEYWORD=VALUE`.
     pub(super) fn take(&mut self, word: &[u8]) -> Result<(), RuleFault> {
         let (keyword, value) = match word.iter().position(|&byte| byte == b'=') {
             Some(at) => (&word[..at], Some(&word[at + 1..])),
@@ -112,7 +112,7 @@ impl Keywords {
         Ok(())
     }
 
-    /// Takes back what `/set` said.
+    /// Removes a keyword, for `/unset`.
     pub(super) fn forget(&mut self, keyword: &[u8]) -> Result<(), RuleFault> {
         match keyword {
             b"all" => *self = Self::default(),
@@ -146,7 +146,7 @@ impl Keywords {
         Ok(())
     }
 
-    /// Takes what a later entry about the same file says.
+    /// Merges a later entry of the same file.
     pub(super) fn merge(&mut self, later: Self) {
         let later_or = |new: Option<u32>, old: Option<u32>| new.or(old);
         self.file_type = later.file_type.or(self.file_type);
@@ -174,7 +174,7 @@ impl Keywords {
         self.has_flags |= later.has_flags;
     }
 
-    /// The user, by number or by name.
+    /// Returns the user, by ID or by name.
     pub(super) fn owner(&self, names: &Names) -> Result<Option<u32>, RuleFault> {
         match (self.uid, &self.user) {
             (None, Some(name)) => names.user(name).map(Some),
@@ -182,7 +182,7 @@ impl Keywords {
         }
     }
 
-    /// The group, by number or by name.
+    /// Returns the group, by ID or by name.
     pub(super) fn owner_group(&self, names: &Names) -> Result<Option<u32>, RuleFault> {
         match (self.gid, &self.group) {
             (None, Some(name)) => names.group(name).map(Some),
@@ -208,7 +208,7 @@ impl FileType {
         })
     }
 
-    /// What it is called in a message.
+    /// Returns the name of the type for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Block => "block device",
@@ -222,14 +222,14 @@ impl FileType {
     }
 }
 
-/// A path that a keyword names: never empty and without NUL.
+/// Parses a path: not empty and without NUL.
 fn target(value: &[u8]) -> Result<Vec<u8>, RuleFault> {
     let path = vis::decode(value)?;
     let is_path = !path.is_empty() && !path.contains(&0);
     if is_path { Ok(path) } else { Err(RuleFault::expected("path", "a path", value)) }
 }
 
-/// `SECONDS[.NANOSECONDS]`, where what follows the dot is a number of nanoseconds.
+/// Parses `SECONDS[.NANOSECONDS]`, where the part after the dot is a number of nanoseconds.
 fn time(value: &[u8]) -> Result<Time, RuleFault> {
     let bad = || RuleFault::expected("time", "SECONDS.NANOSECONDS since 1970", value);
     let text = std::str::from_utf8(value).map_err(|_| bad())?;
@@ -242,7 +242,7 @@ fn time(value: &[u8]) -> Result<Time, RuleFault> {
     }
 }
 
-/// A number of a device: `FORMAT,MAJOR,MINOR`, or one number as Linux packs it.
+/// Parses a device number: `FORMAT,MAJOR,MINOR`, or one number in Linux's encoding.
 fn device(value: &[u8]) -> Result<(u32, u32), RuleFault> {
     let bad = || RuleFault::expected("device", "FORMAT,MAJOR,MINOR or one number", value);
     let part = |field: &[u8]| {
@@ -268,7 +268,7 @@ fn device(value: &[u8]) -> Result<(u32, u32), RuleFault> {
     }
 }
 
-/// Decodes base64 with or without its padding.
+/// Decodes base64 with or without padding.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
     let (mut bytes, mut held, mut bits) = (Vec::with_capacity(end * 3 / 4), 0_u32, 0);

@@ -1,7 +1,7 @@
-//! Manifests of mtree(5): as a source, with contents from a directory of the host, and as a correction of another one.
+//! mtree(5) manifests: as a source, with contents from a host directory, and as a correction of another source.
 //!
-//! Read are the form with names relative to the directory of the line before and `..`, that with whole paths, `/set`,
-//! `/unset`, continued lines and the escapes of vis(3), as BSD's mtree, libarchive and Go's mtree write them.
+//! Supports names relative to the directory of the preceding line and `..`, full paths, `/set`, `/unset`, continued
+//! lines and the escapes of vis(3), as written by BSD's mtree, libarchive and Go's mtree.
 
 mod correction;
 mod digest;
@@ -24,27 +24,27 @@ use crate::{Entry, Progress, Source, SourceError, Time};
 use node::Node;
 use tree::Tree;
 
-/// What a manifest does not say.
+/// Defaults for a manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestOptions {
-    /// Threads that verify contents.
+    /// Number of threads that verify contents.
     pub threads: usize,
-    /// Time of files that have none in the manifest or on the host.
+    /// Time of files without one in the manifest or on the host.
     pub time: Time,
 }
 
-/// A manifest with the contents that it is about.
+/// A manifest with its contents.
 #[derive(Clone, Debug)]
 pub struct Manifest(Arc<[Node]>);
 
 impl Manifest {
-    /// Reads a manifest. Contents are at the paths of its files below `root`, or below the directory of the
-    /// manifest itself, or where `contents=` says (from the same directory on). Sizes and digests are verified.
-    /// What it does not say of owners, permissions and times is taken from the file on the host, if there is one
-    /// of the same type. Extended attributes are those that it names.
+    /// Reads a manifest. Contents are at the paths of its files below `root`, or below the directory of the manifest,
+    /// or at `contents=` (relative to the same directory). Sizes and digests are verified. Missing owners, permissions
+    /// and times are taken from the host file, if there is one of the same type. Extended attributes are those in the
+    /// manifest.
     ///
     /// # Errors
-    /// If it cannot be read or followed, or contents are not there or others.
+    /// If it cannot be read or is invalid, or contents are missing or differ.
     pub fn load(
         file: &Path,
         root: Option<&Path>,
@@ -59,7 +59,7 @@ impl Manifest {
         Ok(Self(tree.nodes.into()))
     }
 
-    /// Its files: sorted, every path once, no directory absent.
+    /// Returns its files: sorted, every path once, without missing directories.
     pub fn source(&self) -> ManifestSource {
         ManifestSource { nodes: self.0.clone(), done: 0 }
     }

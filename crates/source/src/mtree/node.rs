@@ -9,22 +9,22 @@ pub(super) struct Node {
     pub(super) path: Vec<u8>,
     pub(super) kind: EntryKind,
     pub(super) digests: Vec<Digest>,
-    /// The line that names it; 0 if it is implied.
+    /// Line number; 0 if the file is implied.
     pub(super) line: usize,
     pub(super) metadata: Metadata,
     /// Sorted by name.
     pub(super) xattrs: Vec<Xattr>,
-    /// The file on the host that is this one, if that has several names.
+    /// Identity of the host file, if that has several names.
     pub(super) linked: Option<FileId>,
 }
 
 impl Node {
-    /// Whether two names can be those of one file.
+    /// Returns whether two names can belong to one file.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.metadata == other.metadata && self.xattrs == other.xattrs
     }
 
-    /// The entry that it is.
+    /// Returns the entry of the file.
     pub(super) fn entry(&self) -> Entry {
         let kind = match &self.kind {
             EntryKind::File(content) => EntryKind::File(content.duplicate()),

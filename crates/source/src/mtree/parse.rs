@@ -1,4 +1,4 @@
-//! Manifests of mtree(5), line by line. No I/O.
+//! Parser of mtree(5) manifests. No I/O.
 
 use std::collections::HashMap;
 
@@ -9,42 +9,42 @@ use crate::correct::fault::{RuleFault, shown_path};
 use crate::correct::lines::{self, RuleFile};
 use crate::correct::names::Names;
 
-/// Longest path, in bytes, and most directories below each other.
+/// Maximum length of a path in bytes, and maximum depth of directories.
 const PATH_BYTES_MAX: usize = 1 << 16;
 
-/// What a manifest says about a file.
+/// A file in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// As in `Entry::path`.
+    /// In the form of `Entry::path`.
     pub(crate) path: Vec<u8>,
     pub(crate) words: Keywords,
-    /// Where it is named, the last time.
+    /// Number of its last line.
     pub(crate) line: usize,
-    /// Its owner, with names looked up.
+    /// Owner, after the look-up of names.
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
 }
 
-/// A manifest, in the order of its lines, every path once.
+/// A manifest in the order of its lines, every path once.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     pub(crate) listed: Vec<Listed>,
     pub(crate) by_path: HashMap<Vec<u8>, usize>,
 }
 
-/// Where the lines are in the tree, and what they need not say.
+/// State of the parser: the current directory, and the values of `/set`.
 #[derive(Default)]
 struct Reader {
     set: Keywords,
-    /// The directory that names without a slash are in.
+    /// The current directory, for names without a slash.
     directory: Vec<u8>,
-    /// Whether the root was entered by its name, so that it can be left.
+    /// True if the root was entered by its name, so that `..` can leave it.
     is_in_root: bool,
     listed: Vec<Listed>,
     by_path: HashMap<Vec<u8>, usize>,
 }
 
-/// Reads a manifest.
+/// Parses a manifest.
 pub(crate) fn parse(file: &RuleFile, names: &Names) -> Result<Lines, SourceError> {
     let mut reader = Reader::default();
     let mut lines = file.bytes.split(|&byte| byte == b'\n').enumerate();
@@ -69,7 +69,7 @@ pub(crate) fn parse(file: &RuleFile, names: &Names) -> Result<Lines, SourceError
     Ok(Lines { listed: reader.listed, by_path: reader.by_path })
 }
 
-/// Whether a backslash ends a line that is not the second one of a pair.
+/// Returns whether the line ends with an unescaped backslash.
 fn is_continued(line: &[u8]) -> bool {
     line.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

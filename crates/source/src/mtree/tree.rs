@@ -1,4 +1,4 @@
-//! The tree that a manifest describes, with the contents of its files found on the host.
+//! The tree of a manifest, with the contents of its files on the host.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::correct::fault::{RuleFault, shown_path};
 use crate::correct::lines::RuleFile;
 use crate::{EntryKind, FileId, Metadata, SourceError, Time};
 
-/// All files, sorted as a directory source gives them.
+/// All files, in the order of a directory source.
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
 }
@@ -22,7 +22,7 @@ impl Tree {
         root: &Path,
         time: Time,
     ) -> Result<Self, SourceError> {
-        // Components, so that what is in a directory follows it.
+        // By components, so that the entries of a directory follow it.
         listed.sort_by(|a, b| {
             let [a, b] = [a, b].map(|listed| listed.path.split(|&byte| byte == b'/'));
             a.cmp(b)
@@ -42,7 +42,7 @@ impl Tree {
             }
             if let Some(id) = node.linked {
                 match first_names.get(&id).map(|index| &nodes[*index]) {
-                    // What the manifest tells apart is not one file.
+                    // Names with different attributes in the manifest are different files.
                     Some(first) if first.is_like(&node) => {
                         node.kind = EntryKind::Hardlink(first.path.clone());
                     }
@@ -70,7 +70,7 @@ fn imply(
     let known = stack.iter().zip(&ancestors).take_while(|(have, want)| have == *want).count();
     stack.truncate(known);
     for ancestor in &ancestors[known..] {
-        // Sorted as they are, what is there by this name can only be the last one.
+        // In sorted order, an existing entry with this path can only be the last one.
         if let Some(last) = nodes.last().filter(|last| last.path == *ancestor) {
             return Err(RuleFault::OtherType {
                 path: shown_path(ancestor),

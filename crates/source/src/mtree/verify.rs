@@ -1,4 +1,4 @@
-//! Verifies the digests of a manifest, on several threads.
+//! Parallel verification of the digests of a manifest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,11 +9,11 @@ use super::node::Node;
 use crate::correct::lines::RuleFile;
 use crate::{Body, EntryKind, SourceError};
 
-/// Bytes read at a time.
+/// Read size in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// Compares all contents with the digests that the manifest has of them. Of several differences, the one
-/// that comes first in the tree is the error, whatever the number of threads.
+/// Compares all contents with their digests in the manifest. The error is the first difference in the order of the
+/// tree, whatever the number of threads.
 pub(super) fn verify(file: &RuleFile, nodes: &[Node], threads: usize) -> Result<(), SourceError> {
     let jobs: Vec<&Node> = nodes
         .iter()
@@ -37,9 +37,9 @@ pub(super) fn verify(file: &RuleFile, nodes: &[Node], threads: usize) -> Result<
         }
     };
     thread::scope(|scope| {
-        // This thread is one of them.
+        // This thread takes part as well.
         for _ in 1..threads.clamp(1, jobs.len().max(1)) {
-            // A host that gives no further thread does the work with fewer.
+            // If a thread cannot be started, fewer threads do the work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

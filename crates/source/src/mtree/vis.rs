@@ -1,9 +1,9 @@
-//! Names in manifests, as vis(3) writes bytes that would be in the way. No I/O.
+//! Names in manifests, with the escapes of vis(3). No I/O.
 
 use crate::correct::fault::RuleFault;
 
-/// Reads a name: `\ooo` octal, `\s` and the like as in C, `\^A` control characters, `\M-a` and `\M^A` with the
-/// highest bit.
+/// Decodes a name: `\ooo` octal, `\s` and similar as in C, `\^A` control characters, `\M-a` and `\M^A` with the highest
+/// bit.
 pub(super) fn decode(field: &[u8]) -> Result<Vec<u8>, RuleFault> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -22,7 +22,7 @@ pub(super) fn decode(field: &[u8]) -> Result<Vec<u8>, RuleFault> {
     Ok(bytes)
 }
 
-/// What follows a backslash: the byte, if it stands for one, and how long it is.
+/// Decodes the text after a backslash: the byte, if there is one, and the length of the escape.
 fn escape(after: &[u8]) -> Option<(Option<u8>, usize)> {
     let digits = after.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(*byte)).count();
     if digits > 0 {
@@ -38,7 +38,7 @@ fn escape(after: &[u8]) -> Option<(Option<u8>, usize)> {
             let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
             return Some((Some(digit(high)? << 4 | digit(low)?), 3));
         }
-        // Nothing at all.
+        // An escape without a byte.
         [b'$', ..] => return Some((None, 1)),
         [byte, ..] => byte,
         [] => return None,

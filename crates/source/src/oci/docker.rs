@@ -1,4 +1,4 @@
-//! Archives as `docker save` writes them: `manifest.json` names configurations, tags and layers by file.
+//! Archives of `docker save`: `manifest.json` contains the files of configurations and layers, and tags.
 
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ struct Saved {
     layers: Vec<String>,
 }
 
-/// Finds an image of an archive.
+/// Finds an image in an archive.
 pub(super) fn of_archive(
     store: &Store,
     selector: &Selector,
@@ -82,7 +82,7 @@ fn choose<'a>(
     }
 }
 
-/// A tag as it is written in full: `web` means `docker.io/library/web:latest`, and programs write either.
+/// Returns a tag in its full form: `web` means `docker.io/library/web:latest`; programs write either.
 fn full(name: &str) -> String {
     let first = name.split_once('/').map(|(first, _)| first);
     let has_registry =
@@ -97,12 +97,12 @@ fn full(name: &str) -> String {
     format!("{prefix}{name}{tag}")
 }
 
-/// A member's name as the archive's reader gives it.
+/// Returns a member's name in the form of the archive reader.
 fn plain(name: &str) -> String {
     name.split('/').filter(|part| !matches!(*part, "" | ".")).collect::<Vec<_>>().join("/")
 }
 
-/// The digest that the name of a configuration is: `HEX.json`, or `blobs/sha256/HEX`.
+/// Returns the digest in the name of a configuration: `HEX.json`, or `blobs/sha256/HEX`.
 fn digest_in(name: &str) -> Option<Digest> {
     let last = name.rsplit('/').next()?;
     let hex = last.strip_suffix(".json").unwrap_or(last);

@@ -1,183 +1,183 @@
-//! What can be wrong with a container image.
+//! Errors of container images.
 
 use crate::host::as_path;
 
-/// What is wrong with a container image, or with what was asked of it.
+/// A fault of a container image or of a request for one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContainerFault {
-    /// Not a layout of the image specification.
+    /// Not an OCI image layout.
     #[error("this is not an OCI image layout: {0}")]
     NotLayout(String),
-    /// Not an archive as `docker save` writes it.
+    /// Not an archive of `docker save`.
     #[error("this is not an archive of docker save: it holds no manifest.json")]
     NotDockerArchive,
-    /// Something refers to what is not there.
+    /// A referenced file is missing.
     #[error("it is missing, though {0} names it")]
     Missing(String),
-    /// Something is there that is no file.
+    /// A referenced file is not a regular file.
     #[error("it is not a regular file")]
     NotRegular,
-    /// A link inside an archive leads nowhere, or in a circle.
+    /// A link inside an archive is dangling or cyclic.
     #[error("it is a link that leads to no file of the archive")]
     Link,
-    /// A blob has another length than its descriptor says.
+    /// The length of a blob differs from its descriptor.
     #[error("it has {found} bytes, its descriptor says {expected}")]
     Size {
-        /// What the descriptor says.
+        /// Length in the descriptor.
         expected: u64,
-        /// What is there.
+        /// Actual length.
         found: u64,
     },
-    /// A blob's contents are not what its digest says.
+    /// The contents of a blob do not match its digest.
     #[error("its digest is {found}, not {expected}")]
     Digest {
-        /// What is said.
+        /// Expected digest.
         expected: String,
-        /// What the contents give.
+        /// Digest of the contents.
         found: String,
     },
-    /// A decompressed layer is not what the configuration says.
+    /// A decompressed layer does not match the configuration.
     #[error("decompressed, its digest is {found}, and the configuration says {expected}")]
     DiffId {
-        /// What the configuration says.
+        /// Digest in the configuration.
         expected: String,
-        /// What the contents give.
+        /// Digest of the contents.
         found: String,
     },
-    /// A digest of a kind that is not supported.
+    /// An unsupported digest algorithm.
     #[error("digests of {0:?} are not supported: only sha256 and sha512")]
     Algorithm(String),
-    /// Text that should be JSON of a certain form.
+    /// Malformed JSON.
     #[error("{what} is malformed: {reason}")]
     Json {
-        /// What it should be.
+        /// The expected document.
         what: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A document larger than any should be.
+    /// A document exceeds the size limit.
     #[error("{what} has {found} bytes, more than the limit of {limit}")]
     DocumentSize {
-        /// What it should be.
+        /// The expected document.
         what: &'static str,
         /// Its size in bytes.
         found: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// A media type of something else than what is read here.
+    /// An unexpected media type.
     #[error("{what} of media type {found:?} is not supported")]
     MediaType {
-        /// What was looked for.
+        /// The expected document.
         what: &'static str,
-        /// The type it has.
+        /// The actual media type.
         found: String,
     },
-    /// A layer that is not compressed as its media type says.
+    /// The compression of a layer differs from its media type.
     #[error("its media type says {expected}, but it is {found}")]
     Compression {
-        /// What the media type says.
+        /// Compression in the media type.
         expected: &'static str,
-        /// What the first bytes say.
+        /// Compression according to the first bytes.
         found: &'static str,
     },
-    /// A layer that is not part of the image.
+    /// A foreign layer, which the image does not contain.
     #[error("it is a foreign layer, to be fetched from {0}; save the image with all its layers")]
     Foreign(String),
-    /// A layer that only holders of a key can read.
+    /// An encrypted layer.
     #[error("it is encrypted ({0}); decrypt the image first")]
     Encrypted(String),
-    /// A registry that does not give what it should.
+    /// A registry returned an invalid response.
     #[error("its registry does not give it: {0}")]
     Registry(String),
-    /// No image of the name or digest asked for.
+    /// No image with the requested name or digest.
     #[error("it holds no {wanted}; it has {available}")]
     NoSuchImage {
-        /// What was asked for.
+        /// The requested name or digest.
         wanted: String,
-        /// What there is.
+        /// Available images.
         available: String,
     },
-    /// Several images, and none was asked for.
+    /// Several images, and none was selected.
     #[error("it holds several images; name one of them: {0}")]
     Ambiguous(String),
     /// No image for the platform.
     #[error("it holds no image for {wanted}; choose with --platform from {available}")]
     NoPlatform {
-        /// What was asked for.
+        /// The requested platform.
         wanted: String,
-        /// What there is.
+        /// Available platforms.
         available: String,
     },
-    /// The only image is for another platform than the one asked for.
+    /// The only image is for another platform.
     #[error("the image is for {found}, not for {wanted}")]
     OtherPlatform {
-        /// What was asked for.
+        /// The requested platform.
         wanted: String,
-        /// What there is.
+        /// The platform of the image.
         found: String,
     },
-    /// Indexes in indexes without an end.
+    /// The nesting of indexes exceeds the limit.
     #[error("indexes lie in indexes, more than {0} deep")]
     TooDeep(usize),
-    /// The configuration describes another number of layers.
+    /// The number of layers differs between manifest and configuration.
     #[error("the manifest has {layers} layers, the configuration {described}")]
     LayerCount {
-        /// Layers of the manifest.
+        /// Number of layers in the manifest.
         layers: usize,
-        /// Layers in the configuration.
+        /// Number of layers in the configuration.
         described: usize,
     },
-    /// More layers than any image has.
+    /// The number of layers exceeds the limit.
     #[error("it has {found} layers, more than the limit of {limit}")]
     TooManyLayers {
-        /// Layers of the image.
+        /// Number of layers of the image.
         found: usize,
         /// The limit.
         limit: usize,
     },
-    /// A layer that becomes larger than is accepted.
+    /// The decompressed size of a layer exceeds the limit.
     #[error(
         "its {stored} bytes become more than {limit} when they are decompressed; if it is to be trusted, \
          raise the limit with --layer-limit"
     )]
     Expands {
-        /// Bytes as stored.
+        /// Stored size in bytes.
         stored: u64,
-        /// Bytes that are accepted.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// An archive that is larger than is accepted.
+    /// An archive exceeds the size limit.
     #[error("it is larger than {limit} bytes, the most that is kept in a temporary file")]
     ArchiveSize {
         /// The limit in bytes.
         limit: u64,
     },
-    /// An archive with more members than any image has.
+    /// The number of members of an archive exceeds the limit.
     #[error("the archive has more than {0} members")]
     TooManyMembers(usize),
-    /// Names and attributes that take too much memory.
+    /// The memory of names and attributes exceeds the limit.
     #[error("the layers' names and attributes take more than {limit} bytes of memory")]
     Names {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A whiteout of nothing that can be a name.
+    /// A whiteout of an invalid name.
     #[error("it is a whiteout, but what follows \".wh.\" is no name")]
     WhiteoutName,
-    /// An entry whose parent is named like a whiteout.
+    /// An entry below a path named like a whiteout.
     #[error("it lies in a directory that is named like a whiteout")]
     BeneathWhiteout,
-    /// A path or what it leads to is too long.
+    /// A path or link target is too long.
     #[error("its path, or what it leads to, is longer than {0} bytes")]
     PathLength(usize),
-    /// Symbolic links that lead in a circle.
+    /// Cyclic symbolic links.
     #[error("too many symbolic links lead to its directory")]
     SymlinkLoop,
-    /// A parent that is no directory.
+    /// A parent is not a directory.
     #[error("{} is in its path and no directory", shown(.0))]
     NotADirectory(Vec<u8>),
-    /// A hard link to what is not there.
+    /// The target of a hard link does not exist.
     #[error(
         "a hard link to {}, which neither a lower layer holds nor this one before it",
         shown(.0)
@@ -189,7 +189,7 @@ pub enum ContainerFault {
 }
 
 impl ContainerFault {
-    /// Whether the image is as good as others, but not what was asked for.
+    /// Returns whether the image is valid, but does not match the request.
     pub fn is_choice(&self) -> bool {
         matches!(
             self,
@@ -201,7 +201,7 @@ impl ContainerFault {
     }
 }
 
-/// A path as errors show it.
+/// Formats a path for errors.
 fn shown(path: &[u8]) -> String {
     format!("{:?}", as_path(path))
 }

@@ -1,7 +1,7 @@
-//! Applies layers to a tree, from the lowest up.
+//! Applies layers to a tree, from the lowest to the highest.
 //!
-//! The result does not depend on where in a layer its whiteouts stand: they are applied before its other entries, so
-//! they see lower layers only. Hard links may lead to what lower layers held before that.
+//! The result does not depend on the position of whiteouts within a layer: they are applied before its other entries,
+//! so they affect lower layers only. Hard links may refer to files of lower layers that a whiteout removes.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use super::whiteout::{Meaning, meaning, split};
 use super::{ContainerFault, Limits};
 use crate::{Entry, EntryKind, SourceError};
 
-/// The tree that layers make, as far as they have been applied.
+/// The tree of the layers applied so far.
 pub(super) struct Flattener<'a> {
     image: &'a str,
     limits: &'a Limits,
@@ -21,16 +21,16 @@ pub(super) struct Flattener<'a> {
     overlay: Option<Overlay>,
 }
 
-/// One layer being applied.
+/// The application of one layer.
 struct Application<'a> {
     tree: &'a mut Tree,
     overlay: Option<&'a mut Overlay>,
-    /// Files that aufs kept for its hard links.
+    /// Files that aufs stores for its hard links.
     unnamed: HashMap<Vec<u8>, Inode>,
 }
 
 impl<'a> Flattener<'a> {
-    /// Starts with nothing. With an overlay, each of `layers` layers is kept for itself.
+    /// Creates an empty tree. For an overlay, each of `layers` layers is kept separately.
     pub(super) fn new(image: &'a str, limits: &'a Limits, layers: usize, is_overlay: bool) -> Self {
         let overlay = is_overlay.then(|| Overlay::new(layers));
         Self { image, limits, tree: Tree::new(), overlay }
@@ -77,7 +77,7 @@ impl<'a> Flattener<'a> {
         Ok(())
     }
 
-    /// What the layers make, or where each of them is kept.
+    /// Returns the merged tree, or the tree with separate layers.
     pub(super) fn finish(self) -> Tree {
         match self.overlay {
             Some(overlay) => overlay.finish(),
@@ -87,12 +87,12 @@ impl<'a> Flattener<'a> {
 }
 
 impl Application<'_> {
-    /// Files in memory.
+    /// Returns the number of files in memory.
     fn files(&self) -> u64 {
         (self.tree.len() + self.overlay.as_ref().map_or(0, |overlay| overlay.len())) as u64
     }
 
-    /// The file at a path, whose last component is not followed if it is a link.
+    /// Returns the file at a path. Does not follow a link at its end.
     fn find(&mut self, path: &[u8]) -> Result<Option<Inode>, ContainerFault> {
         let (parent, name) = split(path);
         if name.is_empty() {
@@ -102,13 +102,13 @@ impl Application<'_> {
         Ok(place.and_then(|place| self.tree.lookup(place.dir, name)))
     }
 
-    /// Takes away what the whiteouts of the layer hide.
+    /// Removes everything that the whiteouts of the layer hide.
     fn hide<'e>(
         &mut self,
         entries: &'e [Entry],
         meanings: &[Meaning],
     ) -> Result<(), (ContainerFault, &'e [u8])> {
-        // Where the layer has a directory instead of a lower layer's link, what the link leads to is not meant.
+        // If the layer replaces a lower layer's link by a directory, the target of the link is not affected.
         let own = OnceCell::new();
         let own_directories = || {
             let directory = |entry: &'e Entry| {
@@ -168,7 +168,7 @@ impl Application<'_> {
         }
     }
 
-    /// Makes a file. `lower` is what the target of a hard link was in the lower layers.
+    /// Creates a file. `lower` is the target of a hard link in the lower layers.
     fn put(&mut self, entry: Entry, lower: Option<Inode>) -> Result<(), ContainerFault> {
         if entry.path.is_empty() {
             self.set_root(entry);
@@ -183,7 +183,7 @@ impl Application<'_> {
         let Some(place) = self.tree.walk(parent, true, &mut |_| true)? else { return Ok(()) };
         let existing = self.tree.lookup(place.dir, name);
         let inode = match existing.filter(|&existing| self.tree.is_directory(existing)) {
-            // What is in a directory stays, and all else about it is new.
+            // A directory keeps its entries, and gets new attributes.
             Some(existing) if matches!(node.kind, Kind::Directory(_)) => {
                 let old = self.tree.node_mut(existing);
                 (old.metadata, old.xattrs) = (node.metadata, node.xattrs.clone());

@@ -1,7 +1,7 @@
-//! Reads one layer: verifies it, decompresses it once, and keeps what its entries are.
+//! Reads a layer: verifies it, decompresses it once, and keeps its entries.
 //!
-//! The contents of files in a compressed layer go into one file without a name that all layers share (the pool), so
-//! that nothing is decompressed twice. Those of a plain layer stay where they are.
+//! File contents of a compressed layer are written to one unnamed file shared by all layers (the pool), so that nothing
+//! is decompressed twice. Those of an uncompressed layer stay in place.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -21,16 +21,16 @@ use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use crate::tar::readahead::ReadAhead;
 use crate::{Body, Content, Entry, EntryKind, Source, SourceError, TarSource};
 
-/// Bytes read at a time.
+/// Read size in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Longest path of an entry, in bytes: Linux's limit, which unpackers have too.
+/// Maximum path length of an entry in bytes: the limit of Linux, which unpackers have as well.
 pub(super) const PATH_BYTES_MAX: usize = 4096;
 
-/// Memory that an entry takes beside its names and attributes, in bytes.
+/// Memory of an entry in addition to its names and attributes, in bytes.
 pub(super) const ENTRY_BYTES: u64 = 256;
 
-/// What of a blob is seen on its way to the tar reader.
+/// State observed while a blob is passed to the tar reader.
 struct Watch {
     stored: Mutex<Sum>,
     plain: Mutex<Sum>,
@@ -57,7 +57,7 @@ impl Sum {
     }
 }
 
-/// Sums what is read as stored.
+/// Computes the digest of the stored bytes.
 struct Stored {
     inner: BlobReader,
     watch: Arc<Watch>,
@@ -71,7 +71,7 @@ impl Read for Stored {
     }
 }
 
-/// Sums what comes out of the decoder, and stops what becomes too much.
+/// Computes the digest of the decompressed bytes, and enforces their limit.
 struct Plain<R> {
     inner: R,
     watch: Arc<Watch>,
@@ -91,13 +91,13 @@ impl<R: Read> Read for Plain<R> {
     }
 }
 
-/// A layer being read.
+/// A reader of one layer.
 pub(super) struct LayerReader<'a> {
     pub(super) store: &'a Store,
     pub(super) layer: &'a Layer,
     pub(super) pool: &'a Pool,
     pub(super) limits: &'a Limits,
-    /// Another layer failed, so this one is of no use.
+    /// Set if another layer failed, so that this one is not needed.
     pub(super) is_cancelled: &'a AtomicBool,
 }
 
@@ -108,7 +108,7 @@ impl LayerReader<'_> {
         self.store.check_size(&blob, self.layer.size)?;
         let io = |e| SourceError::io("read", Path::new(&blob.name), e);
         let packing = self.packing(&blob)?;
-        // A plain layer has one digest, not two to compute.
+        // An uncompressed layer has a single digest.
         let once = self.layer.digest.is_some() && packing == Packing::Plain;
         if once
             && let Some((said, other)) = self.layer.digest.as_ref().zip(self.layer.diff_id.as_ref())
@@ -144,8 +144,8 @@ impl LayerReader<'_> {
         }
     }
 
-    /// The tar of the decompressed layer. A digest, or the end of a compressed stream, tells whether something was cut
-    /// off behind an entry; otherwise the archive must do so.
+    /// Returns the tar reader of the decompressed layer. A digest, or the end of a compressed stream, detects
+    /// truncation; otherwise the archive's end marker is required.
     fn source(&self, plain: ReadAhead, path: &Path, packing: Packing) -> TarSource {
         let is_summed = self.layer.digest.is_some() || self.layer.diff_id.is_some();
         if is_summed || packing != Packing::Plain {
@@ -159,7 +159,7 @@ impl LayerReader<'_> {
         fault.of(&self.store.image, Some(&self.layer.name))
     }
 
-    /// How the layer is compressed, which its first bytes say and its media type must not deny.
+    /// Returns the compression of the layer according to its first bytes. The media type must not contradict it.
     fn packing(&self, blob: &Blob) -> Result<Packing, SourceError> {
         let mut head = BufReader::with_capacity(MAGIC_LEN, blob.reader());
         let head = head.fill_buf();
@@ -220,7 +220,7 @@ impl LayerReader<'_> {
         Ok(entries)
     }
 
-    /// Counts the memory that an entry takes.
+    /// Counts the memory of an entry.
     fn count(&self, entry: &Entry) -> Result<(), SourceError> {
         let target = match &entry.kind {
             EntryKind::Symlink(target) | EntryKind::Hardlink(target) => target.len(),
@@ -242,7 +242,7 @@ impl LayerReader<'_> {
         Ok(())
     }
 
-    /// Puts the contents of a file into the pool; where.
+    /// Writes the contents of a file to the pool. Returns their location.
     fn keep(
         &self,
         source: &mut TarSource,
@@ -275,7 +275,7 @@ impl LayerReader<'_> {
         }
         let (mut stored, mut plain) = (watch.stored.lock(), watch.plain.lock());
         if let (Some(mut hasher), Some(digest)) = (stored.hasher.take(), &self.layer.digest) {
-            // Padding behind compressed data is part of the blob, too.
+            // Padding behind compressed data is part of the blob.
             let rest = Blob {
                 offset: blob.offset + stored.bytes,
                 len: blob.len - stored.bytes,
@@ -295,7 +295,7 @@ impl LayerReader<'_> {
         Ok(())
     }
 
-    /// Says why a layer cannot be read: a blob that is not what its digest says is not the tar's fault.
+    /// Determines the cause of a read error: a wrong digest of the blob takes precedence over an error in the tar.
     fn explain(&self, error: SourceError, blob: &Blob, watch: &Watch, limit: u64) -> SourceError {
         if watch.expands.load(Ordering::Relaxed) {
             return self.fault(ContainerFault::Expands { stored: blob.len, limit });

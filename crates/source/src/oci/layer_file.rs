@@ -1,4 +1,4 @@
-//! One layer alone: a tar, or a directory, whose entries mean what the image specification says.
+//! A single layer: a tar or a directory, interpreted according to the image specification.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -12,16 +12,16 @@ use super::{ContainerFault, Limits};
 use crate::host::as_path;
 use crate::{DirectorySource, Entry, Options, Source, SourceError};
 
-/// What one entry of a layer is.
+/// An entry of a layer.
 #[derive(Debug)]
 pub struct LayerEntry {
-    /// What its name means.
+    /// Meaning of its name.
     pub meaning: Meaning,
     /// The entry. Its contents can be read at any time.
     pub entry: Entry,
 }
 
-/// A layer that was read to its end: nothing of it is damaged but, perhaps, contents of files in a plain one.
+/// A layer that was read completely. Only file contents of an uncompressed one may still be damaged.
 #[derive(Debug)]
 pub struct LayerFile {
     name: PathBuf,
@@ -29,12 +29,12 @@ pub struct LayerFile {
 }
 
 impl LayerFile {
-    /// Reads a layer: a tar (plain, gzip or zstd, by its first bytes), `-` for one on standard input, or a directory
-    /// that lies as a layer would be unpacked, whiteouts included. Contents of a compressed one go into a file
-    /// without a name in `beside`.
+    /// Reads a layer: a tar (uncompressed, gzip or zstd, by its first bytes), `-` for one on standard input, or a
+    /// directory with the structure of an unpacked layer including whiteouts. Contents of a compressed one are written
+    /// to an unnamed file in `beside`.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or asks for more than the limits allow.
+    /// If it cannot be read, is damaged, or exceeds the limits.
     pub fn load(
         path: &Path,
         beside: &Path,
@@ -60,22 +60,22 @@ impl LayerFile {
         Ok(Self { name: path.to_owned(), entries: all })
     }
 
-    /// Its entries, in their order.
+    /// Returns its entries in order.
     pub fn entries(&self) -> &[LayerEntry] {
         &self.entries
     }
 
-    /// The error that a fault is for one of its entries.
+    /// Returns the error for a fault of one of its entries.
     pub fn error(&self, fault: ContainerFault, entry: &[u8]) -> SourceError {
         fault.of_layer(&self.name, entry)
     }
 }
 
-/// Reads an archive that is no layer, as [`LayerFile::load`] reads one: all names are names, `.wh.` at their beginning
-/// means nothing. Entries come in the order of the archive, and their contents can be read at any time.
+/// Reads an archive that is not a layer, as [`LayerFile::load`] does: all names are literal, and the prefix `.wh.` has
+/// no meaning. Entries come in the order of the archive, and their contents can be read at any time.
 ///
 /// # Errors
-/// If it cannot be read, is damaged, or asks for more than the limits allow.
+/// If it cannot be read, is damaged, or exceeds the limits.
 pub fn read_archive(
     path: &Path,
     beside: &Path,
@@ -96,7 +96,7 @@ pub fn read_archive(
     reader.read().map_err(|error| of_layer(error, path))
 }
 
-/// A layer is no image, and is named once.
+/// Converts an image error: a layer has a single name.
 fn of_layer(error: SourceError, path: &Path) -> SourceError {
     match error {
         SourceError::Container { entry, fault, .. } => {
@@ -107,7 +107,7 @@ fn of_layer(error: SourceError, path: &Path) -> SourceError {
 }
 
 impl ContainerFault {
-    /// The error that this is for an entry of a layer in a file of its own.
+    /// Returns the error for an entry of a layer in a separate file.
     fn of_layer(self, layer: &Path, entry: &[u8]) -> SourceError {
         let (layer, entry) = (layer.to_owned(), Some(as_path(entry).into_owned()));
         SourceError::Layer { layer, entry, fault: Box::new(self) }

@@ -1,4 +1,4 @@
-//! Finds the manifest of an image, and with it layers and configuration.
+//! Resolves the manifest of an image, with its layers and configuration.
 
 use std::str::FromStr;
 
@@ -13,17 +13,17 @@ use super::store::{Store, blob_name};
 use super::{ContainerFault, Platform};
 use crate::SourceError;
 
-/// Most indexes that may lie in each other.
+/// Maximum nesting of indexes.
 pub(super) const INDEX_DEPTH_MAX: usize = 8;
 
-/// Most layers of an image.
+/// Maximum number of layers of an image.
 const LAYERS_MAX: usize = 1000;
 
 pub(super) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 
-/// How a layer is stored.
+/// Compression of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Plain,
@@ -31,31 +31,31 @@ pub(super) enum Packing {
     Zstd,
 }
 
-/// A layer, as manifest and configuration describe it.
+/// A layer according to manifest and configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// Its file in the store.
+    /// Name of its file in the store.
     pub(super) name: String,
-    /// What its bytes give as stored.
+    /// Digest of the stored bytes.
     pub(super) digest: Option<Digest>,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub(super) size: Option<u64>,
-    /// `None` where nothing says it.
+    /// Compression, if it is specified.
     pub(super) packing: Option<Packing>,
-    /// What its bytes give when they are decompressed.
+    /// Digest of the decompressed bytes.
     pub(super) diff_id: Option<Digest>,
 }
 
-/// What an image consists of.
+/// The parts of an image.
 #[derive(Debug)]
 pub(super) struct Manifest {
-    /// From the lowest up.
+    /// From the lowest to the highest.
     pub(super) layers: Vec<Layer>,
-    /// The configuration, as stored.
+    /// The configuration as stored.
     pub(super) config: Vec<u8>,
 }
 
-/// Reads a document.
+/// Parses a document.
 pub(super) fn parse<T: DeserializeOwned>(
     bytes: &[u8],
     what: &'static str,
@@ -68,7 +68,7 @@ pub(super) fn parse<T: DeserializeOwned>(
     })
 }
 
-/// Finds an image of a layout.
+/// Finds an image in a layout.
 pub(super) fn of_layout(
     store: &Store,
     selector: &Selector,
@@ -125,9 +125,9 @@ fn platform_of(descriptor: &Descriptor) -> Option<Platform> {
     })
 }
 
-/// What there is, for an error.
+/// Lists the available images for an error.
 fn describe(descriptors: &[Descriptor]) -> String {
-    /// Enough to choose from.
+    /// Maximum number of images in the list.
     const SHOWN_MAX: usize = 20;
     let name = |descriptor: &Descriptor| {
         let name = ref_name(descriptor).map(|name| format!("{name:?}"));
@@ -188,7 +188,7 @@ fn choose_any(
     platform: Option<&Platform>,
 ) -> Result<Descriptor, SourceError> {
     let all = index.manifests();
-    // Several images of different names are not one image for several platforms.
+    // Images with different names are not one image for several platforms.
     let is_one =
         all.iter().all(|found| found.platform().is_some() && ref_name(found) == ref_name(&all[0]));
     if all.len() > 1 && !is_one {
@@ -197,7 +197,8 @@ fn choose_any(
     choose_platform(store, all, platform)
 }
 
-/// Chooses by platform: the only one if nothing was asked for, else the one asked for or this machine's.
+/// Selects an image by platform: the only one if no platform was requested, otherwise the requested one or that of this
+/// machine.
 pub(super) fn choose_platform(
     store: &Store,
     descriptors: &[Descriptor],
@@ -238,7 +239,7 @@ fn read_index(store: &Store, descriptor: &Descriptor) -> Result<ImageIndex, Sour
     parse(&bytes, "an index", store, &name)
 }
 
-/// Goes from an index to a manifest in it.
+/// Resolves an index to a manifest in it.
 fn resolve(
     store: &Store,
     mut descriptor: Descriptor,
@@ -302,7 +303,7 @@ fn describe_layer(store: &Store, descriptor: &Descriptor) -> Result<Layer, Sourc
     if media_type.ends_with("+encrypted") {
         return Err(fail(ContainerFault::Encrypted(media_type)));
     }
-    // Layers that are not to be passed on may still be here; those of Windows are not.
+    // Layers that must not be distributed may still be present; those of Windows are not.
     let kept = media_type
         .replace("layer.nondistributable.v1", "layer.v1")
         .replace("rootfs.foreign.diff", "rootfs.diff");
@@ -323,7 +324,7 @@ fn describe_layer(store: &Store, descriptor: &Descriptor) -> Result<Layer, Sourc
     Ok(Layer { name, digest, size, packing: Some(packing), diff_id: None })
 }
 
-/// Takes from the configuration what the layers hold, and compares what it says with what was asked for.
+/// Adds the digests of the configuration to the layers, and checks the requested platform.
 pub(super) fn describe_contents(
     store: &Store,
     name: &str,

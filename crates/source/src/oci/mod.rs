@@ -1,14 +1,13 @@
-//! Container images as sources: layouts of the OCI image specification, archives of `docker save`, and with the
-//! feature `pull` registries.
+//! Container images as sources: OCI image layouts, archives of `docker save`, and registries with the feature `pull`.
 //!
-//! [`Image::load`] reads each layer once, several at a time: it verifies the digests, decompresses, keeps what the
-//! entries are in memory, and puts the contents of files into one file without a name (those of plain layers stay
-//! where they are). Then the layers are applied to a tree in memory, from the lowest up, by the rules of the image
-//! specification. [`Image::source`] gives that tree as a stream, as often as it is wanted.
+//! [`Image::load`] reads each layer once, several at a time: it verifies the digests, decompresses, keeps the entries
+//! in memory, and writes file contents to one unnamed file (those of uncompressed layers stay in place). Then it
+//! applies the layers to a tree in memory, from the lowest to the highest, by the rules of the image specification.
+//! [`Image::source`] returns that tree as a stream, any number of times.
 //!
-//! [`LayerFile`] is one layer alone, to be applied to something else than layers.
+//! [`LayerFile`] is a single layer, to be applied to something other than layers.
 //!
-//! Memory is taken for names, attributes and a few numbers of each entry, and is limited; contents take none.
+//! Memory is used for names, attributes and a few numbers of each entry, and is limited; contents use none.
 
 mod docker;
 mod error;
@@ -50,17 +49,17 @@ use reference::Transport;
 use store::Store;
 use stream::Flat;
 
-/// Most layers that are read at the same time.
+/// Maximum number of layers that are read at the same time.
 const THREADS_MAX: usize = 16;
 
-/// What is accepted of an image that may be made to do harm.
+/// Limits for images that may be malicious.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes that a layer may have when it is decompressed; `None` is 1 GiB, and 1024 for each that is stored.
+    /// Maximum size of a decompressed layer in bytes; `None` means 1 GiB plus 1024 times the stored size.
     pub layer_bytes: Option<u64>,
-    /// Bytes of memory for the names and attributes of all layers.
+    /// Maximum memory for the names and attributes of all layers in bytes.
     pub names_bytes: u64,
-    /// Bytes of an archive that is copied, because it is compressed or comes from a pipe.
+    /// Maximum size in bytes of an archive that is copied, because it is compressed or comes from a pipe.
     pub archive_bytes: u64,
 }
 
@@ -71,28 +70,28 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes that a layer of `stored` bytes may become.
+    /// Returns the maximum decompressed size of a layer of `stored` bytes.
     fn expanded(&self, stored: u64) -> u64 {
         self.layer_bytes.unwrap_or_else(|| expanded_max(stored))
     }
 }
 
-/// How to read an image.
+/// Options for reading an image.
 #[derive(Clone, Debug)]
 pub struct ImageOptions {
-    /// Which of an image for several platforms; `None` is the only one, or Linux on this processor.
+    /// Platform of an image for several platforms; `None` means the only one, or Linux on this processor.
     pub platform: Option<Platform>,
-    /// Keep the layers apart, as overlayfs has its lower directories, in directories named by their order.
+    /// Keeps the layers separate, as lower directories of overlayfs, in directories named by their order.
     pub is_overlay: bool,
-    /// Where temporary files without names go.
+    /// Directory for unnamed temporary files.
     pub beside: PathBuf,
-    /// Layers read at the same time, at least 1.
+    /// Number of layers read at the same time, at least 1.
     pub threads: usize,
-    /// What is accepted.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// A container image that was read.
+/// A container image in memory.
 pub struct Image {
     flat: Arc<Flat>,
     config: Vec<u8>,
@@ -102,7 +101,7 @@ impl Image {
     /// Reads an image and flattens it.
     ///
     /// # Errors
-    /// If it cannot be read, is not what its digests and sizes say, or asks for too much. Each error names the blob,
+    /// If it cannot be read, does not match its digests and sizes, or exceeds the limits. Each error contains the blob,
     /// and the entry of a layer.
     pub fn load(reference: &Reference, options: &ImageOptions) -> Result<Self, SourceError> {
         #[cfg(feature = "pull")]
@@ -130,18 +129,18 @@ impl Image {
         Ok(Self { flat: Arc::new(Flat::new(flat.finish())), config: manifest.config })
     }
 
-    /// The image's configuration: JSON, as it is stored.
+    /// Returns the image's configuration: JSON, as stored.
     pub fn config(&self) -> &[u8] {
         &self.config
     }
 
-    /// The flattened tree, from its start.
+    /// Returns a stream of the flattened tree.
     pub fn source(&self) -> ContainerSource {
         ContainerSource::new(Arc::clone(&self.flat))
     }
 }
 
-/// Reads all layers, the largest first, and gives them in the order of the manifest.
+/// Reads all layers, the largest first, and returns them in the order of the manifest.
 fn read_layers(
     store: &Store,
     manifest: &Manifest,
@@ -168,11 +167,11 @@ fn read_layers(
     thread::scope(|scope| {
         let threads = options.threads.clamp(1, THREADS_MAX).min(layers.len());
         for _ in 1..threads {
-            // A host that gives no further thread reads with fewer.
+            // If a thread cannot be started, fewer threads do the work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
-    // Of several layers that failed the lowest one is told.
+    // The error is that of the lowest failed layer.
     results.into_iter().map(|read| read.into_inner().unwrap_or_else(|| Ok(Vec::new()))).collect()
 }

@@ -1,5 +1,5 @@
-//! Keeps each layer for itself, as overlayfs has its lower directories: whiteouts are character devices 0/0, and an
-//! attribute marks opaque directories.
+//! Separate layers, as lower directories of overlayfs: whiteouts are character devices 0/0, and an attribute marks
+//! opaque directories.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use crate::{Metadata, Xattr};
 /// The attribute of an opaque directory, and its value.
 const OPAQUE: (&[u8], &[u8]) = (b"trusted.overlay.opaque", b"y");
 
-/// Layers side by side in directories that are named by their order, from the lowest up.
+/// Layers in directories named by their order, from the lowest to the highest.
 pub(super) struct Overlay {
     tree: Tree,
-    /// Digits of the names.
+    /// Number of digits of the names.
     width: usize,
     layers: usize,
-    /// The directory of the layer that is being applied.
+    /// Directory of the current layer.
     base: Inode,
-    /// Which files of the merged tree the layer holds, and as what.
+    /// Files of the merged tree that the layer contains, with their inodes in the layer.
     held: HashMap<Inode, Inode>,
 }
 
@@ -28,7 +28,7 @@ impl Overlay {
         Self { tree: Tree::new(), width, layers: 0, base: Tree::ROOT, held: HashMap::new() }
     }
 
-    /// Begins the next layer. The root of all layers so far is also the root of this one, if it does not say else.
+    /// Starts the next layer. Its root is a copy of the merged root, unless the layer lists it.
     pub(super) fn begin(&mut self, root: &Node) {
         let name = format!("{:0width$}", self.layers, width = self.width);
         self.layers += 1;
@@ -41,7 +41,7 @@ impl Overlay {
         self.describe(self.base, root);
     }
 
-    /// Files that were added.
+    /// Returns the number of added files.
     pub(super) fn len(&self) -> usize {
         self.tree.len()
     }
@@ -50,7 +50,7 @@ impl Overlay {
         self.tree
     }
 
-    /// The directory of the layer at a path, made as it is in the merged tree.
+    /// Returns the layer's directory at a path; creates it as in the merged tree.
     fn directory(&mut self, merged: &Tree, path: &[u8]) -> Inode {
         let (mut dir, mut original) = (self.base, Some(Tree::ROOT));
         for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
@@ -62,7 +62,7 @@ impl Overlay {
                         original.map_or_else(implied_directory, |node| bare(merged.node(node)));
                     let made = self.tree.add(like);
                     self.tree.set_name(dir, name, made);
-                    // What it takes the place of hid a directory of lower layers.
+                    // The entry that it replaces hid a directory of lower layers.
                     if other.is_some() {
                         self.set_opaque(made);
                     }
@@ -103,13 +103,13 @@ impl Overlay {
         self.tree.set_name(dir, name, device);
     }
 
-    /// Hides what a directory holds in lower layers.
+    /// Hides the entries of a directory in lower layers.
     pub(super) fn opaque(&mut self, merged: &Tree, path: &[u8]) {
         let dir = self.directory(merged, path);
         self.set_opaque(dir);
     }
 
-    /// Makes a file, which is `inode` in the merged tree.
+    /// Creates the file that is `inode` in the merged tree.
     pub(super) fn put(
         &mut self,
         merged: &Tree,
@@ -129,8 +129,8 @@ impl Overlay {
         self.tree.set_name(dir, name, made);
     }
 
-    /// Gives a file one more name. One of a lower layer comes up with its other name, as it does in an overlay that
-    /// is mounted: so they stay one file.
+    /// Adds a name to a file. A file of a lower layer is copied up with its other name, as in a mounted overlay, so
+    /// that they stay one file.
     pub(super) fn link(
         &mut self,
         merged: &Tree,
@@ -156,7 +156,7 @@ impl Overlay {
     }
 }
 
-/// The same directory without what is in it.
+/// Returns the same directory without entries.
 fn bare(node: &Node) -> Node {
     Node {
         kind: Kind::Directory(Names::new()),

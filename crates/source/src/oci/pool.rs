@@ -1,4 +1,4 @@
-//! Where the contents of compressed layers are kept until the image is made: one file without a name.
+//! Storage for the contents of compressed layers until the image is built: one unnamed file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use crate::SourceError;
 use crate::content::ArchiveFile;
 use crate::host::temporary_file_in;
 
-/// Unit in which small files lie in the pool, in bytes.
+/// Alignment of small files in the pool, in bytes.
 const UNIT: u64 = 512;
 
-/// Unit in which large files lie in the pool, in bytes: the blocks of most hosts, which can be shared with the image.
+/// Alignment of large files in the pool, in bytes: the block size of most hosts, so that blocks can be shared with the
+/// image.
 const LARGE_UNIT: u64 = 4096;
 
-/// Bytes that are written at a time. Files of half of it and more are large.
+/// Write buffer size in bytes. Files of at least half of it take the large-file path.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// What the layers keep together. Each has a [`Keeper`] of its own.
+/// State shared by the layers. Each has its own [`Keeper`].
 pub(super) struct Pool {
     archive: Arc<ArchiveFile>,
-    /// First byte that is free.
+    /// First free byte.
     end: AtomicU64,
     beside: PathBuf,
-    /// Bytes of memory that entries have taken.
+    /// Memory used by entries in bytes.
     names: AtomicU64,
 }
 
@@ -38,17 +39,17 @@ impl Pool {
         Ok(Self { archive, end, beside: beside.to_owned(), names })
     }
 
-    /// The file that the contents are in.
+    /// Returns the file with the contents.
     pub(super) fn archive(&self) -> &Arc<ArchiveFile> {
         &self.archive
     }
 
-    /// Counts memory that entries take; how much it is now, in bytes.
+    /// Adds memory used by entries. Returns the new total in bytes.
     pub(super) fn add_names(&self, bytes: u64) -> u64 {
         self.names.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
     }
 
-    /// Space for `len` bytes; `None` if no file is so long.
+    /// Reserves space for `len` bytes; `None` if the file would become too long.
     fn reserve(&self, len: u64) -> Option<u64> {
         let len = len.checked_next_multiple_of(LARGE_UNIT)?;
         let add = |end: u64| end.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
@@ -61,15 +62,15 @@ impl Pool {
     }
 }
 
-/// Puts files into the pool: small ones side by side, many at a time, since several keepers write to one file and the
-/// host lets one write at a time.
+/// Writes files to the pool. Small files are written together, because several keepers write to one file and the host
+/// serialises writes.
 pub(super) struct Keeper<'a> {
     pool: &'a Pool,
-    /// Small files that are not written yet, and room for more.
+    /// Buffer of small files that are not written yet.
     buffer: Vec<u8>,
-    /// How many bytes of the buffer are theirs.
+    /// Number of used bytes in the buffer.
     used: usize,
-    /// Where they go.
+    /// Offset of the buffer in the pool.
     start: u64,
 }
 
@@ -78,8 +79,8 @@ impl<'a> Keeper<'a> {
         Self { pool, buffer: vec![0; WRITE_BYTES], used: 0, start: 0 }
     }
 
-    /// Keeps `len` bytes, which `fill` gives in order. Where they are as soon as all was [finished](Self::finish);
-    /// `None` if no file is so long.
+    /// Stores `len` bytes, which `fill` supplies in order. Returns their offset, valid after [`Self::finish`]; `None`
+    /// if the file would become too long.
     pub(super) fn keep(
         &mut self,
         len: u64,
@@ -111,7 +112,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(self.start + start as u64))
     }
 
-    /// Writes what was not written yet.
+    /// Writes the rest of the buffer.
     pub(super) fn finish(mut self) -> Result<(), SourceError> {
         self.write()
     }

@@ -1,5 +1,5 @@
-//! Images in registries. What an image consists of is fetched into one file without a name, and is then read as
-//! that of an archive: nothing is believed because a registry said it, and digests are verified where all others are.
+//! Images in registries. The parts of an image are fetched into one unnamed file and then read like an archive. Nothing
+//! from the registry is trusted: digests are verified at the same point as for all other images.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,14 @@ use super::{ContainerFault, ImageOptions, Reference};
 use crate::SourceError;
 use crate::host::temporary_file_in;
 
-/// Blobs that are fetched at the same time, as other clients do it by default.
+/// Maximum number of blobs that are fetched at the same time, the default of other clients.
 const BLOBS_AT_ONCE: usize = 4;
 
-/// How often a blob is begun or gone on with. Connections break, and a layer has gigabytes.
+/// Maximum number of attempts for a blob. Connections break, and layers can be gigabytes long.
 const ATTEMPTS: usize = 4;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between any two pieces.
+/// Timeout between two pieces.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fetches an image: the manifest for the platform, its configuration and its layers.
@@ -45,7 +45,7 @@ pub(super) fn fetch(reference: &Reference, options: &ImageOptions) -> Result<Sto
     let file = Arc::new(temporary_file_in(&options.beside).map_err(keep)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| SourceError::io("fetch", Path::new(&image), e))?;
-    // Another provider that was installed before is as good.
+    // A provider that was installed before is equally suitable.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::new(config(name.resolve_registry()));
     let store = Store::empty(image, Arc::clone(&file));
@@ -54,7 +54,7 @@ pub(super) fn fetch(reference: &Reference, options: &ImageOptions) -> Result<Sto
     Ok(fetching.store)
 }
 
-/// Registries on this machine rarely have certificates, and nobody listens on the way to them.
+/// Registries on this machine rarely have certificates, and their connections cannot be intercepted.
 fn config(registry: &str) -> ClientConfig {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let is_local = host == "localhost" || host == "[::1]" || host.starts_with("127.");
@@ -69,10 +69,10 @@ fn config(registry: &str) -> ClientConfig {
     }
 }
 
-/// What `podman login` or `docker login` left for the registry.
+/// Returns the credentials that `podman login` or `docker login` stored for the registry.
 fn credentials(name: &Name) -> Result<RegistryAuth, String> {
     let registry = name.resolve_registry();
-    // Both write the first registry that there was under names of its own.
+    // Both store Docker Hub under special names.
     let names: &[&str] = match registry {
         "index.docker.io" => &["https://index.docker.io/v1/", "docker.io"],
         other => &[other],
@@ -96,7 +96,7 @@ fn credentials(name: &Name) -> Result<RegistryAuth, String> {
                     return Err(unreadable(&reason));
                 }
                 Err(CredentialRetrievalError::NoCredentialConfigured) => {}
-                // What a helper says is not repeated, as it could be a secret.
+                // The output of a helper is not shown, because it may contain a secret.
                 Err(CredentialRetrievalError::HelperFailure { helper, .. }) => {
                     return Err(unreadable(&format_args!("its helper {helper:?} failed")));
                 }
@@ -107,7 +107,7 @@ fn credentials(name: &Name) -> Result<RegistryAuth, String> {
     Ok(RegistryAuth::Anonymous)
 }
 
-/// Where credentials are looked for, in this order.
+/// Returns the credential files, in the order of the search.
 fn credential_files() -> impl Iterator<Item = PathBuf> {
     let from = |variable: &str, below: &str| {
         std::env::var_os(variable).map(|value| Path::new(&value).join(below))
@@ -127,7 +127,7 @@ struct Fetching {
     name: Name,
     file: Arc<File>,
     store: Store,
-    /// Where the next blob goes.
+    /// Offset of the next blob.
     end: u64,
 }
 
@@ -143,7 +143,7 @@ impl Fetching {
         self.blobs(&manifest, options).await
     }
 
-    /// Fetches the manifest, through as many indexes as there are.
+    /// Fetches the manifest, through nested indexes.
     async fn manifest(
         &mut self,
         options: &ImageOptions,
@@ -187,7 +187,7 @@ impl Fetching {
         Ok((bytes.to_vec(), media_type, digest))
     }
 
-    /// Fetches configuration and layers, several at a time, each to a place of its own.
+    /// Fetches configuration and layers, several at a time, each to a separate offset.
     async fn blobs(
         &mut self,
         manifest: &ImageManifest,
@@ -196,7 +196,7 @@ impl Fetching {
         let mut wanted = Vec::new();
         for descriptor in std::iter::once(manifest.config()).chain(manifest.layers()) {
             let name = blob_name(descriptor.digest());
-            // What is to be fetched from elsewhere is told later, by name.
+            // Blobs to be fetched from elsewhere cause an error later, with their name.
             if self.store.has(&name) || is_elsewhere(descriptor) {
                 continue;
             }
@@ -216,14 +216,14 @@ impl Fetching {
             .await
     }
 
-    /// Fetches a blob to `offset`, and goes on where a connection broke.
+    /// Fetches a blob to `offset`, and resumes after a broken connection.
     async fn blob(&self, descriptor: &Descriptor, offset: u64) -> Result<(), SourceError> {
         let mut done = 0;
         let mut attempt = 1;
         loop {
             let error = match self.blob_from(descriptor, offset, &mut done).await {
                 Ok(()) if done == descriptor.size() => return Ok(()),
-                // Digests are compared later, so that the error is the same whatever the source.
+                // Digests are compared later, so that the error is the same for all sources.
                 Err(Interruption::Connection(_)) if done == descriptor.size() => return Ok(()),
                 Ok(()) => {
                     let fault = ContainerFault::Size { expected: descriptor.size(), found: done };
@@ -240,7 +240,7 @@ impl Fetching {
         }
     }
 
-    /// Fetches what follows the `done` bytes that are there.
+    /// Fetches the rest of a blob behind the first `done` bytes.
     async fn blob_from(
         &self,
         descriptor: &Descriptor,
@@ -294,12 +294,12 @@ impl Fetching {
         ContainerFault::Registry(reason).of(&self.store.image, None)
     }
 
-    /// An error of the client, in words that say what to do.
+    /// Converts an error of the client, with advice.
     fn explain(&self, error: OciDistributionError) -> SourceError {
         let registry = self.name.resolve_registry();
         match error {
             OciDistributionError::RequestError(e) => {
-                // The client's own words end with "error sending request", and the cause lies below.
+                // The client's message ends with "error sending request"; the cause is further down.
                 let mut cause: &dyn std::error::Error = &e;
                 while let Some(below) = cause.source() {
                     cause = below;
@@ -319,14 +319,14 @@ impl Fetching {
     }
 }
 
-/// Why fetching a blob stopped.
+/// Reason why fetching a blob stopped.
 enum Interruption {
-    /// Trying again may help.
+    /// A retry may help.
     Connection(SourceError),
     Final(SourceError),
 }
 
-/// What a document says that it is, or must be by what it holds.
+/// Returns the media type in a document, or the one implied by its contents.
 fn media_type(bytes: &[u8], store: &Store) -> Result<MediaType, SourceError> {
     let document: serde_json::Value = parse(bytes, "a manifest", store, "manifest")?;
     if let Some(said) = document.get("mediaType").and_then(|said| said.as_str()) {
@@ -336,7 +336,7 @@ fn media_type(bytes: &[u8], store: &Store) -> Result<MediaType, SourceError> {
     Ok(if is_index { MediaType::ImageIndex } else { MediaType::ImageManifest })
 }
 
-/// Whether a layer may lie outside of the registry.
+/// Returns whether a layer may be stored outside of the registry.
 fn is_elsewhere(descriptor: &Descriptor) -> bool {
     let media_type = descriptor.media_type().to_string();
     let has_urls = descriptor.urls().as_ref().is_some_and(|urls| !urls.is_empty());

@@ -1,4 +1,4 @@
-//! How images are named: `oci:DIR[:ref|@digest]`, `oci-archive:FILE[:ref|@digest]`, `docker-archive:FILE[:tag]`,
+//! Names of images: `oci:DIR[:ref|@digest]`, `oci-archive:FILE[:ref|@digest]`, `docker-archive:FILE[:tag]`,
 //! `docker://[REGISTRY/]NAME[:tag|@digest]`.
 
 use std::fmt;
@@ -7,31 +7,31 @@ use std::str::FromStr;
 
 use oci_spec::image::{Arch, Digest, Os};
 
-/// Where an image lies, and which of those that lie there it is.
+/// Location of an image, and the selection among several images there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub(super) transport: Transport,
     pub(super) path: PathBuf,
     pub(super) selector: Selector,
-    /// As it was written.
+    /// The original text.
     text: String,
 }
 
-/// How an image is stored.
+/// Storage of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// A directory as the image specification lays it out.
+    /// A directory in OCI image layout.
     Oci,
-    /// The same in a tar archive.
+    /// An OCI image layout in a tar archive.
     OciArchive,
-    /// What `docker save` writes.
+    /// An archive of `docker save`.
     DockerArchive,
-    /// In a registry.
+    /// A registry.
     #[cfg(feature = "pull")]
     Registry,
 }
 
-/// Which image of several.
+/// Selection of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Selector {
     Any,
@@ -56,10 +56,10 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
-    /// Understands the name of an image, or returns `None` for anything that is not one, such as a path.
+    /// Parses the name of an image. Returns `None` for anything else, such as a path.
     ///
     /// # Errors
-    /// If it begins as a name and goes on as none.
+    /// If it has the prefix of a name and is invalid.
     pub fn parse(text: &str) -> Option<Result<Self, String>> {
         let (prefix, rest) = text.split_once(':')?;
         let transport = match prefix {
@@ -107,7 +107,7 @@ impl Reference {
         ))
     }
 
-    /// Whether it is to come from standard input.
+    /// Returns whether the image is read from standard input.
     pub fn is_standard_input(&self) -> bool {
         self.path == Path::new("-")
     }
@@ -123,8 +123,8 @@ fn usage(transport: Transport) -> &'static str {
     }
 }
 
-/// Splits a path from the name after it. A path with a colon is one if there is such a file. Where `has_drives`, the colon
-/// of a drive is no end of a path.
+/// Splits a path from the name after it. If a file with the whole text exists, the colon belongs to the path. With
+/// `has_drives`, the colon of a drive belongs to the path.
 fn split(rest: &str, has_drives: bool) -> (&str, Selector) {
     if let Some((path, digest)) = rest.rsplit_once('@')
         && Digest::from_str(digest).is_ok()
@@ -140,7 +140,7 @@ fn split(rest: &str, has_drives: bool) -> (&str, Selector) {
     }
 }
 
-/// Length of the drive that a path begins with, such as `C:`, also behind `\\?\` or `//?/`, in bytes.
+/// Returns the length in bytes of the drive at the start of a path, such as `C:`, also after `\\?\` or `//?/`.
 fn drive_len(path: &str) -> usize {
     let verbatim = [r"\\?\", "//?/", r"\\.\", "//./"];
     let prefix = verbatim.iter().find(|prefix| path.starts_with(**prefix)).map_or(0, |p| p.len());
@@ -150,7 +150,7 @@ fn drive_len(path: &str) -> usize {
     }
 }
 
-/// A platform: operating system, architecture and perhaps a variant of it.
+/// A platform: operating system, architecture and an optional variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
     pub(super) os: Os,
@@ -159,7 +159,7 @@ pub struct Platform {
 }
 
 impl Default for Platform {
-    /// That of Linux on the processor this program runs on.
+    /// Returns Linux on the processor that this program runs on.
     fn default() -> Self {
         Self { os: Os::Linux, architecture: Arch::default(), variant: None }
     }
@@ -175,7 +175,7 @@ impl fmt::Display for Platform {
 impl FromStr for Platform {
     type Err = String;
 
-    /// `OS/ARCHITECTURE[/VARIANT]`, in the words of the image specification.
+    /// Parses `OS/ARCHITECTURE[/VARIANT]`, in the terms of the image specification.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split('/').collect();
         let (os, architecture, variant) = match parts[..] {
@@ -194,7 +194,7 @@ impl FromStr for Platform {
 }
 
 impl Platform {
-    /// Whether an image for `self` is what was asked for with `wanted`, which may leave the variant open.
+    /// Returns whether an image for `self` satisfies the request `wanted`, which may omit the variant.
     pub(super) fn is(&self, wanted: &Self) -> bool {
         self.os == wanted.os
             && self.architecture == wanted.architecture
@@ -241,7 +241,7 @@ mod tests {
             let text = format!("{path}@{digest}");
             assert_eq!(drives(&text), (path, Selector::Digest(digest)));
         }
-        // A name of one letter is a directory where there are no drives, and two letters are no drive.
+        // Without drives, a one-letter name is a directory; two letters are never a drive.
         assert_eq!(split(r"C:\dir", false), ("C", name(r"\dir")));
         assert_eq!(drives("CD:dir"), ("CD", name("dir")));
         assert_eq!(drives("C:"), ("C:", Selector::Any));

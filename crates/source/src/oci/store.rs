@@ -1,4 +1,4 @@
-//! Where the blobs of an image lie: in a directory, or in an archive whose members are found by name.
+//! Storage of the blobs of an image: a directory, or an archive whose members are found by name.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,19 +17,19 @@ use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use crate::tar::{BLOCK_BYTES, Header};
 use crate::{Damage, EntryKind, Source, SourceError, TarSource, Unsupported};
 
-/// Most bytes of a document: a manifest, an index, a configuration.
+/// Maximum size of a document (manifest, index, configuration) in bytes.
 pub(super) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Most members of an archive, and most bytes of the path of one that is of use.
+/// Maximum number of members of an archive, and maximum path length of a relevant one.
 const MEMBERS_MAX: usize = 100_000;
 const MEMBER_PATH_MAX: usize = 4096;
 
-/// Most links that are followed to a member.
+/// Maximum number of links that are followed to a member.
 const LINKS_MAX: usize = 16;
 
 /// The files of an image.
 pub(super) struct Store {
-    /// The image, as errors name it.
+    /// Name of the image in errors.
     pub(super) image: String,
     place: Place,
 }
@@ -40,7 +40,7 @@ enum Place {
         file: Arc<File>,
         members: HashMap<Vec<u8>, Member>,
     },
-    /// One file alone, which every name leads to.
+    /// A single file, independent of the name.
     File {
         path: PathBuf,
         file: Arc<File>,
@@ -53,8 +53,8 @@ enum Member {
 }
 
 impl Store {
-    /// Opens what a reference names. An archive that is compressed or can be read only once is copied to a file
-    /// without a name in `beside`.
+    /// Opens the storage of a reference. An archive that is compressed or sequential is copied to an unnamed file in
+    /// `beside`.
     pub(super) fn open(
         reference: &Reference,
         beside: &Path,
@@ -75,13 +75,13 @@ impl Store {
         Ok(Self { image, place: Place::Archive { file, members } })
     }
 
-    /// A store that is still empty, whose files will lie in `file`.
+    /// Creates an empty store whose files will be in `file`.
     #[cfg(feature = "pull")]
     pub(super) fn empty(image: String, file: Arc<File>) -> Self {
         Self { image, place: Place::Archive { file, members: HashMap::new() } }
     }
 
-    /// Adds a file that lies at a place of the store's own file.
+    /// Adds a file at an offset of the store's own file.
     #[cfg(feature = "pull")]
     pub(super) fn add(&mut self, name: String, offset: u64, len: u64) {
         if let Place::Archive { members, .. } = &mut self.place {
@@ -89,8 +89,7 @@ impl Store {
         }
     }
 
-    /// A layer that lies in a file of its own. What can be read only once is copied, as it is stored, to a file
-    /// without a name in `beside`.
+    /// Opens a layer in a separate file. A sequential one is copied as stored to an unnamed file in `beside`.
     pub(super) fn of_layer(
         path: &Path,
         beside: &Path,
@@ -118,7 +117,7 @@ impl Store {
         Ok(Self { image, place: Place::File { path, file } })
     }
 
-    /// Whether there is such a file.
+    /// Returns whether a file exists.
     pub(super) fn has(&self, name: &str) -> bool {
         match &self.place {
             Place::Directory(dir) => std::fs::symlink_metadata(dir.join(name)).is_ok(),
@@ -127,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Opens a file that `named_by` names.
+    /// Opens a file to which `named_by` refers.
     pub(super) fn blob(&self, name: &str, named_by: &str) -> Result<Blob, SourceError> {
         let fail = |fault: ContainerFault| fault.of(&self.image, Some(name));
         let missing = || fail(ContainerFault::Missing(named_by.to_owned()));
@@ -138,7 +137,7 @@ impl Store {
                     io::ErrorKind::NotFound => missing(),
                     _ => SourceError::io("open", &path, e),
                 };
-                // What is no file is not opened: a pipe would wait for its other end.
+                // Only regular files are opened: opening a pipe would block.
                 if !std::fs::metadata(&path).map_err(io)?.is_file() {
                     return Err(fail(ContainerFault::NotRegular));
                 }
@@ -197,7 +196,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Compares the size of a blob with what its descriptor says.
+    /// Compares the size of a blob with its descriptor.
     pub(super) fn check_size(&self, blob: &Blob, size: Option<u64>) -> Result<(), SourceError> {
         match size {
             Some(expected) if expected != blob.len => {
@@ -209,12 +208,12 @@ impl Store {
     }
 }
 
-/// Where the specification puts a blob.
+/// Returns the path of a blob according to the specification.
 pub(super) fn blob_name(digest: &Digest) -> String {
     format!("blobs/{}/{}", digest.algorithm(), digest.digest())
 }
 
-/// Opens an archive so that its members can be read at any time.
+/// Opens an archive for random access to its members.
 fn archive(
     path: &Path,
     beside: &Path,
@@ -241,7 +240,7 @@ fn archive(
     copy(Box::new(file), path, beside, limits, image)
 }
 
-/// Copies an archive, decompressed, to a file without a name.
+/// Copies an archive, decompressed, to an unnamed file.
 fn copy(
     mut stream: Box<dyn Read>,
     path: &Path,
@@ -265,7 +264,7 @@ fn copy(
         }
     };
     let failed = |e: io::Error| decoding(e, path);
-    // What is no archive is refused before any of it is kept.
+    // Anything other than an archive is rejected before it is copied.
     let mut first = Vec::with_capacity(BLOCK_BYTES);
     plain.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut first).map_err(failed)?;
     let block: Option<&[u8; BLOCK_BYTES]> = first.as_slice().try_into().ok();
@@ -276,7 +275,7 @@ fn copy(
     spool(rest, "keep a copy of an archive in", beside, limits, image, failed)
 }
 
-/// Copies a layer as it is stored to a file without a name. What is no archive is refused by its first header.
+/// Copies a layer as stored to an unnamed file. Anything other than an archive is rejected by its first header.
 fn keep_stored(
     mut stream: Box<dyn Read>,
     path: &Path,
@@ -289,7 +288,7 @@ fn keep_stored(
     stream.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut first).map_err(read)?;
     let is_plain = Compression::of(&first) == Compression::None;
     let block: Option<&[u8; BLOCK_BYTES]> = first.as_slice().try_into().ok();
-    // A layer without entries begins with its end.
+    // A layer without entries begins with the end marker.
     let is_header = |block: &[u8; BLOCK_BYTES]| {
         block.iter().all(|&byte| byte == 0) || Header::parse(block).is_ok()
     };
@@ -300,7 +299,7 @@ fn keep_stored(
     spool(stream, "keep a copy of a layer in", beside, limits, image, read)
 }
 
-/// Copies a stream to a file without a name.
+/// Copies a stream to an unnamed file.
 fn spool(
     mut stream: impl Read,
     operation: &'static str,
@@ -330,7 +329,7 @@ fn damaged(path: &Path, damage: Damage) -> SourceError {
     SourceError::Damaged { archive: path.to_owned(), offset: 0, entry: None, damage }
 }
 
-/// An error of a decoder, or of the host below it.
+/// Converts an error of a decoder, or of the host below it.
 fn decoding(error: io::Error, path: &Path) -> SourceError {
     match error.kind() {
         _ if error.raw_os_error().is_some() => SourceError::io("read", path, error),
@@ -370,7 +369,7 @@ fn members(
     Ok(members)
 }
 
-/// Where a symbolic link of an archive leads, if it stays in it.
+/// Resolves a symbolic link of an archive, if it stays within the archive.
 fn beside_member(path: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     let mut parts: Vec<&[u8]> = path.split(|&b| b == b'/').collect();
     parts.pop();
@@ -387,7 +386,7 @@ fn beside_member(path: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     Some(parts.join(&b'/'))
 }
 
-/// Names a blob in the errors of the reader of its tar.
+/// Returns the name of a blob in the errors of the tar reader.
 pub(super) fn archive_name(store: &Store, blob: &Blob) -> PathBuf {
     match &store.place {
         Place::Directory(dir) => dir.join(&blob.name),

@@ -9,7 +9,7 @@ use crate::{Entry, EntryKind, Progress, Source, SourceError};
 /// A tree that can be read many times.
 pub(super) struct Flat {
     tree: Tree,
-    /// How often each file has a name that has more than one.
+    /// Number of names of each file with more than one.
     linked: BTreeMap<Inode, u32>,
     count: u64,
 }
@@ -24,10 +24,10 @@ impl Flat {
 /// Reads the flattened tree of an image. Contents can be read at any time and from any thread.
 pub struct ContainerSource {
     flat: Arc<Flat>,
-    /// The directories on the way to the last entry, each with the length of its path.
+    /// The directories above the last entry, each with the length of its path.
     stack: Vec<(Inode, usize)>,
     path: Vec<u8>,
-    /// First names of files that have several.
+    /// First names of files with several names.
     first_names: HashMap<Inode, Vec<u8>>,
     done: u64,
 }
@@ -38,7 +38,7 @@ impl ContainerSource {
         Self { flat, stack, path, first_names: HashMap::new(), done: 0 }
     }
 
-    /// Goes to the next file.
+    /// Moves to the next file.
     fn advance(&mut self) -> Option<Inode> {
         if self.done == 0 {
             return Some(Tree::ROOT);

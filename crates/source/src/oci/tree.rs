@@ -1,4 +1,4 @@
-//! A tree in memory: what unpacked layers would be, without the contents of files.
+//! A tree in memory: the result of unpacking layers, without file contents.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -10,16 +10,16 @@ use super::layer::PATH_BYTES_MAX;
 use crate::content::ArchiveFile;
 use crate::{Content, DataRun, Detached, Entry, EntryKind, Metadata, Time, Xattr};
 
-/// Permission bits of directories that no layer lists; they belong to root.
+/// Permission bits of directories that no layer lists. They belong to root.
 const IMPLIED_PERMISSIONS: u16 = 0o755;
 
-/// Symbolic links that may lead to a directory, as in Linux.
+/// Maximum number of symbolic links on the way to a directory, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// Components that the walk along a path may have, those of links included.
+/// Maximum number of components in the resolution of a path, including those of links.
 const STEPS_MAX: usize = 2 * PATH_BYTES_MAX;
 
-/// Number of an inode of a tree.
+/// Index of an inode of a tree.
 pub(super) type Inode = u32;
 
 /// A file of any type.
@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub(super) xattrs: Box<[Xattr]>,
 }
 
-/// Names of a directory.
+/// Entries of a directory.
 pub(super) type Names = BTreeMap<Box<[u8]>, Inode>;
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Socket,
 }
 
-/// Where the contents of a file lie.
+/// Location of the contents of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileData {
     size: u64,
@@ -69,13 +69,13 @@ impl FileData {
     }
 }
 
-/// All files, by number. What has no name any more stays until the tree goes: its memory is bounded by what the
-/// layers hold.
+/// All files by index. A file without a name stays until the tree is dropped; its memory is bounded by the contents of
+/// the layers.
 pub(super) struct Tree {
     nodes: Vec<Node>,
 }
 
-/// A directory that a path leads to.
+/// A directory that a path resolves to.
 pub(super) struct Place {
     pub(super) dir: Inode,
     /// Its path without symbolic links.
@@ -85,12 +85,12 @@ pub(super) struct Place {
 impl Tree {
     pub(super) const ROOT: Inode = 0;
 
-    /// An empty tree.
+    /// Creates an empty tree.
     pub(super) fn new() -> Self {
         Self { nodes: vec![implied_directory()] }
     }
 
-    /// Files that were added, those without a name included.
+    /// Returns the number of added files, including those without a name.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -103,14 +103,14 @@ impl Tree {
         &mut self.nodes[inode as usize]
     }
 
-    /// Adds a file that has no name yet.
+    /// Adds a file without a name.
     pub(super) fn add(&mut self, node: Node) -> Inode {
         self.nodes.push(node);
-        // The memory of names is limited to far fewer than 2^32.
+        // The limit on the memory of names keeps this far below 2^32.
         (self.nodes.len() - 1) as Inode
     }
 
-    /// The names in a directory; none if it is something else.
+    /// Returns the entries of a directory; `None` if it is something else.
     pub(super) fn names(&self, inode: Inode) -> Option<&Names> {
         match &self.node(inode).kind {
             Kind::Directory(names) => Some(names),
@@ -133,21 +133,21 @@ impl Tree {
         self.names(dir)?.get(name).copied()
     }
 
-    /// The first name of a directory after `name`.
+    /// Returns the first name of a directory after `name`.
     pub(super) fn next_name(&self, dir: Inode, name: &[u8]) -> Option<(&[u8], Inode)> {
         let range = (Bound::Excluded(name), Bound::Unbounded);
         let next = self.names(dir)?.range::<[u8], _>(range).next()?;
         Some((next.0, *next.1))
     }
 
-    /// Gives a file a name, and takes it from what had it.
+    /// Assigns a name to a file and removes it from its former owner.
     pub(super) fn set_name(&mut self, dir: Inode, name: &[u8], inode: Inode) {
         if let Some(names) = self.names_mut(dir) {
             names.insert(name.into(), inode);
         }
     }
 
-    /// Numbers of all files by how often they have a name, if that is more than once.
+    /// Returns the files with several names, and the number of their names.
     pub(super) fn linked_files(&self) -> BTreeMap<Inode, u32> {
         let mut counts = vec![0_u32; self.nodes.len()];
         let mut directories = vec![Self::ROOT];
@@ -163,7 +163,7 @@ impl Tree {
         counts.filter(|(_, n)| *n > 1).map(|(inode, n)| (inode as Inode, n)).collect()
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     pub(super) fn count(&self) -> u64 {
         let (mut count, mut directories) = (1, vec![Self::ROOT]);
         while let Some(dir) = directories.pop() {
@@ -177,9 +177,9 @@ impl Tree {
         count
     }
 
-    /// Walks to a directory, as unpackers do: through symbolic links, but never out of the root. What is missing is
-    /// made if `make`, and otherwise there is no such directory. `through` says of a link's path, as it was asked
-    /// for, whether it may be followed.
+    /// Resolves the path of a directory as unpackers do: through symbolic links, but never out of the root. Missing
+    /// directories are created if `make`; otherwise the result is `None`. `through` decides whether a link, given its
+    /// path in the request, may be followed.
     pub(super) fn walk(
         &mut self,
         path: &[u8],
@@ -237,22 +237,22 @@ impl Tree {
     }
 }
 
-/// A piece of a path still to go.
+/// A remaining component of a path.
 enum Part {
     Up,
     Name {
         name: Box<[u8]>,
-        /// Where it ends in the path that was asked for, if it comes from there and not from a link.
+        /// End of the component in the requested path; `None` if it comes from a link.
         asked: Option<usize>,
     },
 }
 
-/// A walk along a path.
+/// A resolution of a path.
 struct Walk {
-    /// The directories on the way, and where the path of each ends.
+    /// The directories on the way, with the length of the path of each.
     stack: Vec<(Inode, usize)>,
     path: Vec<u8>,
-    /// What is to come, the next one last.
+    /// Remaining components, the next one last.
     ahead: Vec<Part>,
 }
 
@@ -279,7 +279,7 @@ impl Walk {
         self.stack.push((dir, self.path.len()));
     }
 
-    /// Goes to the parent directory; the root is its own.
+    /// Moves to the parent directory; the root is its own parent.
     fn up(&mut self) {
         if self.stack.len() > 1 {
             self.stack.pop();
@@ -302,7 +302,8 @@ impl Walk {
     }
 }
 
-/// A directory that no layer lists. Its time is 1970, so that an image does not depend on when it was built.
+/// Returns a directory that no layer lists. Its time is 1970, so that the image does not depend on the time of the
+/// build.
 pub(super) fn implied_directory() -> Node {
     let metadata = Metadata {
         permissions: IMPLIED_PERMISSIONS,
@@ -315,7 +316,7 @@ pub(super) fn implied_directory() -> Node {
     Node { kind: Kind::Directory(Names::new()), metadata, xattrs: Box::default() }
 }
 
-/// What an entry of a layer makes; `None` for a hard link.
+/// Returns the node of an entry of a layer; `None` for a hard link.
 pub(super) fn node_of(entry: Entry) -> Option<Node> {
     let kind = match entry.kind {
         EntryKind::Directory => Kind::Directory(Names::new()),

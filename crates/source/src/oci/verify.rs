@@ -1,4 +1,4 @@
-//! Digests, and reading that computes them.
+//! Digests, and readers that compute them.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,10 +12,10 @@ use sha2::{Sha256, Sha512};
 
 use super::ContainerFault;
 
-/// Bytes read at a time to be summed only.
+/// Read size in bytes when only a digest is computed.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What a digest is computed with.
+/// A digest in progress.
 pub(super) struct Hasher(Kind);
 
 enum Kind {
@@ -24,7 +24,7 @@ enum Kind {
 }
 
 impl Hasher {
-    /// One of the kind that computes what `digest` says.
+    /// Creates a hasher for the algorithm of `digest`.
     pub(super) fn of(digest: &Digest) -> Result<Self, ContainerFault> {
         match digest.algorithm() {
             DigestAlgorithm::Sha256 => Ok(Self(Kind::Sha256(Sha256::default()))),
@@ -40,7 +40,7 @@ impl Hasher {
         }
     }
 
-    /// The digest as descriptors write it.
+    /// Returns the digest in the form of descriptors.
     pub(super) fn finish(self) -> String {
         let (name, sum): (_, Box<dyn DynDigest>) = match self.0 {
             Kind::Sha256(sum) => ("sha256", Box::new(sum)),
@@ -54,14 +54,14 @@ impl Hasher {
         text
     }
 
-    /// Compares with what is expected.
+    /// Compares with the expected digest.
     pub(super) fn check(self, expected: &Digest) -> Result<(), (String, String)> {
         let (found, expected) = (self.finish(), expected.to_string());
         if found == expected { Ok(()) } else { Err((expected, found)) }
     }
 }
 
-/// A part of a file: a blob.
+/// A blob: a part of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Blob {
     pub(super) file: Arc<File>,
@@ -69,17 +69,17 @@ pub(super) struct Blob {
     pub(super) offset: u64,
     /// Length in bytes.
     pub(super) len: u64,
-    /// What it is called in errors.
+    /// Name in errors.
     pub(super) name: String,
 }
 
 impl Blob {
-    /// Reads it from its start.
+    /// Returns a reader from the start.
     pub(super) fn reader(&self) -> BlobReader {
         BlobReader { blob: self.clone(), done: 0 }
     }
 
-    /// The digest of all of it.
+    /// Computes the digest of the whole blob.
     pub(super) fn sum(&self, mut hasher: Hasher) -> io::Result<Hasher> {
         let (mut reader, mut chunk) = (self.reader(), vec![0; CHUNK_BYTES]);
         loop {
@@ -91,10 +91,10 @@ impl Blob {
     }
 }
 
-/// Reads a blob in order.
+/// A sequential reader of a blob.
 pub(super) struct BlobReader {
     blob: Blob,
-    /// Bytes that were read.
+    /// Number of bytes read.
     done: u64,
 }
 

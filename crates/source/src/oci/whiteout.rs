@@ -1,30 +1,30 @@
-//! What the names of entries mean in a layer. No I/O.
+//! Meaning of the names of entries in a layer. No I/O.
 
 use super::ContainerFault;
 
 const PREFIX: &[u8] = b".wh.";
-/// Prefix of what aufs kept for itself.
+/// Prefix of the internal files of aufs.
 const AUFS_PREFIX: &[u8] = b".wh..wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Where aufs kept the files that several names lead to.
+/// Directory in which aufs stores files with several names.
 const AUFS_LINKS: &[u8] = b".wh..wh.plnk";
 
-/// What an entry of a layer is.
+/// Meaning of an entry of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A file of any type.
     File,
     /// Hides this path of lower layers.
     Whiteout(Vec<u8>),
-    /// Hides what this directory holds in lower layers.
+    /// Hides the entries of this directory in lower layers.
     Opaque(Vec<u8>),
-    /// A file without a name of its own, which hard links may lead to.
+    /// A file without a name in the image, which may be the target of hard links.
     Unnamed,
-    /// Nothing that an image has.
+    /// An entry that is not part of the image.
     Nothing,
 }
 
-/// What an entry with this path means. Its type is of no concern: whiteouts may be hard links to each other.
+/// Returns the meaning of an entry with this path. Independent of the type: whiteouts may be hard links to each other.
 pub(super) fn meaning(path: &[u8]) -> Result<Meaning, ContainerFault> {
     let (parent, name) = split(path);
     for (i, part) in parent.split(|&b| b == b'/').enumerate() {
@@ -49,7 +49,7 @@ pub(super) fn meaning(path: &[u8]) -> Result<Meaning, ContainerFault> {
     }
 }
 
-/// Splits a path into that of the directory and the name in it.
+/// Splits a path into its directory and its last name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&b| b == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

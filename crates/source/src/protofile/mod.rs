@@ -1,13 +1,13 @@
-//! Prototype files of mkfs.xfs(8): a tree as words, with contents from files of the host.
+//! Prototype files of mkfs.xfs(8): a tree described by words, with contents from host files.
 //!
-//! The first word is a name that nobody needs any more, two numbers follow, and then the root directory: `MODE UID GID`
-//! and the entries of the directory, each `NAME MODE UID GID` and what its type calls for, up to a `$`. A mode is six
-//! characters: the type (`-`, `b`, `c`, `d`, `p`, `l`), `u` or `-`, `g` or `-`, and three octal digits. A regular file has
-//! the path of its contents (and their extended attributes), a device two numbers, a symbolic link its target. A word that
-//! begins with `:` begins a comment, which goes on to the end of the line.
+//! The file consists of an obsolete name, two numbers, and the root directory: `MODE UID GID` and its entries up to a
+//! `$`. Each entry is `NAME MODE UID GID`, followed by data that depends on the type. A mode has six characters: the
+//! type (`-`, `b`, `c`, `d`, `p`, `l`), `u` or `-`, `g` or `-`, and three octal digits. A regular file has the path of
+//! its contents (and their extended attributes), a device two numbers, a symbolic link its target. A word that begins
+//! with `:` starts a comment up to the end of the line.
 //!
-//! The file is read word by word whenever it is a source, so that memory does not grow with what it describes: only the
-//! names of the directories that the current entry is in are kept.
+//! Each stream parses the file again word by word, so memory does not grow with the tree: only the names of the current
+//! directories are kept.
 
 mod parse;
 mod words;
@@ -20,16 +20,16 @@ use crate::directory::HostTree;
 use crate::{Entry, EntryKind, Metadata, Progress, Source, SourceError, Time, Xattr};
 use parse::{Described, Parser, What};
 
-/// How a prototype file is read.
+/// Options for reading a prototype file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProtofileOptions {
-    /// A slash in a name stands for a space, which words cannot have.
+    /// A slash in a name means a space, which words cannot contain.
     pub slashes_are_spaces: bool,
     /// Time of all files.
     pub time: Time,
 }
 
-/// A prototype file that has been read and is well-formed.
+/// A prototype file whose syntax has been checked.
 #[derive(Clone, Debug)]
 pub struct Protofile {
     file: Arc<RuleFile>,
@@ -38,10 +38,10 @@ pub struct Protofile {
 }
 
 impl Protofile {
-    /// Reads a prototype file. Contents are looked for when it is a source.
+    /// Reads a prototype file. Contents are looked up later, by the stream.
     ///
     /// # Errors
-    /// If it cannot be read, or is not of this form.
+    /// If it cannot be read, or is malformed.
     pub fn load(file: &Path, options: ProtofileOptions) -> Result<Self, SourceError> {
         let file = Arc::new(RuleFile::read(file)?);
         let mut parser = Parser::new(Arc::clone(&file), options.slashes_are_spaces)?;
@@ -52,7 +52,7 @@ impl Protofile {
         Ok(Self { file, options, entries })
     }
 
-    /// Its files in its order, every path once, no directory absent.
+    /// Returns its files in its order, every path once, without missing directories.
     ///
     /// # Errors
     /// If the root of the host cannot be opened.
@@ -89,7 +89,7 @@ impl ProtofileSource {
         Ok(Entry { path, kind, metadata, xattrs, inode: None })
     }
 
-    /// A regular file with the contents and the extended attributes of one of the host, which may be named through links.
+    /// Returns a regular file with the contents and extended attributes of a host file. Symbolic links are followed.
     fn contents(&self, of: &Path, line: usize) -> Result<(EntryKind, Vec<Xattr>), SourceError> {
         let found = std::fs::canonicalize(of).map_err(|e| SourceError::io("open", of, e))?;
         let whole = found.as_os_str().as_encoded_bytes();

@@ -1,4 +1,4 @@
-//! From words to what they describe.
+//! Parser of prototype files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::correct::lines::{RuleFile, id, number};
 use crate::host::as_path;
 use crate::{EntryKind, SourceError};
 
-/// Longest path of an entry, in bytes, as programs can name it.
+/// Maximum path length of an entry in bytes, as in system calls.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What one entry is said to be.
+/// An entry.
 #[derive(Debug)]
 pub(super) struct Described {
-    /// As in `Entry::path`.
+    /// In the form of `Entry::path`.
     pub(super) path: Vec<u8>,
     pub(super) permissions: u16,
     pub(super) uid: u32,
@@ -25,31 +25,31 @@ pub(super) struct Described {
     pub(super) line: usize,
 }
 
-/// Its type, and what belongs to it.
+/// Type of an entry, with its data.
 #[derive(Debug)]
 pub(super) enum What {
-    /// Anything but a regular file.
+    /// Anything except a regular file.
     Node(EntryKind),
-    /// A regular file with the contents of this one.
+    /// A regular file with the contents of this host file.
     Contents(PathBuf),
 }
 
 /// A directory whose entries are being read.
 #[derive(Debug)]
 struct Directory {
-    /// Bytes of its path.
+    /// Length of its path in bytes.
     path_len: usize,
-    /// The lines in which names were said.
+    /// Names with their line numbers.
     names: HashMap<Box<[u8]>, usize>,
 }
 
-/// Reads a file from its beginning.
+/// A parser of a file from its beginning.
 #[derive(Debug)]
 pub(super) struct Parser {
     file: Arc<RuleFile>,
     words: Words,
     slashes_are_spaces: bool,
-    /// The directories that the next entry is in, the root first.
+    /// The directories of the next entry, the root first.
     open: Vec<Directory>,
     path: Vec<u8>,
     state: State,
@@ -63,7 +63,7 @@ enum State {
 }
 
 impl Parser {
-    /// Reads what precedes the root.
+    /// Parses everything before the root.
     pub(super) fn new(file: Arc<RuleFile>, slashes_are_spaces: bool) -> Result<Self, SourceError> {
         let (words, state) = (Words::new(), State::AtRoot);
         let (open, path) = (Vec::new(), Vec::new());
@@ -79,7 +79,7 @@ impl Parser {
         Ok(parser)
     }
 
-    /// The next entry; `None` at the end and after an error.
+    /// Returns the next entry; `None` at the end and after an error.
     pub(super) fn next(&mut self) -> Result<Option<Described>, SourceError> {
         let next = self.described();
         if !matches!(next, Ok(Some(_))) {
@@ -88,12 +88,12 @@ impl Parser {
         next.map_err(|fault| self.at_line(fault))
     }
 
-    /// Nothing follows any more.
+    /// Ends the stream.
     pub(super) fn end(&mut self) {
         self.state = State::Over;
     }
 
-    /// The error for contents that are no regular file.
+    /// Returns the error for contents that are not a regular file.
     pub(super) fn other_type(&self, line: usize, path: &Path, found: &'static str) -> SourceError {
         let path = path.display().to_string();
         self.file.fault(line, RuleFault::OtherType { path, expected: "regular file", found })
@@ -134,7 +134,7 @@ impl Parser {
         Ok(Some(Described { path, permissions: mode.permissions, uid, gid, what, line }))
     }
 
-    /// Reads the name of the next entry, past the ends of directories. False at the end of the root.
+    /// Parses the name of the next entry, past the ends of directories. Returns false at the end of the root.
     fn enter_name(&mut self) -> Result<bool, RuleFault> {
         while let Some(directory) = self.open.last_mut() {
             self.path.truncate(directory.path_len);
@@ -176,7 +176,7 @@ impl Parser {
         Ok(false)
     }
 
-    /// What follows the owner.
+    /// Parses the data after the owner.
     fn what(&mut self, kind: u8) -> Result<What, RuleFault> {
         Ok(What::Node(match kind {
             b'd' => EntryKind::Directory,
@@ -203,7 +203,7 @@ impl Parser {
         self.word(what, |word| number(word, what, "the number of a device"))
     }
 
-    /// The next word by a function.
+    /// Parses the next word with a function.
     fn word<T>(
         &mut self,
         what: &'static str,

@@ -1,6 +1,6 @@
 //! The words of a prototype file.
 
-/// Where in the file reading is.
+/// Position in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     at: usize,
@@ -12,12 +12,12 @@ impl Words {
         Self { at: 0, line: 1 }
     }
 
-    /// The line that the last word was in, from 1 on.
+    /// Returns the line of the last word, starting at 1.
     pub(super) fn line(self) -> usize {
         self.line
     }
 
-    /// The next word; comments are passed over.
+    /// Returns the next word; skips comments.
     pub(super) fn next<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         loop {
             match bytes.get(self.at)? {

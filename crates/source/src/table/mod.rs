@@ -1,12 +1,12 @@
-//! Device tables, as genext2fs reads them and Buildroot's makedevs: nodes that nobody can make without being
-//! root, and owners and permissions of files that are there.
+//! Device tables of genext2fs and Buildroot's makedevs: device nodes, which cannot be created without root, and owners
+//! and permissions of existing files.
 //!
-//! A line is `NAME TYPE MODE UID GID MAJOR MINOR START INC COUNT`, with `-` for what does not apply. Types: `f` and
-//! `F` are regular files that must, or need not, be there; `d` a directory, which is made if it is missing; `r` a
-//! directory with everything below, which must be there; `c`, `b`, `p` and `s` a character or block device, a pipe
-//! and a socket, which are made. The mode -1 leaves permissions as they are. With a COUNT, there are so many nodes:
-//! NAME followed by START, START + 1, …, whose minor numbers are MINOR, MINOR + INC, …. A line `|xattr CAPABILITIES`
-//! gives the files of the line before it these capabilities.
+//! A line is `NAME TYPE MODE UID GID MAJOR MINOR START INC COUNT`, with `-` for fields that do not apply. Types: `f`
+//! and `F` are regular files, which must exist or are optional; `d` is a directory, which is created if it is missing;
+//! `r` is an existing directory with everything below; `c`, `b`, `p` and `s` create a character or block device, a pipe
+//! and a socket. The mode -1 leaves permissions unchanged. With a COUNT, that many nodes are created: NAME followed by
+//! START, START + 1, …, with minor numbers MINOR, MINOR + INC, …. A line `|xattr CAPABILITIES` sets the capabilities of
+//! the files of the preceding line.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::correct::lines::{RuleFile, fields, id, number, path, permissions};
 use crate::correct::names::Names;
 use crate::{EntryKind, SourceError};
 
-/// Most nodes that the lines of a table may make.
+/// Maximum number of nodes created by a table.
 const NODES_MAX: usize = 1 << 20;
 
-/// What is expected of the fourth and following fields.
+/// Expected value of the fourth and following fields.
 const COUNT_EXPECTED: &str = "a number from 0 on, or -";
 
-/// A table that has been read.
+/// A parsed table.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTable {
     pub(crate) rows: Vec<Row>,
@@ -31,10 +31,10 @@ pub struct DeviceTable {
 /// One file of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// As in `Entry::path`.
+    /// In the form of `Entry::path`.
     pub(crate) path: Vec<u8>,
     pub(crate) node: Node,
-    /// `None` leaves it as it is.
+    /// `None` leaves them unchanged.
     pub(crate) permissions: Option<u16>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) line: usize,
 }
 
-/// What a row is about.
+/// Subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     File,
@@ -56,7 +56,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// The entry that it is if it is missing. `None` if it must be, or need not be, there.
+    /// Returns the type of the entry to create if it is missing. `None` if it is not created.
     pub(crate) fn kind(self) -> Option<EntryKind> {
         Some(match self {
             Self::File | Self::OptionalFile | Self::Recursive => return None,
@@ -68,7 +68,7 @@ impl Node {
         })
     }
 
-    /// What it is called in a message.
+    /// Returns the name of the type for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::File | Self::OptionalFile => "regular file",
@@ -82,18 +82,18 @@ impl Node {
 }
 
 impl DeviceTable {
-    /// Reads a table. Names of users and groups are looked up in the tree `root`.
+    /// Reads a table. User and group names are looked up in the tree `root`.
     ///
     /// # Errors
-    /// If it cannot be read, or a line is not of this form.
+    /// If it cannot be read, or a line is malformed.
     pub fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
         Self::of(&RuleFile::read(file)?, &Names::of_root(root)?)
     }
 
-    /// The same, of bytes that have been read from `name`.
+    /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// As for [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         let file = RuleFile { name: name.to_owned(), bytes: bytes.to_vec() };
         Self::of(&file, &Names::default())
@@ -101,7 +101,7 @@ impl DeviceTable {
 
     fn of(file: &RuleFile, names: &Names) -> Result<Self, SourceError> {
         let mut table = Self::default();
-        // The rows of the last line, which capabilities may follow.
+        // Start of the rows of the last line, for a line with capabilities.
         let mut last = 0;
         for (line, bytes) in file.lines() {
             let fault = |fault| file.fault(line, fault);
@@ -164,7 +164,7 @@ impl DeviceTable {
         self.add_batch(&row, (start, increment, count))
     }
 
-    /// Adds so many rows that are counted.
+    /// Adds `count` numbered rows.
     fn add_batch(&mut self, row: &Row, of: (u32, u32, u32)) -> Result<(), RuleFault> {
         let (start, increment, count) = of;
         for index in 0..count {
@@ -219,7 +219,7 @@ fn node(kind: &[u8], major: u32, minor: u32) -> Result<Node, RuleFault> {
     })
 }
 
-/// A name where a number could be, unless it begins as one.
+/// Looks up a name, unless the field begins like a number.
 fn named(
     field: &[u8],
     fault: RuleFault,
@@ -229,7 +229,7 @@ fn named(
     if is_number { Err(fault) } else { find(field) }
 }
 
-/// Gives the rows of the line before these capabilities too.
+/// Sets the capabilities of the rows of the preceding line.
 fn capabilities(bytes: &[u8], rows: &mut [Row]) -> Result<(), RuleFault> {
     let is_file = |row: &Row| matches!(row.node, Node::File | Node::OptionalFile);
     if rows.is_empty() || !rows.iter().all(is_file) {

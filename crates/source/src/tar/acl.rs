@@ -1,8 +1,8 @@
-//! POSIX ACLs: from the text archives hold to the value of Linux's `system.posix_acl_*`.
+//! POSIX ACLs: conversion from the text form of archives to the value of Linux's `system.posix_acl_*`.
 //!
-//! GNU tar, star and libarchive write the same text (`acl(5)`, long or short form) with differences:
-//! a numeric id may follow as a fourth field, and a name may stand without one. Names are then
-//! looked up among this host's users and groups, as GNU tar does.
+//! GNU tar, star and libarchive write the same text (`acl(5)`, long or short form) with differences: a numeric ID may
+//! follow as a fourth field, and a name may occur without one. Names are then looked up among this host's users and
+//! groups, as GNU tar does.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -11,7 +11,7 @@ use vfs::acl::{self, Entry, Tag};
 
 use crate::Damage;
 
-/// The host's users and groups, read when first needed.
+/// The host's users and groups, read on demand.
 #[derive(Default)]
 pub(super) struct Accounts {
     users: OnceCell<Vec<u8>>,
@@ -33,7 +33,7 @@ impl Accounts {
     }
 }
 
-/// The xattr value for an ACL in text form; `None` if it says no more than permission bits do.
+/// Returns the attribute value of an ACL in text form; `None` if it is equivalent to permission bits.
 pub(super) fn to_xattr(text: &[u8], accounts: &Accounts) -> Result<Option<Vec<u8>>, Damage> {
     let text = str::from_utf8(text).map_err(|_| Damage::Acl("it is not UTF-8".to_owned()))?;
     let mut entries = Vec::new();

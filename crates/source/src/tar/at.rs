@@ -1,4 +1,4 @@
-//! A place in a file that others read too.
+//! A shared file with a separate position.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blockdev::FileAt;
 
-/// Reads a file from its start. The place is its own: who else has the file open does not move it.
+/// Reads a file from its start. The position is independent of other users of the file.
 pub(super) struct FileReader {
     file: Arc<File>,
     offset: u64,

@@ -6,31 +6,31 @@ use flate2::bufread::GzDecoder;
 use structured_zstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use structured_zstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Bytes of a file's start that [`Compression::of`] looks at.
+/// Number of leading bytes that [`Compression::of`] needs.
 pub(crate) const MAGIC_LEN: usize = 6;
 
-/// Bytes that anything may become when it is decompressed.
+/// Decompressed size that is always accepted, in bytes.
 const EXPANDED_FREE_BYTES: u64 = 1 << 30;
-/// How many times its stored bytes it may become beyond that. Gzip makes at most 1032 bytes of one.
+/// Maximum compression ratio beyond that. The maximum of gzip is 1032.
 const EXPANDED_SHARE: u64 = 1024;
 
-/// Most bytes that are accepted of what so many stored ones become, unless somebody says otherwise.
+/// Returns the default limit of the decompressed size of `stored` bytes.
 pub(crate) fn expanded_max(stored: u64) -> u64 {
     stored.saturating_mul(EXPANDED_SHARE).saturating_add(EXPANDED_FREE_BYTES)
 }
 
-/// How the bytes of an archive are stored.
+/// Compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
     Gzip,
     Zstd,
-    /// Known, by this name, but not supported.
+    /// Detected, with this name, but not supported.
     Other(&'static str),
 }
 
 impl Compression {
-    /// Recognises a compression by the first bytes of a file, of which there may be fewer.
+    /// Detects the compression from the first bytes of a file, which may be fewer than needed.
     pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -50,7 +50,7 @@ impl Compression {
 
 /// Decoder of a gzip file. Zeros after the last member are padding and end it.
 pub(crate) struct Gzip<R> {
-    /// `None` once the file has ended.
+    /// `None` after the end of the file.
     member: Option<GzDecoder<R>>,
 }
 
@@ -85,11 +85,11 @@ pub(crate) struct Zstd<R> {
 
 impl<R: BufRead> Zstd<R> {
     pub(crate) fn new(input: R) -> Self {
-        // Windows, and with them memory, are of 128 MiB at most, as those of zstd itself.
+        // Windows, and so memory, are limited to 128 MiB, as in zstd itself.
         Self { input, frame: FrameDecoder::new(), is_in_frame: false }
     }
 
-    /// Goes to the next frame with content. False at the end of the file.
+    /// Moves to the next frame with content. Returns false at the end of the file.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.frame.reset(&mut self.input) {
@@ -144,7 +144,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// The decoder hides the kind of an error: at the end of the input it is that.
+/// Restores the kind of a decoder's error: at the end of the input it is `UnexpectedEof`.
 fn zstd_error(input: &mut impl BufRead, error: FrameDecoderError) -> io::Error {
     match input.fill_buf() {
         Ok([]) => io::ErrorKind::UnexpectedEof.into(),

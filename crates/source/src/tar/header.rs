@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Damage, DataRun};
 
-/// Unit of a tar archive, in bytes.
+/// Block size of a tar archive in bytes.
 pub const BLOCK_BYTES: usize = 512;
 
 /// A header block. Fields have the names POSIX gives them (`pax`, "ustar Interchange Format").
@@ -28,12 +28,12 @@ pub struct Header {
     gname: [u8; 32],
     devmajor: [u8; 8],
     devminor: [u8; 8],
-    /// The prefix of ustar (155 bytes), or GNU's fields.
+    /// The ustar prefix (155 bytes), or GNU's fields.
     tail: Tail,
     padding: [u8; 12],
 }
 
-/// GNU's fields where ustar has `prefix`.
+/// GNU's fields in the place of ustar's `prefix`.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Tail {
@@ -48,7 +48,7 @@ struct Tail {
     rest: [u8; 5],
 }
 
-/// One data run in GNU's old sparse format.
+/// A data range in GNU's old sparse format.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct SparseField {
@@ -56,7 +56,7 @@ struct SparseField {
     numbytes: [u8; 12],
 }
 
-/// The block that continues the sparse map of a GNU header.
+/// A block that continues the sparse map of a GNU header.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SparseBlock {
@@ -68,20 +68,20 @@ pub(super) struct SparseBlock {
 const _: () = assert!(size_of::<Header>() == BLOCK_BYTES);
 const _: () = assert!(size_of::<Tail>() == 155);
 const _: () = assert!(size_of::<SparseBlock>() == BLOCK_BYTES);
-/// Where GNU's documentation puts the first run of the sparse map.
+/// Offset of the first range of the sparse map in GNU's documentation.
 const _: () = assert!(std::mem::offset_of!(Header, tail) + 41 == 386);
 
-/// Which format a header says it is in.
+/// Format of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// From before POSIX: no magic.
+    /// Older than POSIX: no magic.
     V7,
     Ustar,
     Gnu,
 }
 
 impl Header {
-    /// Takes a block whose checksum is right.
+    /// Parses a block with a valid checksum.
     pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<&Self, Damage> {
         let header = Self::ref_from_bytes(block).map_err(|_| Damage::NotTar)?;
         let expected = unsigned(&header.chksum, "checksum")?;
@@ -106,7 +106,7 @@ impl Header {
         }
     }
 
-    /// The path, as stored.
+    /// Returns the path as stored.
     pub(super) fn path(&self) -> Vec<u8> {
         let name = until_nul(&self.name);
         let prefix: &[u8] = if self.format() == Format::Ustar { self.prefix() } else { &[] };
@@ -142,23 +142,23 @@ impl Header {
         small(&self.devminor, "devminor")
     }
 
-    /// Bytes that follow the header (without padding).
+    /// Returns the number of bytes that follow the header, without padding.
     pub(super) fn size(&self) -> Result<u64, Damage> {
         unsigned(&self.size, "size")
     }
 
-    /// Seconds since the epoch.
+    /// Returns the modification time in seconds since the epoch.
     pub(super) fn mtime(&self) -> Result<i64, Damage> {
         let mtime = number(&self.mtime).and_then(|n| i64::try_from(n).ok());
         mtime.ok_or(Damage::Number { field: "mtime" })
     }
 
-    /// Size of a GNU sparse file with its holes.
+    /// Returns the size of a GNU sparse file including holes.
     pub(super) fn realsize(&self) -> Result<u64, Damage> {
         unsigned(&self.tail.realsize, "realsize")
     }
 
-    /// Adds the header's part of the sparse map. True if a [`SparseBlock`] follows.
+    /// Adds the header's part of the sparse map. Returns true if a [`SparseBlock`] follows.
     pub(super) fn sparse_runs(&self, runs: &mut Vec<DataRun>) -> Result<bool, Damage> {
         add_runs(&self.tail.sparse, runs)?;
         Ok(self.tail.isextended != 0)
@@ -166,7 +166,7 @@ impl Header {
 }
 
 impl SparseBlock {
-    /// Adds the block's part of the sparse map. True if another block follows.
+    /// Adds the block's part of the sparse map. Returns true if another block follows.
     pub(super) fn sparse_runs(
         block: &[u8; BLOCK_BYTES],
         runs: &mut Vec<DataRun>,
@@ -193,12 +193,12 @@ fn until_nul(field: &[u8]) -> &[u8] {
     &field[..end]
 }
 
-/// A numeric field: octal digits among spaces and NULs (empty is 0), or, with the first bit set, a
-/// big-endian two's complement number, which GNU calls base-256.
+/// Parses a numeric field: octal digits among spaces and NULs (empty is 0), or, with the first bit set, a big-endian
+/// two's complement number, which GNU calls base-256.
 fn number(field: &[u8]) -> Option<i128> {
     let first = *field.first()?;
     if first & 0x80 != 0 {
-        // Bit 6 is the sign. 12 bytes hold 95 bits, so an i128 has room.
+        // Bit 6 is the sign. 12 bytes contain 95 bits, which fit into an i128.
         let sign = if first & 0x40 != 0 { -1 } else { 0 };
         let start = sign << 6 | i128::from(first & 0x3f);
         return Some(field[1..].iter().fold(start, |n, &b| n << 8 | i128::from(b)));
@@ -213,7 +213,7 @@ fn number(field: &[u8]) -> Option<i128> {
     if rest_is_blank { digits[..end].iter().try_fold(0, octal) } else { None }
 }
 
-/// Sizes and offsets stay below 2^63, as file offsets do, so that two of them can be added.
+/// Sizes and offsets must be below 2^63, like file offsets, so that the sum of two does not overflow.
 fn unsigned(bytes: &[u8], field: &'static str) -> Result<u64, Damage> {
     let n = number(bytes).and_then(|n| i64::try_from(n).ok());
     n.and_then(|n| u64::try_from(n).ok()).ok_or(Damage::Number { field })

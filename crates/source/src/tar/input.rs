@@ -15,24 +15,24 @@ use super::readahead::ReadAhead;
 use crate::content::ArchiveFile;
 use crate::{Damage, Progress, SourceError, Unsupported};
 
-/// Bytes read at a time from an archive.
+/// Read size of an archive in bytes.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The bytes of an archive and how many of them have been consumed.
+/// The bytes of an archive, and the number of consumed ones.
 pub(super) struct Input {
     bytes: Bytes,
     archive: Arc<ArchiveName>,
-    /// Uncompressed bytes consumed.
+    /// Number of uncompressed bytes consumed.
     pub(super) offset: u64,
     tap: Arc<Tap>,
-    /// Length of the archive as stored, if it is a regular file.
+    /// Stored length of the archive, if it is a regular file.
     stored_len: Option<u64>,
     is_compressed: bool,
-    /// Whether nothing is read behind the end of the archive.
+    /// True if nothing is read behind the end of the archive.
     stops_at_end: bool,
 }
 
-/// What an archive is called in errors.
+/// Name of an archive in errors.
 type ArchiveName = std::path::PathBuf;
 
 enum Bytes {
@@ -45,18 +45,18 @@ enum Bytes {
     Stream(Box<dyn Read + Send>),
 }
 
-/// What is seen of the stored bytes on their way to a decoder.
+/// State observed while the stored bytes are passed to a decoder.
 #[derive(Default)]
 struct Tap {
     read: AtomicU64,
-    /// The host's error, which decoders may not pass on as it was.
+    /// The host's error, which decoders may not forward unchanged.
     error: Mutex<Option<io::Error>>,
-    /// Where a copy goes.
+    /// Destination of a copy.
     copy: Option<Arc<File>>,
     copy_error: Mutex<Option<io::Error>>,
-    /// The end of the archive was seen: what follows it is not copied.
+    /// True after the end of the archive, which is followed by bytes that are not copied.
     is_over: AtomicBool,
-    /// The limit that was passed when it was decompressed; 0 if none was.
+    /// The limit of decompression that was exceeded; 0 if none.
     passed_limit: AtomicU64,
 }
 
@@ -102,11 +102,11 @@ impl<R: Read> Read for Tapped<R> {
     }
 }
 
-/// Stops what becomes far more than is stored.
+/// Enforces the limit of decompression.
 struct Expanding<R> {
     inner: R,
     tap: Arc<Tap>,
-    /// Bytes that came out.
+    /// Number of decompressed bytes.
     bytes: u64,
 }
 
@@ -135,8 +135,8 @@ impl Input {
         Self::of_file(Arc::new(file), path)
     }
 
-    /// Reads the copy that another input made of its stream, which is called `name` in errors. What may
-    /// have followed the archive is not in it.
+    /// Reads the copy that another input made of its stream. `name` is used in errors. The copy does not contain bytes
+    /// behind the archive.
     pub(super) fn of_copy(file: Arc<File>, name: &Path) -> Result<Self, SourceError> {
         let mut input = Self::of_file(file, name)?;
         input.stops_at_end = true;
@@ -167,7 +167,7 @@ impl Input {
         })
     }
 
-    /// Reads an archive from a stream, which is called `name` in errors. What is read of it is copied.
+    /// Reads an archive from a stream and copies it. `name` is used in errors.
     pub(super) fn stream(
         mut stream: impl Read + Send + 'static,
         name: &Path,
@@ -209,7 +209,7 @@ impl Input {
         })
     }
 
-    /// Reads a stream that needs no decoder, called `name` in errors.
+    /// Reads an uncompressed stream. `name` is used in errors.
     pub(super) fn plain(stream: impl Read + Send + 'static, name: &Path) -> Self {
         Self {
             bytes: Bytes::Stream(Box::new(stream)),
@@ -230,7 +230,7 @@ impl Input {
         &self.archive
     }
 
-    /// The file to read contents from at any time, if the archive is one.
+    /// Returns the file for random access to contents, if the archive is an uncompressed file.
     pub(super) fn archive_file(&self) -> Option<&Arc<ArchiveFile>> {
         match &self.bytes {
             Bytes::File { archive, .. } => Some(archive),
@@ -246,7 +246,7 @@ impl Input {
         Progress { done, total: self.stored_len }
     }
 
-    /// Reads until `buf` is full or the archive ends, and returns how much that was.
+    /// Reads until `buf` is full or the archive ends. Returns the number of bytes.
     pub(super) fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError> {
         let result = match &mut self.bytes {
             Bytes::File { reader, .. } => fill(reader, buf),
@@ -257,7 +257,7 @@ impl Input {
         Ok(n)
     }
 
-    /// Whether `len` more bytes can be there. For a stream only reading tells.
+    /// Returns whether `len` more bytes may exist. For a stream this is unknown before reading.
     pub(super) fn may_have(&self, len: u64) -> bool {
         match &self.bytes {
             Bytes::File { len: end, .. } => len <= end.saturating_sub(self.offset),
@@ -265,7 +265,7 @@ impl Input {
         }
     }
 
-    /// Goes `len` bytes on. False if the archive ends before.
+    /// Skips `len` bytes. Returns false if the archive ends before.
     pub(super) fn skip(&mut self, len: u64) -> Result<bool, SourceError> {
         let result = match &mut self.bytes {
             Bytes::File { reader, len: end, .. } => match i64::try_from(len) {
@@ -281,8 +281,7 @@ impl Input {
         Ok(skipped == len)
     }
 
-    /// Reads a stream to its end: whoever writes it can finish, and checksums that follow the
-    /// archive are checked.
+    /// Reads a stream to its end, so that its writer can finish and checksums behind the archive are verified.
     pub(super) fn drain(&mut self) -> Result<(), SourceError> {
         self.tap.is_over.store(true, Ordering::Relaxed);
         if self.stops_at_end {
@@ -294,7 +293,7 @@ impl Input {
         Ok(())
     }
 
-    /// Tells the host's errors from those of a decoder.
+    /// Distinguishes the host's errors from those of a decoder.
     fn error(&self, error: io::Error) -> SourceError {
         let archive = self.archive.to_path_buf();
         if let Some(source) = self.tap.copy_error.lock().take() {

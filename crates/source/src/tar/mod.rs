@@ -1,8 +1,7 @@
 //! A tar archive as a source.
 //!
-//! An entry is a header block, preceded by any number of extension entries (PAX headers, GNU long
-//! names), and followed by its data in whole blocks. No size an archive announces is allocated
-//! before that much has been read.
+//! An entry is a header block, preceded by any number of extension entries (PAX headers, GNU long names), and followed
+//! by its data in whole blocks. A size in an archive never causes an allocation before that many bytes have been read.
 
 mod acl;
 mod at;
@@ -33,45 +32,45 @@ use crate::{
     Unsupported, Xattr,
 };
 
-/// Most bytes of a PAX header: sparse maps and extended attributes are in there.
+/// Maximum size of a PAX header in bytes. It contains sparse maps and extended attributes.
 const PAX_BYTES_MAX: u64 = 64 << 20;
-/// Most bytes of a GNU long name or link target.
+/// Maximum size of a GNU long name or link target in bytes.
 const LONG_NAME_BYTES_MAX: u64 = 1 << 20;
 
 /// A tar archive: V7, ustar, PAX or GNU, plain or compressed with gzip or zstd.
 pub struct TarSource {
     input: Input,
     accounts: Accounts,
-    /// Extended headers that hold for all entries from here on.
+    /// Extended headers that apply to all following entries.
     global: Pax,
     current: Current,
     is_over: bool,
-    /// Whether the end of the input is as good as the marker of the archive's end.
+    /// True if the end of the input is accepted instead of the end marker.
     may_end_unmarked: bool,
 }
 
-/// The entry being read or last returned.
+/// The entry that is being read or was last returned.
 #[derive(Default)]
 struct Current {
-    /// Where its header is.
+    /// Offset of its header.
     offset: u64,
     path: Option<PathBuf>,
-    /// Bytes of its data not consumed yet.
+    /// Remaining bytes of its data.
     data_left: u64,
-    /// Bytes after its data up to a whole block.
+    /// Padding bytes after its data.
     padding: u64,
-    /// Whether its data is read through [`Source::read`].
+    /// True if its data is read through [`Source::read`].
     is_streamed: bool,
 }
 
-/// What the extension entries before an entry say.
+/// Values of the extension entries before an entry.
 struct Extensions {
     pax: Pax,
     path: Option<Vec<u8>>,
     linkpath: Option<Vec<u8>>,
 }
 
-/// What went wrong, before the place is added to it.
+/// A fault without its location.
 enum Fault {
     Damage(Damage),
     Unsupported(Unsupported),
@@ -101,15 +100,15 @@ impl TarSource {
     /// [`Body::Detached`](crate::Body::Detached), those of others must be read in order.
     ///
     /// # Errors
-    /// If it cannot be opened, or is compressed in a way that is not supported.
+    /// If it cannot be opened, or the compression is not supported.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
         Ok(Self::new(Input::open(path)?))
     }
 
-    /// Reads an archive from a stream, which errors will call `name`.
+    /// Reads an archive from a stream. `name` is used in errors.
     ///
     /// # Errors
-    /// If the stream cannot be read, or is compressed in a way that is not supported.
+    /// If the stream cannot be read, or the compression is not supported.
     pub fn from_stream(
         stream: impl Read + Send + 'static,
         name: &str,
@@ -117,12 +116,11 @@ impl TarSource {
         Ok(Self::new(Input::stream(stream, Path::new(name), None)?))
     }
 
-    /// Reads an archive from a stream, which errors will call `name`, and copies it as it is stored to
-    /// the end of `copy` on the way, for [`Self::from_copy`]. What follows the archive is read, but not
-    /// copied.
+    /// Reads an archive from a stream and appends a copy of the stored bytes to `copy`, for [`Self::from_copy`]. `name`
+    /// is used in errors. Bytes behind the archive are read, but not copied.
     ///
     /// # Errors
-    /// As [`Self::from_stream`]; where the copy cannot be written, [`SourceError::Copy`].
+    /// Those of [`Self::from_stream`]; [`SourceError::Copy`] if the copy cannot be written.
     pub fn copying(
         stream: impl Read + Send + 'static,
         name: &Path,
@@ -131,8 +129,7 @@ impl TarSource {
         Ok(Self::new(Input::stream(stream, name, Some(Arc::clone(copy)))?))
     }
 
-    /// Reads what a source that was [copying](Self::copying) and was read to its end has copied. Errors
-    /// will call it `name`.
+    /// Reads the copy of a source that was [copying](Self::copying) and was read to its end. `name` is used in errors.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -140,24 +137,23 @@ impl TarSource {
         Ok(Self::new(Input::of_copy(Arc::clone(copy), name)?))
     }
 
-    /// Reads a stream that was decompressed already, which errors will call `name`.
+    /// Reads an already decompressed stream. `name` is used in errors.
     pub(crate) fn from_plain(stream: impl Read + Send + 'static, name: &Path) -> Self {
         Self::new(Input::plain(stream, name))
     }
 
-    /// The same, of a stream whose bytes are compared with a digest, or whose decoder knows its end. So an archive
-    /// may end after any entry: some programs (`umoci insert`) leave the marker of its end out, and nothing can
-    /// have been cut off.
+    /// Like [`Self::from_plain`], for a stream whose digest is verified, or whose decoder detects its end. Truncation
+    /// is impossible then, so the end marker may be missing: some programs (`umoci insert`) omit it.
     pub(crate) fn from_verified(stream: impl Read + Send + 'static, name: &Path) -> Self {
         Self { may_end_unmarked: true, ..Self::from_plain(stream, name) }
     }
 
-    /// Where in the uncompressed archive the data of the entry last returned begins, if none of it was read.
+    /// Returns the offset in the uncompressed archive of the last entry's data, if none of it was read.
     pub(crate) fn data_offset(&self) -> u64 {
         self.input.offset
     }
 
-    /// Whether the archive is compressed, so that file contents must be read in order.
+    /// Returns whether the archive is compressed, so that file contents must be read in order.
     pub fn is_compressed(&self) -> bool {
         self.input.is_compressed()
     }
@@ -203,11 +199,11 @@ impl TarSource {
     }
 
     fn parse<'a>(&self, block: &'a [u8; BLOCK_BYTES]) -> Result<&'a Header, Damage> {
-        // A bad first header means that this is something else altogether.
+        // A bad first header means that this is not a tar archive at all.
         Header::parse(block).map_err(|e| if self.current.offset == 0 { Damage::NotTar } else { e })
     }
 
-    /// The next header block, or `None` at the archive's end.
+    /// Returns the next header block, or `None` at the archive's end.
     fn next_header(&mut self) -> Result<Option<[u8; BLOCK_BYTES]>, Fault> {
         let mut block = [0; BLOCK_BYTES];
         match self.input.read(&mut block)? {
@@ -221,7 +217,7 @@ impl TarSource {
             0 => return Err(Damage::NoEndMarker.into()),
             _ => return Err(Damage::Truncated.into()),
         }
-        // The second block of the marker may be missing, but nothing else may stand there.
+        // The second block of the marker may be missing, but not be replaced by other data.
         let read = self.input.read(&mut block)?;
         if block[..read].iter().any(|&b| b != 0) {
             return Err(Damage::NoEndMarker.into());
@@ -241,7 +237,7 @@ impl TarSource {
         if size > limit {
             return Err(Damage::TooLarge { what, found: size, limit }.into());
         }
-        // Grows with what is really there.
+        // Grows with the bytes actually read.
         let mut data = Vec::new();
         let mut chunk = [0; 16 * BLOCK_BYTES];
         let mut left = size;
@@ -309,13 +305,13 @@ impl TarSource {
         Ok(Entry { path, kind, metadata, xattrs, inode: None })
     }
 
-    /// Sets what is left of an entry with `stored` bytes of data, `used` of which were consumed.
+    /// Sets the remaining data of an entry with `stored` bytes, `used` of which were consumed.
     fn set_data(&mut self, stored: u64, used: u64) {
         self.current.data_left = stored - used;
         self.current.padding = padding(stored);
     }
 
-    /// The content of a regular file, which may be one of the PAX sparse formats.
+    /// Returns the contents of a regular file, which may be in a PAX sparse format.
     fn content(&mut self, header: &Header, pax: Pax) -> Result<Content, Fault> {
         let stored = pax.size.map_or_else(|| header.size(), Ok)?;
         let sparse = pax.sparse;
@@ -340,7 +336,7 @@ impl TarSource {
         self.located(size, Some(runs))
     }
 
-    /// Reads the map in front of the data of PAX sparse format 1.0, and its length in bytes.
+    /// Reads the map before the data of PAX sparse format 1.0, and its length in bytes.
     fn sparse_map(&mut self, stored: u64) -> Result<(Vec<DataRun>, u64), Fault> {
         let mut map = MapParser::default();
         let mut block = [0; BLOCK_BYTES];
@@ -357,7 +353,7 @@ impl TarSource {
         }
     }
 
-    /// The content of a file in GNU's old sparse format; the map goes on in blocks of its own.
+    /// Returns the contents of a file in GNU's old sparse format, whose map continues in separate blocks.
     fn gnu_sparse(&mut self, header: &Header) -> Result<Content, Fault> {
         let mut runs = Vec::new();
         let mut block = [0; BLOCK_BYTES];
@@ -375,7 +371,7 @@ impl TarSource {
         self.located(size, Some(runs))
     }
 
-    /// Contents whose data is next in the archive.
+    /// Returns contents whose data comes next in the archive.
     fn located(&mut self, size: u64, runs: Option<Vec<DataRun>>) -> Result<Content, Fault> {
         if !self.input.may_have(self.current.data_left) {
             return Err(Damage::Truncated.into());
@@ -389,7 +385,7 @@ impl TarSource {
         })
     }
 
-    /// Adds the place to what went wrong, and ends the stream.
+    /// Adds the location to a fault, and ends the stream.
     fn fail(&mut self, fault: Fault) -> SourceError {
         self.is_over = true;
         let archive = self.input.name().to_owned();
@@ -436,7 +432,7 @@ impl Source for TarSource {
     }
 }
 
-/// Bytes from the end of `size` bytes of data to a whole block.
+/// Returns the number of padding bytes after `size` bytes of data.
 fn padding(size: u64) -> u64 {
     let block = BLOCK_BYTES as u64;
     (block - size % block) % block
@@ -464,7 +460,7 @@ fn xattrs(pax: &mut Pax, accounts: &Accounts) -> Result<Vec<Xattr>, Damage> {
             xattrs.push(Xattr { name: name.to_vec(), value });
         }
     }
-    // An ACL that also comes as an attribute is more exact there, and replaces the text's.
+    // An ACL in an attribute is more exact than the text, and replaces it.
     xattrs.append(&mut pax.xattrs);
     Xattr::normalize(&mut xattrs);
     Ok(xattrs)

@@ -1,8 +1,8 @@
-//! Paths in archives, brought into the form of `Entry::path`. No I/O.
+//! Conversion of archive paths to the form of `Entry::path`. No I/O.
 
 use crate::Damage;
 
-/// Strips leading and trailing slashes and `.` components. `what` names the path in an error.
+/// Strips leading and trailing slashes and `.` components. `what` is the kind of path in an error.
 pub(super) fn normalize(path: &[u8], what: &'static str) -> Result<Vec<u8>, Damage> {
     if path.is_empty() || path.contains(&0) {
         return Err(Damage::Path(what));

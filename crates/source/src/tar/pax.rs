@@ -3,7 +3,7 @@
 use super::sparse::{RUNS_MAX, parse_list};
 use crate::{Damage, DataRun, Time, Xattr};
 
-/// What extended headers say about an entry. A later record replaces an earlier one.
+/// Values of extended headers for an entry. A later record replaces an earlier one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
@@ -23,7 +23,7 @@ pub(super) struct Pax {
 /// GNU's keywords for sparse files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
-    /// Known in format 1.0; the older formats do not say.
+    /// Set in format 1.0 only.
     pub(super) major: Option<Vec<u8>>,
     pub(super) minor: Option<Vec<u8>>,
     /// The real path.
@@ -32,7 +32,7 @@ pub(super) struct Sparse {
     pub(super) size: Option<u64>,
     /// The map of formats 0.0 and 0.1.
     pub(super) runs: Vec<DataRun>,
-    /// An offset of format 0.0 whose length has not come yet.
+    /// An offset of format 0.0 whose length has not been read yet.
     offset: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ impl Pax {
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damage> {
-        // POSIX: an empty value takes back what was said before.
+        // POSIX: an empty value removes the earlier value.
         let bytes = || (!value.is_empty()).then(|| value.to_vec());
         match key {
             b"path" => self.path = bytes(),
@@ -71,7 +71,7 @@ impl Pax {
                 } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
                     self.sparse.set(key, value)?;
                 }
-                // Anything else (comment, uname, …) says nothing an image keeps.
+                // Other keywords (comment, uname, …) have no representation in an image.
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Splits `LENGTH KEY=VALUE\n` off, where the length counts all of it.
+    /// Splits off `LENGTH KEY=VALUE\n`, where the length includes all of it.
     fn split_off(records: &mut &'a [u8]) -> Result<Self, Damage> {
         let space = records.iter().take(20).position(|&b| b == b' ');
         let space = space.ok_or(Damage::Pax("no length"))?;
@@ -147,7 +147,7 @@ fn number(value: &[u8], field: &'static str) -> Result<Option<u64>, Damage> {
     if value.is_empty() {
         return Ok(None);
     }
-    // Below 2^63, as file offsets are, so that two of them can be added.
+    // Below 2^63, like file offsets, so that the sum of two does not overflow.
     let number = decimal(value).filter(|&n| i64::try_from(n).is_ok());
     number.map(Some).ok_or(Damage::Number { field })
 }
@@ -157,7 +157,7 @@ fn small(value: &[u8], field: &'static str) -> Result<Option<u32>, Damage> {
     number.map(|n| u32::try_from(n).map_err(|_| Damage::Number { field })).transpose()
 }
 
-/// `[-]SECONDS[.FRACTION]`; digits beyond nanoseconds are dropped, towards the past.
+/// Parses `[-]SECONDS[.FRACTION]`; rounds down to nanoseconds.
 fn time(value: &[u8], field: &'static str) -> Result<Option<Time>, Damage> {
     if value.is_empty() {
         return Ok(None);

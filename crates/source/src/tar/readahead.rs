@@ -1,5 +1,5 @@
-//! Decompression on a thread of its own, a bounded distance ahead of the reader. On a host without threads it is
-//! the reader's.
+//! Decompression on a separate thread, a bounded distance ahead of the reader. On a host without threads it runs on the
+//! reader's thread.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -7,13 +7,13 @@ use std::thread;
 
 use crate::host::HAS_THREADS;
 
-/// Bytes handed over at a time.
+/// Size of a chunk in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Chunks that may wait for the reader.
+/// Maximum number of chunks ahead of the reader.
 const CHUNKS_AHEAD: usize = 4;
 
-/// Reads another reader on a thread. Dropping it lets the thread end at its next chunk; it is not
-/// waited for, since a pipe may never give that chunk.
+/// Reads another reader on a thread. After a drop, the thread ends at its next chunk. The drop does not wait for it,
+/// because a pipe may never supply that chunk.
 pub(crate) struct ReadAhead(Reader);
 
 enum Reader {
@@ -21,28 +21,28 @@ enum Reader {
     Thread(Chunks),
 }
 
-/// What the thread has read.
+/// The chunks from the thread.
 struct Chunks {
     chunks: Receiver<io::Result<Chunk>>,
-    /// Gives the thread the memory of chunks back.
+    /// Returns the memory of chunks to the thread.
     spare: Sender<Chunk>,
     chunk: Chunk,
-    /// Bytes of the chunk already returned.
+    /// Number of bytes of the chunk already returned.
     used: usize,
-    /// The last chunk, which is empty, or an error has come.
+    /// True after the last chunk, which is empty, or an error.
     is_over: bool,
 }
 
-/// Bytes on their way.
+/// A chunk of bytes.
 #[derive(Default)]
 struct Chunk {
     memory: Vec<u8>,
-    /// Bytes that were read.
+    /// Number of bytes read.
     len: usize,
 }
 
 impl Chunk {
-    /// Reads until the chunk is full, or the reader's end or an error comes.
+    /// Reads until the chunk is full, the reader ends or an error occurs.
     fn fill(&mut self, reader: &mut dyn Read) -> io::Result<()> {
         self.memory.resize(CHUNK_BYTES, 0);
         self.len = 0;
@@ -73,7 +73,7 @@ impl ReadAhead {
     }
 }
 
-/// Sends chunks up to an empty one or an error, or until nobody wants more.
+/// Sends chunks up to an empty one or an error, or until the receiver is dropped.
 fn pump(
     mut inner: Box<dyn Read + Send>,
     sender: &SyncSender<io::Result<Chunk>>,
@@ -82,7 +82,7 @@ fn pump(
     loop {
         let mut chunk = spares.try_recv().unwrap_or_default();
         let read = chunk.fill(&mut *inner);
-        // What came before an error is good, and an archive may end before it.
+        // Bytes before an error are valid, and the archive may end among them.
         let is_empty = chunk.len == 0;
         if (read.is_ok() || !is_empty) && sender.send(Ok(chunk)).is_err() {
             return;

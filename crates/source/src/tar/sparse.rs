@@ -1,12 +1,12 @@
-//! Sparse maps of GNU tar: checking them, and the decimal map of PAX sparse format 1.0. No I/O.
+//! Sparse maps of GNU tar: validation, and the decimal map of PAX sparse format 1.0. No I/O.
 
 use crate::{Damage, DataRun};
 
-/// Most data runs of one file; bounds the memory a map may take.
+/// Maximum number of data ranges of a file, which bounds the memory of a map.
 pub(super) const RUNS_MAX: usize = 1 << 22;
 
-/// Checks a map for a file of `size` bytes of which `stored` bytes are in the archive. Empty runs,
-/// which mark the end of a file that ends in a hole, are removed.
+/// Validates a map for a file of `size` bytes, `stored` of which are in the archive. Removes empty ranges, which mark
+/// the end of a file that ends with a hole.
 pub(super) fn check(
     mut runs: Vec<DataRun>,
     size: u64,
@@ -30,8 +30,8 @@ pub(super) fn check(
     Ok(runs)
 }
 
-/// Reads the map of format 1.0, which precedes the data: lines with the number of runs, then the
-/// offset and length of each.
+/// Parses the map of format 1.0, which precedes the data: lines with the number of ranges, then the offset and length
+/// of each.
 #[derive(Default)]
 pub(super) struct MapParser {
     number: Option<u64>,
@@ -41,8 +41,7 @@ pub(super) struct MapParser {
 }
 
 impl MapParser {
-    /// Takes the next bytes. The map is complete when this returns true; what follows it in
-    /// `bytes` is padding.
+    /// Parses the next bytes. Returns true when the map is complete; the rest of `bytes` is padding.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<bool, Damage> {
         for &byte in bytes {
             match byte {
@@ -81,7 +80,7 @@ fn append_digit(number: u64, digit: u8) -> Result<u64, Damage> {
         .ok_or(Damage::Sparse("a number is out of range"))
 }
 
-/// Reads a map of format 0.1: offsets and lengths in turn, separated by commas.
+/// Parses a map of format 0.1: alternating offsets and lengths, separated by commas.
 pub(super) fn parse_list(list: &[u8]) -> Result<Vec<DataRun>, Damage> {
     let mut runs = Vec::new();
     let mut start = None;

@@ -1,4 +1,4 @@
-//! A tree with everything in it, and streams made comparable.
+//! A tree with every kind of entry, and comparable forms of streams.
 #![allow(missing_docs, unreachable_pub)]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use source::{Body, Content, DataRun, Entry, EntryKind, Metadata, Source, Xattr};
 
-/// An entry with its contents read.
+/// An entry with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub path: String,
@@ -47,7 +47,7 @@ pub fn collect(source: &mut dyn Source) -> Result<Vec<Item>, source::SourceError
 
 fn read_file(source: &mut dyn Source, content: &Content) -> Result<Kind, source::SourceError> {
     let runs: Vec<_> = content.runs().iter().map(|run| (run.offset, run.len)).collect();
-    // Grows with what is really there: the sizes may be lies.
+    // Grows with the bytes actually read: the sizes may be wrong.
     let mut data = Vec::new();
     match content.body() {
         Body::Empty => assert!(runs.is_empty()),
@@ -89,8 +89,7 @@ fn check_holes(whole: &[u8], runs: &[(u64, u64)], data: &[u8]) {
     assert!(whole == expected);
 }
 
-/// Items by path, with the root's times and all access and change times taken out where archives
-/// do not have them.
+/// Returns the items by path, without the root's times and without access and change times, which archives may lack.
 pub fn by_path(items: Vec<Item>) -> BTreeMap<String, Item> {
     items
         .into_iter()
@@ -111,7 +110,7 @@ pub fn run(command: &mut Command) {
     assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Sets an extended attribute; false where the file system has none of its kind.
+/// Sets an extended attribute. Returns false if the file system does not support its kind.
 pub fn set_xattr(path: &Path, name: &str, value: &[u8]) -> bool {
     let set = lsetxattr(path, name, value, XattrFlags::empty());
     if let Err(e) = set {
@@ -126,7 +125,7 @@ fn set_time(path: &Path, sec: i64, nsec: i64) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// The ACL `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`, as an attribute's value.
+/// Returns the attribute value of the ACL `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`.
 pub fn acl() -> Vec<u8> {
     let mut value = vec![2, 0, 0, 0];
     for (tag, permissions, id) in [
@@ -143,7 +142,7 @@ pub fn acl() -> Vec<u8> {
     value
 }
 
-/// Makes a tree with every type of file. `is_posix`: also what only PAX archives can hold.
+/// Creates a tree with every type of file. `is_posix` adds what only PAX archives support.
 pub fn make_tree(root: &Path, is_posix: bool) {
     let at = |name: &str| root.join(name);
     fs::create_dir_all(at("dir/sub")).unwrap();

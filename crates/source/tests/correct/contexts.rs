@@ -1,4 +1,4 @@
-//! File contexts, compared with what libselinux makes of them.
+//! File contexts, compared with the results of libselinux.
 
 use std::time::Instant;
 
@@ -105,7 +105,7 @@ fn labels_are_those_of_libselinux() {
     let empty = directory.path().join("empty");
     std::fs::write(&empty, "").unwrap();
     for (name, kind) in kinds {
-        // Contents are made by sources only.
+        // Only sources can create contents.
         let kind = if name == "file" { regular(directory.path()) } else { kind };
         let mut matchpathcon = command("matchpathcon");
         matchpathcon.arg("-n").arg("-f").arg(&path).args(["-m", name]).args(paths);
@@ -118,7 +118,7 @@ fn labels_are_those_of_libselinux() {
     }
 }
 
-/// A regular file as an entry has it.
+/// Returns the kind of a regular file.
 fn regular(directory: &std::path::Path) -> EntryKind {
     use source::Source;
     let root = directory.join("one");

@@ -1,4 +1,4 @@
-//! Manifests as sources and as corrections, those of other programs among them.
+//! Manifests as sources and as corrections, including those of other programs.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn load(manifest: &Path, root: Option<&Path>) -> Result<Vec<Item>, SourceError> 
     collect(&mut Manifest::load(manifest, root, &OPTIONS)?.source())
 }
 
-/// A tree of everything that a manifest can describe.
+/// Creates a tree with everything that a manifest can describe.
 fn sample(root: &Path) {
     std::fs::create_dir_all(root.join("sub/deep er")).unwrap();
     std::fs::write(root.join("sub/deep er/#hash\\back"), "hash").unwrap();
@@ -52,7 +52,7 @@ fn manifests_of_other_programs_give_the_tree_they_were_made_of() {
         ("bsdtar", &["-cf", "-", "--format=mtree", "--options", all, "-C", ".", "."]),
         ("bsdtar", &["-cf", "-", "--format=mtree", "--options", sparse, "-C", ".", "."]),
         ("mtree", &["-c", "-k", "all,sha256", "-p", "."]),
-        // The same with whole paths.
+        // The same with full paths.
         ("sh", &["-c", "\"$0\" -c -k all -p . | \"$0\" -C -k all", mtree]),
     ];
     for (program, arguments) in written {

@@ -15,7 +15,7 @@ use source::{DirectorySource, Options, Source, SourceError, TarSource};
 
 use crate::common::{Item, collect};
 
-/// Writes a file, and says where it is.
+/// Writes a file and returns its path.
 fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
     let path = directory.join(name);
     std::fs::write(&path, text).unwrap();
@@ -26,7 +26,7 @@ fn tree(path: &Path) -> Box<dyn Source> {
     Box::new(DirectorySource::open(path, &Options::default()).unwrap())
 }
 
-/// An archive of files, each with its type and what it is a link to or holds.
+/// Creates an archive of files, each with its type and its link target or contents.
 fn archive(files: &[(&str, u8, &str)]) -> Box<dyn Source> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, kind, text) in files {
@@ -71,7 +71,7 @@ fn corrected(
     Ok((items, corrections.report()))
 }
 
-/// The same without surroundings.
+/// Reads a corrected source with default surroundings.
 fn plainly(
     source: Box<dyn Source>,
     options: &CorrectionOptions,
@@ -83,7 +83,7 @@ fn paths(items: &[Item]) -> Vec<&str> {
     items.iter().map(|item| item.path.as_str()).collect()
 }
 
-/// What is said of a correction that fails.
+/// Returns the message of a correction that fails.
 fn said(source: Box<dyn Source>, options: &CorrectionOptions) -> String {
     plainly(source, options).unwrap_err().to_string()
 }

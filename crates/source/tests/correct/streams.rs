@@ -1,4 +1,4 @@
-//! Which files come, in which order, with which attributes.
+//! Selection, order and attributes of files.
 
 use oracle::scratch;
 use source::correct::{
@@ -60,7 +60,7 @@ fn a_hard_link_to_an_excluded_file_is_the_file() {
     assert!(matches!(&items[1].kind, Kind::File { data, .. } if data == b"contents"));
     assert_eq!(items[2].kind, Kind::Other("Hardlink([98])".into()));
 
-    // The contents of a stream have passed by.
+    // The sequential contents have been skipped.
     let linked = || archive(&[("a", b'0', "contents"), ("b", b'1', "a")]);
     let text = said(linked(), &options);
     assert!(text.contains("\"/b\" is a hard link to \"/a\", which is excluded"), "{text}");
@@ -88,7 +88,7 @@ fn directories_that_an_archive_never_lists_are_corrected_too() {
     assert_eq!(label(5), None);
     assert_eq!((report.labels, report.unlabelled), (5, 1));
     assert_eq!((items[2].metadata.uid, items[2].metadata.mtime.sec), (5, 99));
-    // What the archive lists later counts.
+    // The later entry of the archive applies.
     assert_eq!((items[4].metadata.gid, items[4].metadata.permissions), (6, 0o640));
     assert!(matches!(&items[3].kind, Kind::File { data, .. } if data == b"x"));
 }

@@ -1,4 +1,4 @@
-//! Images that lie, climb or grow without end.
+//! Images that are inconsistent, escape from their root or grow without end.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::common::{
     link, manifest, media_type, member, options, pack, refused, symlink, tar,
 };
 
-/// What is said of a layout, which must be refused, and leaves nothing beside it.
+/// Returns the message for a layout, which must be rejected without leaving files next to it.
 #[track_caller]
 fn said(path: &Path) -> String {
     refused(&format!("oci:{}", path.display()), &options(path))
@@ -45,7 +45,7 @@ fn entries_that_climb_or_lead_nowhere_are_refused() {
     layers_are_refused(&[vec![file(long, "")]], &["longer than 4096"]);
     let target = "x/".repeat(3000);
     layers_are_refused(&[vec![symlink("l", &target)]], &["longer than 4096"]);
-    // Links make paths longer than any that is written.
+    // Links make paths longer than any path in the image.
     let deep = ["d"; 1500].join("/");
     let levels = vec![dir(&deep), symlink("l", &deep), dir(format!("{deep}/{deep}"))];
     layers_are_refused(
@@ -60,7 +60,7 @@ fn layers_are_refused_by(layer: Vec<Member>) -> String {
     said(directory.path())
 }
 
-/// A layout of one layer, whose descriptor is changed.
+/// Creates a layout of one layer with a changed descriptor.
 fn described(path: &Path, packed: &[u8], change: impl FnOnce(&mut Value)) {
     let plain = tar(&[file("a", "data")]);
     let mut layer = blob(path, packed, &media_type(Packing::Gzip));
@@ -155,7 +155,7 @@ fn documents_that_are_wrong_are_refused() {
     let layer = blob(path, &tar(&[file("a", "")]), &media_type(Packing::Plain));
     layout(path, &[manifest(path, &config, &[layer])]);
     assert!(said(path).contains("1 layers, the configuration 0"));
-    // An index that holds itself cannot be, but many in each other can.
+    // An index cannot contain itself, but indexes can be nested deeply.
     let mut inner = manifest(path, &config, &[]);
     for _ in 0..20 {
         let index = json!({ "schemaVersion": 2, "manifests": [inner] });
@@ -166,7 +166,7 @@ fn documents_that_are_wrong_are_refused() {
     assert!(said(path).contains("more than 8 deep"));
 }
 
-/// The manifest, and its configuration, are blobs as layers are.
+/// The manifest and the configuration are blobs like layers.
 #[test]
 fn manifests_that_name_what_is_missing_or_another_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn bombs_are_stopped() {
     let said =
         refused(&format!("oci:{}", path.display()), &ImageOptions { limits, ..options(path) });
     assert!(said.contains("more than 100000 bytes of memory"), "{said}");
-    // Few entries of long paths imply many directories.
+    // A few entries with long paths imply many directories.
     let deep: Vec<_> = (0..20).map(|n| dir(format!("{n}/{}", ["d"; 2000].join("/")))).collect();
     layout(path, &[image(path, &[(tar(&deep), Packing::Gzip)], "amd64")]);
     let limits = Limits { names_bytes: 1 << 20, ..Limits::default() };

@@ -1,4 +1,4 @@
-//! Layers and images made by hand.
+//! Generated layers and images.
 #![allow(unreachable_pub)]
 
 use std::fs;
@@ -88,7 +88,7 @@ fn padded(tar: &mut Vec<u8>, data: &[u8]) {
     tar.resize(tar.len().next_multiple_of(512), 0);
 }
 
-/// A layer as an uncompressed tar.
+/// Returns a layer as an uncompressed tar.
 pub fn tar(members: &[Member]) -> Vec<u8> {
     let mut tar = Vec::new();
     for member in members {
@@ -164,7 +164,7 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// Writes a blob into a layout, and gives its descriptor.
+/// Writes a blob into a layout, and returns its descriptor.
 pub fn blob(layout: &Path, bytes: &[u8], media_type: &str) -> Value {
     let digest = digest(bytes);
     let path = layout.join("blobs").join(digest.replace(':', "/"));
@@ -177,7 +177,7 @@ pub fn blob_path(layout: &Path, descriptor: &Value) -> std::path::PathBuf {
     layout.join("blobs").join(descriptor["digest"].as_str().unwrap().replace(':', "/"))
 }
 
-/// An image for a platform: writes its blobs, and gives the manifest's descriptor.
+/// Writes the blobs of an image for a platform, and returns the manifest's descriptor.
 pub fn image(layout: &Path, layers: &[(Vec<u8>, Packing)], architecture: &str) -> Value {
     let diff_ids: Vec<_> = layers.iter().map(|(tar, _)| digest(tar)).collect();
     let config = json!({
@@ -191,7 +191,7 @@ pub fn image(layout: &Path, layers: &[(Vec<u8>, Packing)], architecture: &str) -
     manifest(layout, &config, &layers)
 }
 
-/// Writes configuration and manifest; gives the manifest's descriptor.
+/// Writes configuration and manifest; returns the manifest's descriptor.
 pub fn manifest(layout: &Path, config: &Value, layers: &[Value]) -> Value {
     let media_type = "application/vnd.oci.image.config.v1+json";
     let config = blob(layout, &serde_json::to_vec(config).unwrap(), media_type);
@@ -200,14 +200,14 @@ pub fn manifest(layout: &Path, config: &Value, layers: &[Value]) -> Value {
     blob(layout, &serde_json::to_vec(&manifest).unwrap(), media_type)
 }
 
-/// Makes a layout of manifests.
+/// Creates a layout of manifests.
 pub fn layout(layout: &Path, manifests: &[Value]) {
     fs::write(layout.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
     let index = json!({ "schemaVersion": 2, "manifests": manifests });
     fs::write(layout.join("index.json"), serde_json::to_vec(&index).unwrap()).unwrap();
 }
 
-/// Makes a layout of one image whose layers are packed in all ways.
+/// Creates a layout of one image whose layers use all compressions.
 pub fn layout_of(path: &Path, layers: &[Vec<Member>]) {
     let packings = PACKINGS.iter().cycle();
     let layers: Vec<_> = layers.iter().map(|members| tar(members)).zip(packings.copied()).collect();
@@ -229,14 +229,14 @@ pub fn load(reference: &str, options: &ImageOptions) -> Result<Image, source::So
     Image::load(&Reference::parse(reference).unwrap().unwrap(), options)
 }
 
-/// The flattened tree of a layout.
+/// Returns the flattened tree of a layout.
 pub fn flatten(path: &Path, is_overlay: bool) -> Result<Vec<Item>, source::SourceError> {
     let options = ImageOptions { is_overlay, ..options(path) };
     let image = load(&format!("oci:{}", path.display()), &options)?;
     collect(&mut image.source())
 }
 
-/// What is wrong with an image; it must not load.
+/// Returns the error of an image, which must not load.
 #[track_caller]
 pub fn refused(reference: &str, options: &ImageOptions) -> String {
     match load(reference, options) {

@@ -1,4 +1,4 @@
-//! Layers flattened, against a plain model of the specification's rules.
+//! Flattened layers, compared with a simple model of the specification's rules.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn paths(lines: &[String]) -> Vec<&str> {
     lines.iter().map(|line| line.split(": ").next().unwrap()).collect()
 }
 
-/// What a flattened image holds, where the model does not know the rule.
+/// Returns the contents of a flattened image, for rules that the model lacks.
 #[track_caller]
 fn holds(layers: &[Vec<Member>], expected: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn whiteouts_hide_lower_layers_only_in_any_order() {
     let one = same(&[lower.clone(), upper]);
     assert_eq!(paths(&one), ["", "a", "d", "d/y", "d/z"]);
     assert_eq!(one, same(&[lower.clone(), reversed]));
-    // A directory that is hidden and made again by what lies in it.
+    // A directory that is hidden and recreated by its entries.
     for upper in [[file("d/z", ""), file(".wh.d", "")], [file(".wh.d", ""), file("d/z", "")]] {
         assert_eq!(paths(&same(&[lower.clone(), upper.into()])), ["", "a", "d", "d/z"]);
     }
@@ -56,7 +56,7 @@ fn opaque_directories_hide_lower_layers_only() {
     assert_eq!(paths(&found), ["", "d", "d/e", "d/e/new", "d/z", "k"]);
     let root = vec![file("n", ""), file(".wh..wh..opq", "")];
     assert_eq!(paths(&same(&[lower.clone(), root])), ["", "n"]);
-    // Later layers are hidden by nothing.
+    // Nothing hides later layers.
     let last = vec![file("d/y", "again")];
     assert_eq!(paths(&same(&[lower, vec![opaque], last])), ["", "d", "d/y", "k"]);
 }
@@ -148,7 +148,7 @@ fn links_in_paths_are_followed_inside_of_the_root() {
         "usr/y: file \"\"",
     ];
     holds(&[lower.clone(), upper], &expected);
-    // A directory in place of the link: what the link led to is not meant.
+    // A directory replaces the link, whose target is not affected.
     let upper = vec![file("lib/.wh.old", ""), dir("lib"), file("lib/x", "")];
     let directory = tempfile::tempdir().unwrap();
     layout_of(directory.path(), &[lower, upper]);
@@ -204,7 +204,7 @@ fn sparse_files_and_large_ones_come_whole() {
     }
 }
 
-/// Names few enough that layers meet. Links lead nowhere that a path goes.
+/// Few names, so that layers overlap. Links lead to places outside of all paths.
 fn any_member() -> impl Strategy<Value = Member> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     let path = prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"));

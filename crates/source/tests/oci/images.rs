@@ -1,4 +1,4 @@
-//! Which image of several, and where images lie.
+//! Selection among several images, and their storage.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::common::{
 use super::model::lines;
 use crate::common::collect;
 
-/// A layout of one file whose name tells the image.
+/// Creates a layout of one file whose name identifies the image.
 fn named(path: &Path, name: &str, architecture: &str) -> Value {
     image(path, &[(tar(&[file(name, "")]), Packing::Gzip)], architecture)
 }
@@ -91,7 +91,7 @@ fn platforms_are_chosen_in_nested_indexes() {
     assert!(refused(&oci, &of("linux/amd64")).contains("linux/riscv64"));
 }
 
-/// An archive of a directory's files, in this order.
+/// Creates an archive of a directory's files, in this order.
 fn archive_of(directory: &Path, names: &[String]) -> Vec<u8> {
     let members: Vec<_> = names
         .iter()
@@ -140,7 +140,7 @@ fn archives_of_layouts_are_read_in_any_order_and_packing() {
     }
 }
 
-/// What `docker save` wrote before it wrote layouts: a directory per layer, and links between them.
+/// The old format of `docker save`, before layouts: a directory per layer, with links between them.
 fn docker_archive(tags: &[&str]) -> Vec<u8> {
     let layers = [tar(&[file("a", "1")]), tar(&[file("b", "2")]), tar(&[file("b", "2")])];
     let diff_ids: Vec<_> = layers.iter().map(|layer| digest(layer)).collect();
@@ -184,7 +184,7 @@ fn archives_of_docker_are_read() {
     );
 }
 
-/// `umoci insert` writes such layers, and all that unpacks images takes them.
+/// `umoci insert` writes such layers, and all unpackers accept them.
 #[test]
 fn layers_may_end_without_the_marker_of_an_archive() {
     for packing in PACKINGS {

@@ -1,4 +1,4 @@
-//! What a plain unpacker makes of layers, by the rules of the image specification: a map from paths to files.
+//! A simple unpacker of layers, by the rules of the image specification: a map from paths to files.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use source::Metadata;
 use super::common::{Member, MemberKind};
 use crate::common::{Item, Kind};
 
-/// A path as its components, so that the map is in the order of a walk.
+/// A path as components, so that the map has the order of a walk.
 type Path = Vec<Vec<u8>>;
 
 #[derive(Clone)]
@@ -17,7 +17,7 @@ struct File {
     xattrs: Vec<(String, Vec<u8>)>,
 }
 
-/// A tree: numbers of files by path. Several paths of a number are hard links.
+/// A tree: numbers of files by path. Several paths with one number are hard links.
 #[derive(Default)]
 pub(super) struct Model {
     files: Vec<File>,
@@ -32,7 +32,7 @@ fn components(path: &[u8]) -> Path {
 }
 
 impl Model {
-    /// Unpacks layers; `None` if they cannot be.
+    /// Unpacks layers; `None` if they are invalid.
     pub(super) fn of(layers: &[Vec<Member>]) -> Option<Self> {
         let mut model = Self::default();
         model.put(Vec::new(), implied());
@@ -100,7 +100,7 @@ impl Model {
         Some(())
     }
 
-    /// What a stream of this tree must be.
+    /// Returns the expected stream of this tree.
     pub(super) fn items(&self) -> Vec<String> {
         let mut first = BTreeMap::new();
         let line = |(path, &number): (&Path, &usize)| {
@@ -132,7 +132,7 @@ fn implied() -> File {
     File { kind: MemberKind::Directory, metadata: (0o755, 0, 0, 0), xattrs: Vec::new() }
 }
 
-/// The same of what was read.
+/// Returns the same form of an actual stream.
 pub(super) fn lines(items: &[Item]) -> Vec<String> {
     let line = |item: &Item| {
         let path = &item.path;

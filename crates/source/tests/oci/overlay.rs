@@ -1,4 +1,4 @@
-//! Layers kept apart, as overlayfs has its lower directories.
+//! Separate layers, as lower directories of overlayfs.
 
 use super::common::{Member, dir, file, flatten, layout_of, link, symlink};
 use super::model::lines;
@@ -42,7 +42,7 @@ fn layers_lie_side_by_side() {
         "1: Directory (493, 0, 0, 0) []",
         "1/a: file \"data\" (420, 0, 0, 1000000) []",
         "1/b: link to 1/a",
-        // A directory that this layer does not list is as it was below.
+        // A directory that this layer does not list is the same as below.
         "1/d: Directory (448, 1, 2, 1000000) []",
         "1/d/x: CharDevice { major: 0, minor: 0 } (0, 0, 0, 0) []",
         "1/d/y: file \"\" (420, 0, 0, 1000000) []",

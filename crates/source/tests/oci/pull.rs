@@ -14,17 +14,17 @@ use super::common::{Member, PACKINGS, dir, file, image, layout_of, link, load, o
 use super::model::lines;
 use crate::common::collect;
 
-/// What a registry does wrong.
+/// Misbehaviour of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Ends each answer with a blob in its middle, for so many answers.
+    /// Truncates a number of responses with a blob in the middle.
     Cut(usize),
-    /// As above, and always gives the whole blob.
+    /// The same, but always sends the whole blob.
     CutWithoutRanges(usize),
-    /// Gives more than the descriptor says.
+    /// Sends more bytes than in the descriptor.
     Long,
-    /// Gives other bytes than the digest says.
+    /// Sends bytes that do not match the digest.
     Flipped,
     Unauthorized,
     NoBlobs,
@@ -54,7 +54,7 @@ impl Registry {
     }
 }
 
-/// Answers the requests of one connection, until the client or an answer ends it.
+/// Handles the requests of one connection, until the client or a response ends it.
 fn connection(stream: TcpStream, layout: &Path, fault: Fault, cuts: &AtomicUsize) {
     let mut requests = BufReader::new(stream.try_clone().unwrap());
     loop {
@@ -72,7 +72,7 @@ fn connection(stream: TcpStream, layout: &Path, fault: Fault, cuts: &AtomicUsize
     }
 }
 
-/// Answers a request, and tells whether the connection goes on.
+/// Handles a request. Returns whether the connection continues.
 fn answer(
     mut stream: &TcpStream,
     head: &str,
@@ -150,7 +150,7 @@ fn refused(reference: &str, options: &ImageOptions) -> String {
     load(reference, options).map(drop).unwrap_err().to_string()
 }
 
-/// A layout of three layers, and what it is as a directory.
+/// Returns a layout of three layers, and the equivalent directory.
 fn made(path: &Path) -> (PathBuf, Vec<String>) {
     let layout = path.join("layout");
     fs::create_dir(&layout).unwrap();

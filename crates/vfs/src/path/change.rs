@@ -1,24 +1,23 @@
-//! Changing a file system by paths.
+//! Changes of a file system by paths.
 
 use super::listing::Listing;
 use super::{DirectoryGuard, LastLink, Named, Order, Paths, SYMLINKS_MAX, WalkError, split_last};
 use crate::{Error, FileType, Ino, RenameMode, Result, Timestamp};
 
 impl Paths<'_> {
-    /// The directory that the last component of a path is in, and that component.
+    /// Returns the directory of the last component of a path, and that component.
     ///
     /// # Errors
-    /// `Invalid` if the path ends in no name: it is the root, or ends in `.` or `..`.
+    /// `Invalid` if the path is the root or ends in `.` or `..`.
     pub fn parent<'p>(&self, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
         let (parent, name) = split_last(path).ok_or(Error::Invalid("the path ends in no name"))?;
         Ok((self.resolve(parent, LastLink::Follow)?, name))
     }
 
-    /// As [`Paths::parent`], but a symbolic link at the end is followed to the name that it leads
-    /// to, which need not exist.
+    /// Like [`Paths::parent`], but follows a symbolic link at the end to the name of its target, which need not exist.
     ///
     /// # Errors
-    /// As [`Paths::parent`], and `SymlinkLoop`.
+    /// Those of [`Paths::parent`], and `SymlinkLoop`.
     pub fn parent_of_target(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
         let mut path = path.to_vec();
         for _ in 0..=SYMLINKS_MAX {
@@ -36,7 +35,7 @@ impl Paths<'_> {
         Err(Error::SymlinkLoop)
     }
 
-    /// Removes a name of anything but a directory; a symbolic link is not followed. `time` as in
+    /// Removes a name of a non-directory. Does not follow symbolic links. `time` as in
     /// [`FileSystem::unlink`](crate::FileSystem::unlink), here and below.
     pub fn remove_file(&self, path: &[u8], time: Option<Timestamp>) -> Result<()> {
         let (dir, name) = self.parent(path)?;
@@ -49,12 +48,11 @@ impl Paths<'_> {
         self.fs.rmdir(dir, name, time)
     }
 
-    /// Removes a file or a directory with everything in it. Symbolic links are not followed.
-    /// `each` hears of every name that is gone.
+    /// Removes a file, or a directory with everything in it. Does not follow symbolic links. `each` is called for every
+    /// removed name.
     ///
     /// # Errors
-    /// The first one, with the path of what could not be removed; what was removed before it stays
-    /// so.
+    /// The first error, with its path. Names that were removed before stay removed.
     pub fn remove_all(
         &self,
         path: &[u8],
@@ -75,10 +73,10 @@ impl Paths<'_> {
         }
     }
 
-    /// Moves what `from` names to the name `to`. Links at the end of both are not followed.
+    /// Renames `from` to `to`. Does not follow symbolic links at the end of either path.
     ///
     /// # Errors
-    /// As [`FileSystem::rename`](crate::FileSystem::rename).
+    /// Those of [`FileSystem::rename`](crate::FileSystem::rename).
     pub fn rename(
         &self,
         from: &[u8],
@@ -90,7 +88,7 @@ impl Paths<'_> {
     }
 }
 
-/// A directory that is being emptied.
+/// A directory whose entries are being removed.
 struct Emptying {
     parent: Ino,
     name: Vec<u8>,
@@ -105,7 +103,7 @@ struct Removal<'a> {
     time: Option<Timestamp>,
     guard: DirectoryGuard,
     levels: Vec<Emptying>,
-    /// From the top to what is being removed.
+    /// Path from the top to the name that is being removed.
     path: Vec<u8>,
 }
 
@@ -143,7 +141,7 @@ impl<'a> Removal<'a> {
         Ok(())
     }
 
-    /// Does the next thing; returns whether that was to remove a name.
+    /// Takes one step of the traversal. Returns whether it removed a name.
     fn step(&mut self) -> Result<bool> {
         let Some(level) = self.levels.last_mut() else { return Ok(false) };
         self.path.truncate(level.path_len);

@@ -1,20 +1,19 @@
-//! Telling an endless way from a long one, in constant memory.
+//! Detection of endless paths in constant memory.
 
 use crate::Ino;
 
-/// Notices that a way from inode to inode leads in a circle: up through parents, for example. No way
-/// is too long, and a circle is found within three times as many steps as it takes to enter it and go
-/// round it once.
+/// Detects that a path from inode to inode, for example from directory to parent, is a cycle (Brent's algorithm). Finds
+/// a cycle within three times the number of steps that it takes to enter it and go round once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circle {
-    /// An inode that the way came through: set ever more rarely, so that at some time it lies in the
-    /// circle and stays until the way has gone round.
+    /// An inode that the path visited. It is replaced at exponentially growing intervals, so that it finally stays
+    /// within the cycle for a whole round.
     mark: Option<Ino>,
     steps: u64,
 }
 
 impl Circle {
-    /// Notes that the way comes to `ino`; whether it goes in a circle.
+    /// Records a step to `ino`. Returns whether the path is a cycle.
     pub fn closes_at(&mut self, ino: Ino) -> bool {
         if self.mark == Some(ino) {
             return true;

@@ -1,37 +1,37 @@
-//! The entries of one directory, taken a few at a time.
+//! Entries of one directory, read in batches.
 
 use super::listing::Listing;
 use super::{Named, NamedRef, Order};
 use crate::{FileSystem, Ino, Result};
 
-/// Goes through the entries of a directory, without `.` and `..`. It borrows the file system for each step
-/// only, so that whoever holds it may do other things between two of them, or keep it.
+/// Iterates over the entries of a directory, without `.` and `..`. Borrows the file system for each step only, so that
+/// a caller can use the file system between steps.
 ///
-/// The directory must stay in use meanwhile ([`FileSystem::open`]). Entries that come or go at the same time may
-/// be among what it gives or not; every other one is, once.
+/// The directory must stay in use during the iteration ([`FileSystem::open`]). Entries that are added or removed at the
+/// same time may or may not be returned; every other entry is returned once.
 pub struct Entries {
     dir: Ino,
     listing: Listing,
 }
 
 impl Entries {
-    /// Those of `dir`.
+    /// Creates an iterator over the entries of `dir`.
     pub fn new(dir: Ino, order: Order) -> Self {
         Self { dir, listing: Listing::new(order) }
     }
 
-    /// The next entry. After an error, the entries behind what it concerns follow.
+    /// Returns the next entry. After an error, the iteration continues behind the entry in error.
     ///
     /// # Errors
-    /// If the directory cannot be read, or the name is none that a directory can hold.
+    /// If the directory cannot be read, or a name is invalid.
     pub fn next(&mut self, fs: &dyn FileSystem) -> Option<Result<Named>> {
         self.next_ref(fs).map(|entry| entry.map(|entry| entry.to_named()))
     }
 
-    /// As [`Self::next`], without a copy of the name.
+    /// Like [`Self::next`], without a copy of the name.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Self::next`].
     pub fn next_ref(&mut self, fs: &dyn FileSystem) -> Option<Result<NamedRef<'_>>> {
         while !self.listing.is_ready() {
             if !self.listing.has_more() {

@@ -1,8 +1,7 @@
-//! The entries of a directory on their way into a path.
+//! Directory entries, validated before they become parts of paths.
 //!
-//! Formats deliver names as they lie in the image. Here they are checked, because a path is made of
-//! them: a name that no directory can hold, a second `.` or `..`, and a name that is there twice are
-//! told from sound entries, one by one, so that a caller can go on with the others.
+//! Formats return names as stored on disk. This module detects invalid names, additional `.` and `..` entries, and
+//! duplicates. It reports each with its entry, so that a caller can continue with the valid ones.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::ControlFlow;
@@ -10,10 +9,10 @@ use std::ops::ControlFlow;
 use super::{NamedRef, Order};
 use crate::{Cookie, Corruption, DirEntry, FileSystem, FileType, Ino, NAME_LEN_MAX, Result};
 
-/// Entries of a directory that a walk in the directory's own order holds at a time. A power of two.
+/// Number of entries in a batch of a walk in the directory's own order. A power of two.
 const BATCH_ENTRIES: usize = 4096;
 
-/// What a directory entry must be for a path to be made of it.
+/// Checks whether a name is valid in a path.
 pub(super) fn check_name(dir: Ino, name: &[u8]) -> Result<()> {
     let problem = match fault_of(name) {
         None => return Ok(()),
@@ -32,16 +31,16 @@ fn fault_of(name: &[u8]) -> Option<Fault> {
     }
 }
 
-/// What is wrong with an entry.
+/// Defect of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Empty,
     Long,
     Slash,
     Nul,
-    /// A `.` or `..` beside the one that every directory has.
+    /// A `.` or `..` in addition to the one that every directory has.
     Stray,
-    /// An entry before it has the same name.
+    /// An earlier entry has the same name.
     Twin,
 }
 
@@ -58,16 +57,16 @@ impl Fault {
     }
 }
 
-/// Names of a directory, all in one piece of memory, and where the listing goes on.
+/// Names of a directory in one buffer, and the cookie at which the listing continues.
 pub(super) struct Listing {
     order: Order,
     names: Vec<u8>,
     entries: Vec<Item>,
     delivered: usize,
     resume: Option<Cookie>,
-    /// Whether `.` and `..` have come.
+    /// True for `.` and `..` that were returned already.
     has_dots: [bool; 2],
-    /// Scratch of the search for twins.
+    /// Scratch memory of the search for duplicates.
     hashes: Vec<u64>,
 }
 
@@ -79,7 +78,7 @@ struct Item {
     fault: Option<Fault>,
 }
 
-/// An entry that a listing delivers.
+/// An entry of a listing.
 pub(super) struct Entry<'l> {
     pub(super) name: &'l [u8],
     pub(super) ino: Ino,
@@ -88,10 +87,10 @@ pub(super) struct Entry<'l> {
 }
 
 impl<'l> Entry<'l> {
-    /// The entry, if a path can be made of it.
+    /// Returns the entry, if it is valid in a path.
     ///
     /// # Errors
-    /// `Corrupt`: what is wrong with this entry of `dir`.
+    /// `Corrupt` with the defect of this entry of `dir`.
     pub(super) fn sound(self, dir: Ino) -> Result<NamedRef<'l>> {
         let Self { name, ino, file_type, fault } = self;
         match fault {
@@ -117,20 +116,20 @@ impl Listing {
         }
     }
 
-    /// Entries of the batch.
+    /// Returns the number of entries in the batch.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there may be a further batch.
+    /// Returns whether there may be a further batch.
     pub(super) fn has_more(&self) -> bool {
         self.resume.is_some()
     }
 
-    /// Reads the next batch (sorted: everything), if there is more.
+    /// Reads the next batch, if there is one. A sorted listing is one batch.
     ///
     /// # Errors
-    /// If the directory cannot be read. What it delivered before is the batch then, the last one.
+    /// If the directory cannot be read. The entries read before the error form the last batch.
     pub(super) fn fill(&mut self, fs: &dyn FileSystem, dir: Ino) -> Result<()> {
         let Some(from) = self.resume.take() else { return Ok(()) };
         self.names.clear();
@@ -148,7 +147,7 @@ impl Listing {
             ControlFlow::Break(())
         };
         let listed = if is_sorted {
-            // They come all at once, so nobody needs cookies.
+            // All entries are read in one call, so cookies are not needed.
             fs.for_each_entry(dir, &mut take)
         } else {
             fs.readdir(dir, from, &mut take)
@@ -163,7 +162,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Keeps an entry, unless it is the `.` or `..` that every directory has.
+    /// Adds an entry to the batch, except the first `.` and `..`.
     fn take(&mut self, entry: &DirEntry<'_>) {
         let dots = match entry.name {
             b"." => Some(0),
@@ -184,11 +183,11 @@ impl Listing {
         self.entries.push(Item { start, len, ino, file_type, fault });
     }
 
-    /// Sorts the entries by name, those of one name as the directory lists them.
+    /// Sorts the entries by name; entries with the same name keep the directory's order.
     fn sort(&mut self) {
         let names = &self.names;
         let name = |item: &Item| &names[item.start..item.start + usize::from(item.len)];
-        // A sort has compared all that end up side by side, so that it knows whether any are equal.
+        // The sort compares all entries that become neighbours, so it finds all duplicates.
         let mut has_twins = false;
         self.entries.sort_unstable_by(|a, b| {
             name(a).cmp(name(b)).then_with(|| {
@@ -207,8 +206,8 @@ impl Listing {
         }
     }
 
-    /// Finds entries of one batch that have the same name, which is cheaper than sorting them. Those
-    /// in two batches of one directory are not found.
+    /// Finds duplicate names within the batch, at a lower cost than sorting. Duplicates in different batches are not
+    /// found.
     fn mark_twins_by_hash(&mut self) {
         const INDEX: u64 = BATCH_ENTRIES as u64 - 1;
         let (names, entries) = (&self.names, &mut self.entries);
@@ -231,12 +230,12 @@ impl Listing {
         }
     }
 
-    /// Whether the batch has another entry.
+    /// Returns whether the batch has a further entry.
     pub(super) fn is_ready(&self) -> bool {
         self.delivered < self.entries.len()
     }
 
-    /// The next entry of the batch.
+    /// Returns the next entry of the batch.
     pub(super) fn next(&mut self) -> Option<Entry<'_>> {
         let item = self.entries.get(self.delivered)?;
         self.delivered += 1;

@@ -1,5 +1,4 @@
-//! From an inode to its paths: up along its parents where the format knows them, otherwise by
-//! looking through the whole tree.
+//! Paths of an inode, from parent pointers if the format has them, otherwise by a scan of all directories.
 
 use std::collections::HashMap;
 
@@ -10,17 +9,17 @@ use crate::{Corruption, Error, FileSystem, Ino, Result};
 /// The paths of an inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathsOf {
-    /// All of them, sorted, each from the root and with a leading `/`. None if the inode has no name.
+    /// All paths, sorted, from the root and with a leading `/`. Empty if the inode has no name.
     pub paths: Vec<Vec<u8>>,
-    /// Whether they come from a scan of all directories, because the format does not know parents.
+    /// True if the paths come from a scan of all directories, because the format has no parent pointers.
     pub scanned: bool,
 }
 
-/// Every path of an inode: one for each of its links.
+/// Returns every path of an inode, one for each link.
 ///
 /// # Errors
-/// `NotFound` if the inode is not in use; `Corrupt` if parents lead in a circle, nowhere, or a
-/// directory has several. A scan that cannot read everything fails, for it may have missed a path.
+/// `NotFound` if the inode is not in use. `Corrupt` if parents form a cycle, lead nowhere, or a directory has several.
+/// An incomplete scan fails, because it may have missed a path.
 pub fn paths_of(fs: &dyn FileSystem, ino: Ino) -> Result<PathsOf> {
     fs.attributes(ino)?;
     if ino == fs.root() {
@@ -34,10 +33,10 @@ pub fn paths_of(fs: &dyn FileSystem, ino: Ino) -> Result<PathsOf> {
     Ok(PathsOf { paths, scanned })
 }
 
-/// A name and the directory it is in.
+/// A directory and a name in it.
 type Link = (Ino, Vec<u8>);
 
-/// The links to an inode, or `None` if the format does not know them.
+/// Returns the links to an inode, or `None` if the format has no parent pointers.
 fn links_of(fs: &dyn FileSystem, ino: Ino) -> Result<Option<Vec<Link>>> {
     let mut links = Vec::new();
     let known = fs.parents(ino, &mut |dir, name| links.push((dir, name.to_vec())))?;
@@ -51,9 +50,9 @@ fn damage(ino: Ino, problem: impl Into<String>) -> Error {
     Corruption::new("parent pointers", problem).of_inode(ino.0).into()
 }
 
-/// The paths that `links` stand for.
+/// Returns the paths of `links`.
 fn climb(fs: &dyn FileSystem, ino: Ino, links: Vec<Link>) -> Result<Vec<Vec<u8>>> {
-    // Many links of a file lie in few directories.
+    // The links of a file are usually in few directories.
     let mut known = HashMap::new();
     let mut paths = Vec::with_capacity(links.len());
     for (dir, name) in links {
@@ -69,7 +68,7 @@ fn climb(fs: &dyn FileSystem, ino: Ino, links: Vec<Link>) -> Result<Vec<Vec<u8>>
     Ok(paths)
 }
 
-/// The path of a directory, empty for the root.
+/// Returns the path of a directory, empty for the root.
 fn dir_path(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let (mut current, mut circle) = (dir, Circle::default());
@@ -92,7 +91,7 @@ fn dir_path(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<u8>> {
     Ok(path)
 }
 
-/// The paths at which a walk of the whole tree meets the inode.
+/// Returns the paths at which a walk of the whole tree finds the inode.
 fn scan(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
     let mut walk = Paths::new(fs).walk(fs.root(), Order::Physical);

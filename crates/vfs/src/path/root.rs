@@ -1,4 +1,4 @@
-//! The root directory, without which no path leads anywhere.
+//! Check of the root directory.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use crate::{Corruption, Error, FileSystem, FileType, Result};
 /// Checks that the root is a directory in use whose first block can be read.
 ///
 /// # Errors
-/// `Corrupt` if it is something else; what reading it met otherwise.
+/// `Corrupt` if it is something else; otherwise the error of the read.
 pub fn check_root(fs: &dyn FileSystem) -> Result<()> {
     let root = fs.root();
     let damage = |found: String| {

@@ -1,4 +1,4 @@
-//! One path for each of some inodes.
+//! One path for each inode of a list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,9 +6,9 @@ use super::listing::Listing;
 use super::{NamedRef, Order, paths_of};
 use crate::{FileSystem, FileType, Ino};
 
-/// A path for each of some inodes, in their order, and how many directories could not be read. Where the format knows
-/// parents, these are asked; otherwise directories are searched until all inodes are found, without looking at
-/// other inodes. An inode that is not found has no name, or one in a directory that cannot be read.
+/// Returns a path for each inode, in the given order, and the number of unreadable directories. Uses parent pointers if
+/// the format has them. Otherwise searches directories until all inodes are found, without reading other inodes. An
+/// inode that is not found has no name, or one in an unreadable directory.
 pub fn first_paths(fs: &dyn FileSystem, inos: &[Ino]) -> (Vec<Option<Vec<u8>>>, u64) {
     let mut found = HashMap::new();
     if knows_parents(fs) {
@@ -23,7 +23,7 @@ pub fn first_paths(fs: &dyn FileSystem, inos: &[Ino]) -> (Vec<Option<Vec<u8>>>, 
     (inos.iter().map(|ino| search.found.get(ino).cloned()).collect(), search.errors)
 }
 
-/// Whether a format knows parents: the root is asked for its own.
+/// Returns whether the format has parent pointers, by a query of the root.
 fn knows_parents(fs: &dyn FileSystem) -> bool {
     fs.parents(fs.root(), &mut |_, _| {}).unwrap_or(false)
 }
@@ -34,7 +34,7 @@ struct Search {
     errors: u64,
 }
 
-/// A directory that was found: where the one it lies in is among those found, its name there, and its inode.
+/// A directory found by the search: the index of its parent among those found, its name there, and its inode.
 struct Place {
     parent: usize,
     name: Vec<u8>,
@@ -42,7 +42,7 @@ struct Place {
 }
 
 impl Search {
-    /// Goes through directories, each of which is entered once, the last one found first.
+    /// Searches directories, each once, the last one found first.
     fn run(&mut self, fs: &dyn FileSystem) {
         let root = fs.root();
         if self.wanted.remove(&root) {
@@ -75,7 +75,7 @@ impl Search {
     }
 }
 
-/// The path of a name in a directory.
+/// Returns the path of a name in a directory.
 fn path_of(places: &[Place], mut at: usize, name: &[u8]) -> Vec<u8> {
     let mut names = vec![name];
     while at != 0 {
@@ -90,7 +90,7 @@ fn path_of(places: &[Place], mut at: usize, name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Whether an entry is a directory: as it says, or else its inode.
+/// Returns whether an entry is a directory, according to the entry or, if it has no type, the inode.
 fn is_directory(fs: &dyn FileSystem, entry: &NamedRef<'_>) -> bool {
     let of_inode = || fs.attributes(entry.ino).ok().map(|attributes| attributes.file_type);
     entry.file_type.or_else(of_inode) == Some(FileType::Directory)

@@ -1,4 +1,4 @@
-//! Going through everything below a directory.
+//! Traversal of everything below a directory.
 
 use std::collections::HashSet;
 
@@ -6,21 +6,20 @@ use super::listing::Listing;
 use super::{Order, Paths};
 use crate::{Attributes, Corruption, Error, FileSystem, FileType, Ino, Result};
 
-/// Keeps a traversal of directories finite: each may be entered once.
+/// Keeps a traversal of directories finite: each directory may be entered once.
 ///
-/// A directory has one name. An image in which it has two can be an endless path, or a short
-/// one with more ends than there is time for. How deep directories lie in each other does not matter:
-/// no format limits it.
+/// A valid directory has one name. An image in which it has two can contain an endless path, or exponentially many
+/// short ones. The depth of directories is not limited, because no format limits it.
 #[derive(Default)]
 pub struct DirectoryGuard {
     entered: HashSet<Ino>,
 }
 
 impl DirectoryGuard {
-    /// Notes that a directory is entered.
+    /// Records that a directory is entered.
     ///
     /// # Errors
-    /// `Corrupt` if it has been entered before.
+    /// `Corrupt` if it was entered before.
     pub fn enter(&mut self, dir: Ino) -> Result<()> {
         if !self.entered.insert(dir) {
             let problem = "the directory has a second name or contains itself";
@@ -30,7 +29,7 @@ impl DirectoryGuard {
     }
 }
 
-/// A file that a [`Walk`] came to, with a copy of its path.
+/// A file found by a [`Walk`], with a copy of its path.
 #[derive(Clone, Debug)]
 pub struct Walked {
     /// Path from the top without leading `/`; empty for the top itself.
@@ -42,13 +41,13 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// The last component of the path; empty for the top itself.
+    /// Returns the last component of the path; empty for the top itself.
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|&b| b == b'/').next().unwrap_or_default()
     }
 }
 
-/// A file that a [`Walk`] came to, whose path [`Walk::path`] has.
+/// A file found by a [`Walk`]; its path is [`Walk::path`].
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {
     /// Number of components of the path.
@@ -57,35 +56,33 @@ pub struct Visit {
     pub attributes: Attributes,
 }
 
-/// A file that a [`Walk`] could not read, or a directory it could not list.
+/// A file that a [`Walk`] could not read, or a directory that it could not list.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.escape_ascii())]
 pub struct WalkError {
     /// Path from the top without leading `/`.
     pub path: Vec<u8>,
-    /// What is wrong with it.
+    /// The error.
     pub error: Error,
 }
 
-/// A depth-first walk, parents before their children, each directory's subtrees where its name
-/// stands. After an error the walk goes on behind what it concerns.
+/// A depth-first walk, parents before their children. The subtree of a directory follows the directory's own entry.
+/// After an error the walk continues behind the file in error.
 ///
-/// As an iterator it gives everybody a copy of the path, which in a deep tree costs more than all
-/// else; [`Walk::advance`] does without.
+/// The iterator returns a copy of each path, which dominates the cost in deep trees; [`Walk::advance`] makes no copies.
 pub struct Walk<'a> {
     fs: &'a dyn FileSystem,
     steps: WalkSteps,
 }
 
-/// A [`Walk`] that borrows the file system for each step only, so that whoever holds it may do other things
-/// between two of them, or keep it.
+/// A [`Walk`] that borrows the file system for each step only, so that a caller can use the file system between steps.
 pub struct WalkSteps {
     order: Order,
     guard: DirectoryGuard,
     top: Option<Ino>,
     levels: Vec<Level>,
     path: Vec<u8>,
-    /// Where the last component of `path` starts.
+    /// Start of the last component in `path`.
     name_start: usize,
     pending: Option<Ino>,
     came_again: bool,
@@ -103,29 +100,29 @@ impl<'a> Walk<'a> {
         Self { fs, steps: WalkSteps::new(top, order) }
     }
 
-    /// Leaves out what is below the directory that was returned last.
+    /// Skips the contents of the directory that was returned last.
     pub fn skip_children(&mut self) {
         self.steps.skip_children();
     }
 
-    /// Path from the top, without leading `/`, of what the walk came to last, or could not read.
+    /// Returns the path of the last file or error, from the top, without leading `/`.
     pub fn path(&self) -> &[u8] {
         self.steps.path()
     }
 
-    /// The last component of that path; empty for the top itself.
+    /// Returns the last component of that path; empty for the top itself.
     pub fn name(&self) -> &[u8] {
         self.steps.name()
     }
 
-    /// Goes on to the next file. An error concerns what has the path, and the walk goes on behind it.
+    /// Moves to the next file. An error concerns the file at [`Self::path`], and the walk continues behind it.
     pub fn advance(&mut self) -> Option<Result<Visit>> {
         self.steps.advance(self.fs)
     }
 }
 
 impl WalkSteps {
-    /// A walk from `top` down. Symbolic links are not followed.
+    /// Creates a walk from `top` down. Symbolic links are not followed.
     pub fn new(top: Ino, order: Order) -> Self {
         let guard = DirectoryGuard::default();
         let (levels, path) = (Vec::new(), Vec::new());
@@ -141,28 +138,28 @@ impl WalkSteps {
         }
     }
 
-    /// Leaves out what is below the directory that was returned last.
+    /// Skips the contents of the directory that was returned last.
     pub fn skip_children(&mut self) {
         self.pending = None;
     }
 
-    /// Whether the last error says that the walk came to a directory again. That is damage only if nothing was moved
-    /// or removed since it began.
+    /// Returns whether the last error was a directory found a second time. That is damage only if nothing was moved or
+    /// removed since the walk began.
     pub fn came_again(&self) -> bool {
         self.came_again
     }
 
-    /// Path from the top, without leading `/`, of what the walk came to last, or could not read.
+    /// Returns the path of the last file or error, from the top, without leading `/`.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The last component of that path; empty for the top itself.
+    /// Returns the last component of that path; empty for the top itself.
     pub fn name(&self) -> &[u8] {
         &self.path[self.name_start..]
     }
 
-    /// Goes on to the next file. An error concerns what has the path, and the walk goes on behind it.
+    /// Moves to the next file. An error concerns the file at [`Self::path`], and the walk continues behind it.
     pub fn advance(&mut self, fs: &dyn FileSystem) -> Option<Result<Visit>> {
         self.came_again = false;
         if let Some(top) = self.top.take() {
@@ -223,7 +220,7 @@ impl Iterator for Walk<'_> {
 }
 
 impl<'a> Paths<'a> {
-    /// Everything from `top` down, parents before their children. Symbolic links are not followed.
+    /// Walks everything from `top` down, parents before their children. Symbolic links are not followed.
     pub fn walk(&self, top: Ino, order: Order) -> Walk<'a> {
         Walk::new(self.fs, top, order)
     }

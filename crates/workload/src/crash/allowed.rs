@@ -1,47 +1,47 @@
-//! Whether a recovered tree is one that a crash may leave. The rules are in the module above.
+//! Checks of a recovered tree, according to the rules in the parent module.
 
 use vfs::{Attributes, FileSystem, FileType, Ino};
 
 use crate::operation::Session;
 use crate::tree::{Contents, GRANULE_BYTES, Inode, Rules, Tree};
 
-/// What a device writes as a whole, in bytes.
+/// Size of a sector, which devices write atomically.
 const SECTOR_BYTES: usize = super::SECTOR_BYTES as usize;
 
-/// What is compared exactly.
+/// Properties that are compared exactly.
 const METADATA: Rules = Rules { times: true, holes: true, contents: false };
 
-/// The model after one step.
+/// State of the model after a step.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(super) tree: Tree,
-    /// Files that are open, which may have no name.
+    /// Open files, which may have no name.
     pub(super) open: Vec<Inode>,
 }
 
 impl State {
-    /// The state that a file system is in, whose user is `session`.
+    /// Returns the state of a file system that `session` uses.
     ///
     /// # Errors
-    /// As the tree.
+    /// Those of the tree.
     pub(crate) fn of(fs: &dyn FileSystem, session: &Session) -> Result<Self, String> {
         let open = session.slots().iter().flatten();
         let open = open.map(|&ino| Inode::of(fs, ino).map_err(|error| error.to_string()));
         Ok(Self { tree: Tree::of(fs)?, open: open.collect::<Result<_, _>>()? })
     }
 
-    /// The same but for what one path leads to.
+    /// Returns the same state without one path.
     pub(crate) fn without(&self, path: &[u8]) -> Self {
         Self { tree: self.tree.filter(|other| other != path), open: self.open.clone() }
     }
 
-    /// The inode of this number, whether it has a name or not.
+    /// Returns an inode by its number, with or without a name.
     pub(super) fn inode(&self, ino: Ino) -> Option<&Inode> {
         let open = || self.open.iter().find(|inode| inode.attributes.ino == ino);
         self.tree.by_ino(ino).or_else(open)
     }
 
-    /// Whether an inode looks the same here as in another state, by all its names.
+    /// Returns whether an inode has the same attributes and names as in another state.
     pub(super) fn shows_same(&self, other: &Self, ino: Ino) -> bool {
         self.inode(ino) == other.inode(ino) && self.tree.paths_of(ino).eq(other.tree.paths_of(ino))
     }
@@ -49,7 +49,7 @@ impl State {
 
 /// Compares a tree with the states from the durable one to the last one started.
 pub(crate) fn check(states: &[State], found: &Tree) -> Result<(), String> {
-    // Metadata that fits says more than few differences: then it is the contents that are wrong.
+    // A state with equal metadata is a better match than one with few differences: then the contents are wrong.
     let mut nearest: Option<(usize, Vec<String>, bool)> = None;
     for (number, state) in states.iter().enumerate() {
         let mut differences = state.tree.differences(found, METADATA);
@@ -75,8 +75,8 @@ pub(crate) fn check(states: &[State], found: &Tree) -> Result<(), String> {
     ))
 }
 
-/// The same states, each without the files that are not in `found` and may be lost; and with the times of
-/// directories as found, if they had them in one of the states.
+/// Returns the states, each without the files that are missing in `found` and may be lost. Directory times are those of
+/// `found`, if one of the states has them.
 pub(super) fn without_lost(states: &[State], found: &Tree) -> Vec<State> {
     let each = states.iter().enumerate().map(|(number, state)| {
         let is_lost =
@@ -99,8 +99,8 @@ pub(super) fn without_lost(states: &[State], found: &Tree) -> Vec<State> {
     each.collect()
 }
 
-/// Whether what a path leads to in the last of the states is a regular file that was made after the first, and
-/// nothing was done to it since.
+/// Returns whether a path leads, in the last state, to a regular file that was created after the first state and not
+/// changed since.
 fn may_be_lost(states: &[State], path: &[u8]) -> bool {
     let now = states.last().and_then(|state| state.tree.get(path));
     let Some(now) = now.filter(|now| now.attributes.file_type == FileType::Regular) else {
@@ -114,7 +114,7 @@ fn may_be_lost(states: &[State], path: &[u8]) -> bool {
     is_new && now.attributes.size == 0 && with_it.into_iter().all(is_same)
 }
 
-/// The sectors of a tree with the metadata of the first state that are of none of the states.
+/// Returns the sectors of a tree with the metadata of the first state that match none of the states.
 fn bad_sectors(states: &[State], found: &Tree) -> Vec<String> {
     let mut bad = Vec::new();
     for (path, &place) in &states[0].tree.paths {
@@ -135,7 +135,7 @@ fn bad_sectors(states: &[State], found: &Tree) -> Vec<String> {
     bad
 }
 
-/// The first sector of a granule, as far as it lies below `size`, that none of `later` has.
+/// Returns the first sector of a granule, below `size`, that matches none of `later`.
 fn bad_sector(later: &[&Contents], found: &Contents, granule: u64, size: u64) -> Option<usize> {
     let len = size.saturating_sub(granule * GRANULE_BYTES).min(GRANULE_BYTES) as usize;
     let found = found.granule(granule);
@@ -160,7 +160,7 @@ mod tests {
         State { tree: Tree::of(fs).unwrap(), open }
     }
 
-    /// States in which a file of 1,500 bytes is made, written over and cut.
+    /// Returns states in which a file of 1,500 bytes is created, overwritten and truncated.
     fn states() -> (Model, Ino, Vec<State>) {
         let fs = Model::new();
         let ino = fs.create(fs.root(), b"f", &NewInode::default()).unwrap();
@@ -213,7 +213,7 @@ mod tests {
         states.push(state(&fs, &[]));
         let lost = states[3].without(b"f").tree;
         check(&without_lost(&states, &lost), &lost).unwrap_err();
-        // With its second name, it is as before that was made: the directory never had the time of it.
+        // With its second name, the state is the one before that name: the directory never had its time.
         let both = states[2].without(b"f").tree;
         check(&without_lost(&states, &both), &both).unwrap();
         check(&without_lost(&states[2..], &both), &both).unwrap_err();

@@ -1,11 +1,11 @@
-//! A planted mistake, to see that it is found.
+//! A deliberate bug, to check that the explorer finds it.
 
 use std::io;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
 
-/// A device that says it has flushed and has not.
+/// A device whose flushes do nothing.
 pub struct CarelessDevice(pub Arc<dyn BlockDevice>);
 
 impl BlockDevice for CarelessDevice {

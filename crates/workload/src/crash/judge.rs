@@ -1,4 +1,4 @@
-//! Recovering a crashed image and looking at what comes out.
+//! Recovery of a crashed image, and checks of the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) fn recover(
     Ok(Recovered { device, tree })
 }
 
-/// Stops the recovery of a crashed image at a random moment and does it again.
+/// Interrupts the recovery of a crashed image at a random point and repeats it.
 pub(super) fn recrash(
     target: &dyn Target,
     crashed: &MemoryDevice,
@@ -73,7 +73,7 @@ pub(super) fn recrash(
     ))
 }
 
-/// Turns a panic into an error, so that one state does not end the exploration.
+/// Converts a panic into an error, so that it does not end the exploration.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

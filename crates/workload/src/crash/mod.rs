@@ -1,36 +1,35 @@
-//! What a crash leaves behind: seeded runs on a recorded device, stopped at many moments.
+//! Crash exploration: seeded runs on a recorded device, interrupted at many points.
 //!
-//! A run does random steps on a file system and on the reference model side by side, and keeps the
-//! model's state after each of them. Then the machine is stopped in thought: at every flush, and at
-//! moments between flushes where any part of what was written since the last one, down to single
-//! sectors of 512 bytes, may or may not have reached the device. A sector arrives as it was when it
-//! was written, with all earlier writes to it. Each image that this could leave is opened again,
-//! which recovers it, and what it shows is compared with the states that are allowed.
+//! A run executes random steps on a file system and on the reference model in parallel, and keeps the model's state
+//! after each step. Crashes are then simulated: at every flush, and at points between flushes where any subset of the
+//! writes since the last flush, down to single sectors of 512 bytes, may have reached the device. A sector arrives with
+//! its contents at the time of the write, including all earlier writes to it. Each resulting image is opened again,
+//! which recovers it, and the result is compared with the allowed states.
 //!
-//! # What is allowed
-//! Number the model's states: state 0 before the first step, state `k` after step `k`. A crash after
-//! some event of the device has
-//! - a *durable* state: the last one that a finished `sync` or `close` followed. A finished `fsync`
-//!   makes durable the last state that changed its inode (attributes, names or contents);
+//! # Allowed states
+//! Number the model's states: state 0 before the first step, state `k` after step `k`. A crash after some event of the
+//! device has
+//! - a *durable* state: the last one followed by a completed `sync` or `close`. A completed `fsync` makes the last
+//!   state durable that changed its inode (attributes, names or contents);
 //! - a *started* state: that of the last step begun before the event.
 //!
-//! There must be one `k`, durable ≤ `k` ≤ started, such that
-//! 1. names, types, links, permissions, owners, times, sizes, targets, extended attributes and which
-//!    granules are holes, unwritten or written are exactly those of state `k`: metadata is a prefix
-//!    of the steps. The space of files counts as metadata;
-//! 2. each 512-byte sector of each regular file is that of the same inode in one of the states `k` to
-//!    started, as far as it lies below the size in state `k`. So what was written up to `k` is there;
-//!    overwriting, zeroing and cutting off may have reached the device before their metadata, sector
-//!    by sector; and no other file's bytes, nor older ones, ever show.
+//! There must be a `k`, durable ≤ `k` ≤ started, such that
+//! 1. names, types, links, permissions, owners, times, sizes, targets, extended attributes, and the hole, unwritten or
+//!    written state of granules are exactly those of state `k`: metadata is a prefix of the steps. The space of files
+//!    counts as metadata;
+//! 2. each 512-byte sector of each regular file, below the size in state `k`, is that of the same inode in one of the
+//!    states from `k` to started. So everything written up to `k` is present. Overwriting, zeroing and truncation may
+//!    have reached the device before their metadata, sector by sector. Bytes of other files, or older bytes, never
+//!    appear.
 //!
 //! Without steps that change contents, rule 2 leaves no freedom.
 //!
-//! A target may say that files which were made wait ([`Target::files_may_wait`]). Then files may be missing from state
-//! `k`, each of which was made after the durable state and is in state `k` just as it was made; and directories may
-//! have the times of another of the allowed states.
+//! A target may declare that new files wait ([`Target::files_may_wait`]). Then files may be missing from state `k` if
+//! each was created after the durable state and is unchanged in state `k`, and directories may have the times of
+//! another allowed state.
 //!
-//! Then recovery itself is stopped at a random moment and done again, which must show the same tree;
-//! and judges from outside look at the image before and after recovery.
+//! In addition, recovery itself is interrupted at a random point and repeated, which must produce the same tree, and
+//! external checkers examine the image before and after recovery.
 
 mod allowed;
 mod careless;
@@ -52,84 +51,84 @@ use crate::tree::Tree;
 pub(crate) use allowed::{State, check};
 pub use careless::CarelessDevice;
 
-/// What a device writes as a whole, in bytes.
+/// Size of a sector, which devices write atomically.
 const SECTOR_BYTES: u64 = 512;
 
-/// A kind of file system that the explorer can crash.
+/// A kind of file system to be explored.
 pub trait Target: Sync {
-    /// A device with a new, empty file system. Where a target has several, the seed chooses.
+    /// Returns a device with a new, empty file system. If a target has several, the seed selects one.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// The reason why it cannot be created.
     fn make(&self, seed: u64) -> Result<MemoryDevice, String>;
 
-    /// Ranges of the device, in bytes, that the format takes for granted are written as a whole;
-    /// everything else is torn at sectors.
+    /// Returns the byte ranges of the device that the format assumes to be written atomically; everything else is torn
+    /// at sectors.
     fn indivisible(&self) -> Vec<Range<u64>> {
         Vec::new()
     }
 
-    /// Whether files that were made, and had nothing else done to them, may be lost though later steps are there.
+    /// Returns whether new files without further changes may be lost although later steps are present.
     fn files_may_wait(&self) -> bool {
         false
     }
 
-    /// Opens a file system to change it; one that was not closed is recovered first.
+    /// Opens a file system for writing; recovers it if it was not closed.
     ///
     /// # Errors
-    /// As the file system says.
+    /// Those of the file system.
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>>;
 }
 
 /// An open file system that can be closed.
 pub trait Mounted {
-    /// The file system.
+    /// Returns the file system.
     fn file_system(&self) -> &dyn FileSystem;
 
     /// Makes everything durable and leaves the image clean.
     ///
     /// # Errors
-    /// As the file system says.
+    /// Those of the file system.
     fn close(self: Box<Self>) -> vfs::Result<()>;
 }
 
-/// An image that a crash left, and what recovery made of it.
+/// An image after a crash, and the result of its recovery.
 pub struct Case<'c> {
-    /// The image as the crash left it.
+    /// The image after the crash.
     pub crashed: &'c MemoryDevice,
     /// The same image after it was opened and closed.
     pub recovered: &'c MemoryDevice,
-    /// What the recovered file system showed.
+    /// The tree of the recovered file system.
     pub tree: &'c Tree,
 }
 
-/// Somebody else's opinion about an image.
+/// An independent checker of an image.
 pub trait Judge: Sync {
-    /// What the report calls it.
+    /// Returns its name in the report.
     fn name(&self) -> &str;
 
-    /// One state in so many goes to this judge.
+    /// Returns `n`, to check every `n`-th state.
     fn one_in(&self) -> u64;
 
-    /// Looks at a crash.
+    /// Checks a crash.
     ///
     /// # Errors
-    /// What is wrong, in full.
+    /// A complete description of the problem.
     fn judge(&self, case: &Case<'_>) -> Result<(), String>;
 }
 
-/// What to explore.
+/// Options of an exploration.
 pub struct Options {
-    /// What the runs consist of.
+    /// Mixes of steps of the runs.
     pub mixes: Vec<Mix>,
-    /// Steps of a run.
+    /// Number of steps of a run.
     pub steps_per_run: usize,
-    /// Most steps that are done and made durable before a run begins, so that the log has something in
-    /// it; how many follows from the seed.
+    /// Maximum number of steps that are executed and synced before a run begins, so that the log is not empty. The
+    /// number depends on the seed.
     pub warm_steps_max: usize,
-    /// States examined of a run; all its flush boundaries are, even if they are more.
+    /// Number of states to examine of a run. All its flush boundaries are examined, even if they are more.
     pub states_per_run: usize,
-    /// One state in so many has its recovery stopped and done again.
+    /// Recovery is interrupted and repeated for every `n`-th state.
     pub recrash_one_in: u64,
 }
 
@@ -145,32 +144,32 @@ impl Default for Options {
     }
 }
 
-/// A state that is not as it must be, or a run that did not get that far.
+/// An invalid state, or a run that failed.
 pub struct Failure {
     /// Seed of the run.
     pub seed: u64,
-    /// Number of the state in that run; `None` if the run itself went wrong.
+    /// Number of the state in that run; `None` if the run itself failed.
     pub state: Option<usize>,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
-    /// The image as the crash left it, or as the run did.
+    /// The image after the crash, or after the run.
     pub image: Option<MemoryDevice>,
 }
 
-/// What an exploration found.
+/// Result of an exploration.
 #[derive(Default)]
 pub struct Report {
-    /// Runs done.
+    /// Number of runs.
     pub runs: u64,
-    /// Crash states examined, each recovered and compared.
+    /// Number of crash states examined, each recovered and compared.
     pub states: u64,
-    /// How many of these lie at a flush boundary.
+    /// Number of states at a flush boundary.
     pub boundaries: u64,
-    /// States whose recovery was stopped and done again.
+    /// Number of states whose recovery was interrupted and repeated.
     pub recrashed: u64,
-    /// Verdicts of each judge.
+    /// Number of verdicts of each judge.
     pub verdicts: Vec<(String, u64)>,
-    /// What is wrong.
+    /// Failures.
     pub failures: Vec<Failure>,
 }
 
@@ -191,9 +190,9 @@ impl<'e> Explorer<'e> {
         Self { target, judges, options, examined: AtomicU64::new(0), report }
     }
 
-    /// Examines runs with the seeds `seed`, `seed` + 1, … on several threads until there were
-    /// `states` states. After each state, `progress` gets the number of states and of failures so
-    /// far; it may break off.
+    /// Examines runs with the seeds `seed`, `seed` + 1, … on several threads until `states` states have been examined.
+    /// After each state, calls `progress` with the number of states and of failures so far; it may cancel the
+    /// exploration.
     pub fn explore(
         self,
         seed: u64,

@@ -1,4 +1,4 @@
-//! Moments at which to stop, and the images they leave.
+//! Crash points, and the resulting images.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use blockdev::{Event, MemoryDevice};
 use super::SECTOR_BYTES;
 use super::record::{Done, Run};
 
-/// A moment, and what of the writes in flight reached the device.
+/// A crash point, with the fate of the writes in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     /// Number of the first event that may be missing: the one after the last flush.
     pub(super) begin: usize,
-    /// Number of the first event that did not take place.
+    /// Number of the first event that did not happen.
     pub(super) end: usize,
     fate: Fate,
 }
 
-/// What becomes of the writes in flight.
+/// Fate of the writes in flight.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     /// All arrive.
     All,
-    /// All but the last arrive, and that one in part.
+    /// All but the last arrive; the last one is torn.
     LastTorn { seed: u64 },
-    /// Each arrives with a chance of `percent`, and one of eight of these only in part.
+    /// Each arrives with a probability of `percent`, and one in eight of these is torn.
     Some { percent: u8, seed: u64 },
     /// All but one arrive.
     AllButOne { seed: u64 },
 }
 
 impl Point {
-    /// Whether everything written arrived and nothing else is in flight.
+    /// Returns whether everything written has arrived.
     pub(super) fn is_boundary(&self) -> bool {
         matches!(self.fate, Fate::All)
     }
 }
 
-/// Chooses points of a run in ascending order: every flush boundary, and samples up to `count`.
+/// Selects points of a run in ascending order: every flush boundary, and samples up to `count`.
 pub(super) fn choose(run: &Run, seed: u64, count: usize) -> Vec<Point> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x00c0_ffee);
     let flushes = run.events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
@@ -72,7 +72,7 @@ pub(super) fn choose(run: &Run, seed: u64, count: usize) -> Vec<Point> {
     points
 }
 
-/// The steps of a run around a crash.
+/// Describes the steps of a run around a crash.
 pub(super) fn describe(run: &Run, point: &Point) -> String {
     let (durable, started) = run.bounds(point.end);
     let mut text = format!("crash: {point:?} of {} events\n", run.events.len());
@@ -86,7 +86,7 @@ pub(super) fn describe(run: &Run, point: &Point) -> String {
     text
 }
 
-/// Builds images of ascending points, keeping what is durable from one to the next.
+/// Builds the images of ascending points incrementally.
 pub(super) struct ImageBuilder<'r> {
     run: &'r Run,
     durable: MemoryDevice,
@@ -98,7 +98,7 @@ impl<'r> ImageBuilder<'r> {
         Self { run, durable: run.base.fork(), applied: 0 }
     }
 
-    /// The image that a crash at a point leaves. Points must come in ascending order.
+    /// Returns the image after a crash at a point. Points must be ascending.
     pub(super) fn build(&mut self, point: &Point) -> MemoryDevice {
         for event in &self.run.events[self.applied.min(point.begin)..point.begin] {
             apply(event, &self.durable, None);
@@ -135,11 +135,11 @@ impl<'r> ImageBuilder<'r> {
     }
 }
 
-/// Does to an image what an event did; with `torn`, only to some of its sectors.
+/// Applies an event to an image; with `torn`, only some of its sectors.
 fn apply(event: &Event, image: &MemoryDevice, torn: Option<(&mut fastrand::Rng, &[Range<u64>])>) {
     let replay = |event: &Event| event.replay(image).expect("it was done before");
     let Some((rng, whole)) = torn else { return replay(event) };
-    // Half of torn writes stop somewhere, the others have sectors missing anywhere.
+    // Half of the torn writes are prefixes, the others miss random sectors.
     let mut sectors: Vec<Event> = sectors(event, whole).collect();
     if rng.bool() {
         sectors.truncate(rng.usize(..=sectors.len()));
@@ -149,7 +149,7 @@ fn apply(event: &Event, image: &MemoryDevice, torn: Option<(&mut fastrand::Rng, 
     }
 }
 
-/// Splits an event at the boundaries of sectors, but for those inside what is written as a `whole`.
+/// Splits an event at sector boundaries, except within the ranges `whole`.
 fn sectors(event: &Event, whole: &[Range<u64>]) -> impl Iterator<Item = Event> {
     let (start, len) = match event {
         Event::Write { offset, data } => (*offset, data.len() as u64),

@@ -1,4 +1,4 @@
-//! A run on a recorded device, with the model's states beside it.
+//! A run on a recorded device, with the model's states.
 
 use std::io;
 use std::ops::Range;
@@ -13,33 +13,33 @@ use crate::model::Model;
 use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
 use crate::tree::{Rules, Tree};
 
-/// Everything about a run that crashes are made from.
+/// Everything needed to simulate crashes of a run.
 pub(super) struct Run {
     /// The device before the first event.
     pub(super) base: MemoryDevice,
     pub(super) events: Vec<Event>,
-    /// What is written as a whole, in bytes of the device.
+    /// Byte ranges of the device that are written atomically.
     pub(super) indivisible: Vec<Range<u64>>,
     pub(super) steps: Vec<Done>,
     /// State `k` is the one after `k` steps.
     states: Vec<State>,
 }
 
-/// A step that was done.
+/// A completed step.
 pub(super) struct Done {
     pub(super) step: Step,
     /// Number of the first event after it began.
     pub(super) begin: usize,
     /// Number of the first event after it ended.
     pub(super) end: usize,
-    /// The state it made durable.
+    /// The state that it made durable.
     durable: Option<usize>,
 }
 
-/// Does a run.
+/// Executes a run.
 ///
 /// # Errors
-/// Where the file system did not do as the model did.
+/// The first difference between the file system and the model.
 pub(super) fn run(
     target: &dyn Target,
     seed: u64,
@@ -73,7 +73,7 @@ pub(super) fn run(
         recorder.apply(step)?;
     }
     let (mut steps, states) = recorder.finish()?;
-    // Some runs end with a clean close, the others with everything in flight.
+    // Some runs end with a clean close, the others with writes in flight.
     if seed.is_multiple_of(4) {
         steps.push(close(fs, &recording, states.len() - 1)?);
     }
@@ -81,8 +81,8 @@ pub(super) fn run(
     Ok(Run { base, events, indivisible: target.indivisible(), steps, states })
 }
 
-/// Widens each write to whole sectors, with what they held at the time: a device writes no less, so
-/// a write cannot arrive without those before it in the same sector.
+/// Widens each write to whole sectors with their contents at the time: a device writes no less, so a write cannot
+/// arrive without earlier writes to the same sector.
 fn whole_sectors(events: Vec<Event>, base: &MemoryDevice) -> io::Result<Vec<Event>> {
     let live = base.fork();
     let widen = |event: Event| {
@@ -136,13 +136,13 @@ impl<'r> Recorder<'r> {
         Ok(Self { fs, session, model, model_session, recording, steps: Vec::new(), states })
     }
 
-    /// Does a step that no crash follows.
+    /// Executes a step before the first crash point.
     fn warm(&mut self, step: Step) -> Result<(), String> {
         let found = self.session.apply(self.fs, &step);
         self.assert_same(&step, &found)
     }
 
-    /// Begins with what there is now: returns the device that has it durably.
+    /// Starts recording from the current state: returns the device with that state durable.
     fn begin(&mut self, device: &MemoryDevice) -> Result<MemoryDevice, String> {
         self.fs.sync().map_err(|error| format!("sync: {error}"))?;
         self.states = vec![State::of(&self.model, &self.model_session)?];
@@ -170,7 +170,7 @@ impl<'r> Recorder<'r> {
         Ok(())
     }
 
-    /// The state that a step which has just been done made durable.
+    /// Returns the state that the last step made durable.
     fn made_durable(&self, step: &Step) -> Option<usize> {
         let last = self.states.len() - 1;
         match &step.operation {
@@ -184,7 +184,7 @@ impl<'r> Recorder<'r> {
         }
     }
 
-    /// Compares the live file system with the model, and gives up what was open.
+    /// Compares the live file system with the model, and releases open files.
     fn finish(mut self) -> Result<(Vec<Done>, Vec<State>), String> {
         let tree = Tree::of(self.fs)?;
         let last = self.states.last().map(|state| &state.tree);
@@ -198,8 +198,7 @@ impl<'r> Recorder<'r> {
 }
 
 impl Run {
-    /// The states that a crash before event `end` may leave: from the durable one to the last one
-    /// started.
+    /// Returns the allowed states after a crash before event `end`: from the durable one to the last one started.
     pub(super) fn allowed(&self, end: usize) -> &[State] {
         let (durable, started) = self.bounds(end);
         &self.states[durable..=started]

@@ -1,4 +1,4 @@
-//! Files that change without anything being made or removed: their permissions, and the names they have.
+//! Changes of existing files: permissions and names.
 
 use super::fill::{Lane, OPERATIONS_PER_ADVANCE, files_of, fill};
 use super::fingerprint::Fingerprint;
@@ -11,31 +11,31 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 use crate::with_target;
 
-/// The byte of a name that tells its kind: the first of those that all names share.
+/// Index of the byte of a name that contains its kind: the first of those that all names share.
 const KIND: usize = 8;
 
-/// What the name of the directory that a thread moves files to ends with.
+/// Suffix of the directory that a thread moves files to.
 const OTHER: &str = "-moved";
 
-/// What files get in the place of 0644.
+/// New permissions instead of 0644.
 const PERMISSIONS: u16 = 0o640;
 
-/// Of so many files the permissions of one are looked at.
+/// The permissions of every `n`-th file are checked.
 const LOOKED_AT: usize = 100;
 
-/// Steps of a run.
+/// Number of steps of a run.
 const STEPS: u64 = 4;
 
 /// Changes files of a directory.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Files of a directory, one case for each number; at least 1.
+    /// Numbers of files in a directory, one case for each; at least 1.
     pub files: Vec<u64>,
-    /// Threads, each with directories of its own; at least 1.
+    /// Number of threads, each with separate directories; at least 1.
     pub threads: u32,
 }
 
-/// What one thread works on.
+/// Files of one thread.
 struct Part<D> {
     own: D,
     other: D,
@@ -43,10 +43,10 @@ struct Part<D> {
     names: Vec<Name>,
 }
 
-/// What is done to a file of a part.
+/// Operation on a file of a part.
 type Act<T> = fn(&T, &Part<<T as Target>::Dir>, &Name) -> Result<()>;
 
-/// The name that a file has after a step.
+/// Returns the name of a file after a step.
 fn of_kind(name: &Name, kind: u8) -> Name {
     let mut other = *name;
     other[KIND] = kind;
@@ -109,7 +109,7 @@ impl Change {
     }
 }
 
-/// Does something to all files, each thread to its own.
+/// Applies an operation to all files, each thread to its own.
 fn change<T: Target>(
     target: &T,
     parts: &[Part<T::Dir>],
@@ -126,7 +126,7 @@ fn change<T: Target>(
     on_all(parts, context, all).map(|(_, cost)| cost)
 }
 
-/// Checks that the files have the names and the permissions that they should have.
+/// Checks names and permissions of the files.
 fn check<T: Target>(target: &T, part: &Part<T::Dir>, context: &Context<'_>) -> Result<()> {
     let (mut links, mut moved) = (Fingerprint::default(), Fingerprint::default());
     for name in &part.names {
@@ -180,7 +180,7 @@ impl Job for Change {
             let inodes = all.saturating_add(2 * threads);
             Case {
                 x: files,
-                // Names are what takes room here: there are two of each file, and those that went.
+                // Names determine the size: each file has two, plus removed ones.
                 need: Need {
                     inodes,
                     bytes: all.saturating_mul(256),

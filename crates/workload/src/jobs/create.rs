@@ -1,4 +1,4 @@
-//! Files made in one directory: the table of 2018 about finding room in XFS directories.
+//! File creation in one directory: the table of 2018 about the search for free space in XFS directories.
 
 use super::fill::{Lane, enter_all, files_of, fill};
 use super::repeats::{Durability, case, repeats, step};
@@ -9,19 +9,19 @@ use crate::error::Result;
 use crate::target::Target;
 use crate::with_target;
 
-/// Makes empty files in one directory.
+/// Creates empty files in one directory.
 #[derive(Clone, Debug)]
 pub struct Create {
-    /// Files of a directory, one case for each number; at least 1.
+    /// Numbers of files in a directory, one case for each; at least 1.
     pub files: Vec<u64>,
-    /// Threads, each with a directory of its own; at least 1.
+    /// Number of threads, each with a separate directory; at least 1.
     pub threads: u32,
-    /// Each file is opened, made durable and closed before the next.
+    /// True if each file is opened, synced and closed before the next.
     pub fsync: bool,
 }
 
 impl Create {
-    /// The numbers of files of the thread of 2018.
+    /// The numbers of files in the thread of 2018.
     pub const SEED_COUNTS: [u64; 7] =
         [10_000, 20_000, 100_000, 200_000, 1_000_000, 2_000_000, 10_000_000];
 }
@@ -94,7 +94,7 @@ impl Job for Create {
     }
 }
 
-/// Who works where.
+/// Describes the assignment of directories to threads.
 pub(super) fn own_directories(threads: u32) -> String {
     match threads {
         1 => "one thread works in one directory".to_owned(),
@@ -104,21 +104,21 @@ pub(super) fn own_directories(threads: u32) -> String {
 
 /// Directories to fill.
 pub(super) struct Filling {
-    /// Files of each.
+    /// Number of files in each.
     pub(super) files: u64,
-    /// So many are filled at a time.
+    /// Number of directories that are filled concurrently.
     pub(super) threads: u32,
-    /// Files are opened, made durable and closed.
+    /// True if files are opened, synced and closed.
     pub(super) fsync: bool,
 }
 
 impl Filling {
-    /// How many directories there will be.
+    /// Returns the number of directories.
     pub(super) fn directories(&self) -> u64 {
         repeats(self.files, self.threads) * u64::from(self.threads)
     }
 
-    /// Fills the directories and checks that they have what they should; what the filling cost.
+    /// Fills the directories and checks their contents. Returns the cost of filling.
     pub(super) fn run<T: Target>(&self, target: &T, context: &Context<'_>) -> Result<Cost> {
         let mut cost = Cost::default();
         for repeat in 0..repeats(self.files, self.threads) {
@@ -144,7 +144,7 @@ impl Filling {
     }
 }
 
-/// The tables of the thread of 2018, and of the change that came of it.
+/// The tables of the thread of 2018, and of the resulting change.
 fn published() -> Vec<Published> {
     let thread = Published {
         source: "Dave Chinner, \"xfs: speed up directory bestfree block scanning\", linux-xfs, \

@@ -1,4 +1,4 @@
-//! Directories that are filled by a thread each.
+//! Directories that are filled by one thread each.
 
 use super::Context;
 use super::fingerprint::Fingerprint;
@@ -9,34 +9,34 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 use vfs::FileType;
 
-/// Names that are made at once for all threads together, outside of what is timed: 40 MiB of them.
+/// Number of names generated together for all threads, outside of the timing: 40 MiB.
 const NAMES_PER_ROUND: u64 = 1 << 20;
 
-/// Operations after which a thread says how far it is.
+/// Number of operations between two progress reports of a thread.
 pub(super) const OPERATIONS_PER_ADVANCE: usize = 1000;
 
-/// The name of a directory that a thread has for itself.
+/// Returns the name of a thread's directory.
 pub(super) fn directory_name(number: u64) -> String {
     format!("{number:04}")
 }
 
-/// A directory that a thread has for itself.
+/// A thread's directory.
 pub(super) struct Lane<D> {
     /// Its name.
     pub(super) name: String,
-    /// It.
+    /// The directory.
     pub(super) top: D,
-    /// The directory in it that files go to now, with its name.
+    /// The subdirectory that currently gets files, with its name.
     pub(super) subdirectory: Option<(Vec<u8>, D)>,
-    /// The names of the files to come.
+    /// Generator of file names.
     pub(super) names: Names,
-    /// The files there should be.
+    /// The files that must exist.
     pub(super) made: Fingerprint,
     batch: Vec<Name>,
 }
 
 impl<D> Lane<D> {
-    /// Makes the directory.
+    /// Creates the directory.
     pub(super) fn make<T>(target: &T, number: u64, context: &Context<'_>) -> Result<Self>
     where
         T: Target<Dir = D>,
@@ -48,7 +48,7 @@ impl<D> Lane<D> {
         Ok(Self { name, top, subdirectory: None, names, made, batch: Vec::new() })
     }
 
-    /// Where files go now.
+    /// Returns the directory that currently gets files.
     pub(super) fn dir(&self) -> &D {
         self.subdirectory.as_ref().map_or(&self.top, |(_, dir)| dir)
     }
@@ -62,7 +62,7 @@ impl<D> Lane<D> {
     }
 }
 
-/// Has every thread make `files` files with `make`; what it cost.
+/// Lets each thread create `files` files with `make`. Returns the cost.
 pub(super) fn fill<D: Send + Sync>(
     lanes: &mut [Lane<D>],
     files: u64,
@@ -88,8 +88,8 @@ pub(super) fn fill<D: Send + Sync>(
     Ok(cost)
 }
 
-/// Looks at an entry of each directory: what was put off until somebody looks is done then. What it cost; it belongs
-/// to making the files.
+/// Looks up an entry of each directory, which forces deferred work. Returns the cost, which belongs to the creation of
+/// the files.
 pub(super) fn enter_all<T: Target>(
     target: &T,
     lanes: &[Lane<T::Dir>],
@@ -102,10 +102,10 @@ pub(super) fn enter_all<T: Target>(
     Ok(on_all(lanes, context, look)?.1)
 }
 
-/// The files of a directory, whose path goes in front of their names.
+/// Returns the files of a directory, with its path before their names.
 ///
 /// # Errors
-/// `Wrong` if something else is in it; `Interrupted` if the run is to end.
+/// `Wrong` if it contains anything else; `Interrupted` if the run is cancelled.
 pub(super) fn files_of<T: Target>(
     target: &T,
     dir: &T::Dir,

@@ -1,10 +1,10 @@
-//! Whether two sets of names are the same, without keeping either.
+//! Comparison of sets of names without storing them.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::error::{Error, Result};
 
-/// What is known of a set of paths, whatever their order.
+/// A summary of a set of paths, independent of their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     count: u64,
@@ -13,7 +13,7 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Adds a path, by its components.
+    /// Adds a path by its components.
     pub(super) fn add(&mut self, path: &[&[u8]]) {
         let mut hasher = DefaultHasher::new();
         for component in path {
@@ -33,7 +33,7 @@ impl Fingerprint {
         self.xor ^= other.xor;
     }
 
-    /// How many paths were added.
+    /// Returns the number of paths.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

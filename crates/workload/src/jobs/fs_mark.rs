@@ -1,10 +1,9 @@
-//! fs_mark as it was run in 2025 to see what parent pointers cost, and the removal of what it made.
+//! fs_mark as in 2025, for the cost of parent pointers, and the removal of its files.
 //!
-//! What fs_mark 3.3 was seen to do with these options: in every loop it starts a process for each
-//! directory; before every file the process tries to make the subdirectory that the file belongs in,
-//! then opens the file with `O_RDWR`, `O_CREAT` and `O_TRUNC` and closes it. A loop starts with the
-//! subdirectory whose number is the time in seconds modulo the number of subdirectories, and goes on
-//! to the next one when more than 180 seconds have passed.
+//! Observed behaviour of fs_mark 3.3 with these options: in every loop it starts a process for each directory. Before
+//! every file the process tries to create the file's subdirectory, then opens the file with `O_RDWR`, `O_CREAT` and
+//! `O_TRUNC` and closes it. A loop starts with the subdirectory whose number is the time in seconds modulo the number
+//! of subdirectories, and moves to the next one after more than 180 seconds.
 
 mod published;
 mod rename;
@@ -23,29 +22,27 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 use crate::with_target;
 
-/// Seconds from the start of a loop, or of a subdirectory, to the next subdirectory: the first that are
-/// more than 180.
+/// Seconds from the start of a loop, or of a subdirectory, to the next subdirectory: the first number above 180.
 const SECONDS_PER_SUBDIRECTORY: u64 = 181;
 
-/// From so many files on, a run lasts long enough to be done once.
+/// Runs with at least this many files are long enough to be executed once.
 const ONCE_FROM: u64 = 10_000_000;
 
-/// Makes empty files as fs_mark does, and removes them.
+/// Creates empty files as fs_mark does, and removes them.
 #[derive(Clone, Debug)]
 pub struct FsMark {
-    /// Directories, each with a thread of its own (`-d`); at least 1.
+    /// Number of directories, each with its own thread (`-d`); at least 1.
     pub threads: u32,
-    /// Files that each thread makes in each loop (`-n`).
+    /// Number of files that each thread creates in each loop (`-n`).
     pub files: u32,
-    /// Loops (`-L`).
+    /// Number of loops (`-L`).
     pub loops: u32,
-    /// Subdirectories of each directory to choose from (`-D`); none if it is 0.
+    /// Number of subdirectories of each directory (`-D`); may be 0.
     pub subdirectories: u32,
-    /// Everything is made and removed a second time, and what is cached forgotten before it is removed.
-    /// Where a session cannot do that, that step is missing and the one before has the figure `cold
-    /// runs`, which is 0.
+    /// True if everything is created and removed a second time, with cold caches before the removal. If a session does
+    /// not support that, that step is missing and the one before has the figure `cold runs`, which is 0.
     pub cold: bool,
-    /// All files are renamed before they are removed, first in their directories and then into another.
+    /// True if all files are renamed before they are removed, first within their directories and then into another.
     pub rename: bool,
 }
 
@@ -60,13 +57,13 @@ impl FsMark {
         rename: false,
     };
 
-    /// Files of the whole run.
+    /// Returns the number of files of the whole run.
     fn files_of_run(&self) -> u64 {
         let per_thread = u64::from(self.files) * u64::from(self.loops);
         per_thread.saturating_mul(self.threads.into())
     }
 
-    /// Runs fs_mark, and checks what it made; what each loop cost.
+    /// Runs fs_mark, and checks the result. Returns the cost of each loop.
     fn make<T: Target>(&self, target: &T, context: &Context<'_>) -> Result<Vec<Cost>> {
         let lanes = (0..u64::from(self.threads)).map(|number| Lane::make(target, number, context));
         let mut lanes = lanes.collect::<Result<Vec<_>>>()?;
@@ -85,7 +82,7 @@ impl FsMark {
         context: &Context<'_>,
     ) -> Result<Cost> {
         let mut cost = Cost::default();
-        // All clocks show the same.
+        // All clocks show the same time.
         let mut second = lanes.first().map_or(0, |lane| lane.names.second());
         let mut number = second.checked_rem(self.subdirectories.into());
         let mut left = u64::from(self.files);
@@ -236,7 +233,7 @@ fn subdirectory_name(number: u64) -> Vec<u8> {
     format!("{number:02x}").into_bytes()
 }
 
-/// Has files of all threads go to a subdirectory of this name.
+/// Directs the files of all threads to a subdirectory of this name.
 fn enter<T: Target>(target: &T, lanes: &mut [Lane<T::Dir>], name: &[u8]) -> Result<()> {
     for lane in lanes {
         make_if_missing(target, &lane.top, name)?;
@@ -255,7 +252,7 @@ fn make_if_missing<T: Target>(target: &T, dir: &T::Dir, name: &[u8]) -> Result<(
     }
 }
 
-/// Checks that a thread's directory has the subdirectories `used` and the files it should have.
+/// Checks that a thread's directory has the subdirectories `used` and the expected files.
 fn check<T: Target>(
     target: &T,
     lane: &Lane<T::Dir>,

@@ -1,51 +1,48 @@
-//! The figures that a workload is about: what it has to say before all tables.
+//! The main figures of a workload, which a report shows before all tables.
 
 use serde::Serialize;
 
-/// A comparison that a report says first. All are ratios, so that those of other machines can be held
-/// against them.
+/// A main comparison. All are ratios, so that they can be compared with those of other machines.
 #[derive(Clone, Debug)]
 pub struct Headline {
-    /// What it is, in a few words: `orphan file against the list`.
+    /// Name in a few words: `orphan file against the list`.
     pub name: &'static str,
-    /// The step that it is about.
+    /// The step that it concerns.
     pub step: &'static str,
-    /// How it comes about.
+    /// Computation of the ratio.
     pub measure: Measure,
-    /// The same figure from the thread that the workload is from; empty if nobody published it.
+    /// The same figure in the thread that the workload comes from; empty if none was published.
     pub theirs: Vec<Theirs>,
 }
 
-/// How a headline comes about. Settings are parts of contestants' names, between commas: `orphans=list`.
+/// Computation of a headline. Settings are comma-separated parts of contestants' names: `orphans=list`.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
-    /// The rate at the largest size by that at the smallest, of each contestant that is set up as it
-    /// would be by default.
+    /// The rate at the largest size divided by that at the smallest, for each contestant with default settings.
     Flatness,
-    /// The rate with a setting by the rate of the contestant whose name has `without` in its place, at
-    /// the largest size that both ran.
+    /// The rate with a setting divided by the rate of the contestant with `without` instead, at the largest size that
+    /// both ran.
     Rates {
         /// The setting.
         with: &'static str,
-        /// What stands in its place.
+        /// The alternative setting.
         without: &'static str,
-        /// From this size on the smallest ratio is said as well; `None` if only the last counts.
+        /// Also shows the minimum ratio from this size on; `None` shows the last one only.
         least_from: Option<u64>,
     },
-    /// Processor time, in the kernel and outside together, with a setting by the one without it: see
-    /// `Rates`.
+    /// Processor time, user and system together, with a setting divided by that without it: see `Rates`.
     Processor {
         /// The setting.
         with: &'static str,
-        /// What stands in its place.
+        /// The alternative setting.
         without: &'static str,
     },
 }
 
-/// A ratio that somebody published.
+/// A published ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Theirs {
-    /// When, and of what: `2021, 128 threads`.
+    /// Year and subject: `2021, 128 threads`.
     pub about: &'static str,
     /// The ratio.
     pub ratio: f64,

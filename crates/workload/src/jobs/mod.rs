@@ -1,5 +1,4 @@
-//! The workloads, each a [`Job`]: what it does, for which numbers of files or threads, and what of it
-//! is timed.
+//! The workloads, each a [`Job`]: its operations, its sizes (files or threads), and its timed steps.
 
 mod change;
 mod create;
@@ -36,26 +35,25 @@ use crate::error::{Error, Result};
 
 /// A workload with its options.
 pub trait Job {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it does and whose workload it was, in a few sentences, with the options that were chosen.
+    /// Returns its description and origin in a few sentences, with the selected options.
     fn what(&self) -> String;
 
-    /// What [`Case::x`] counts: `files`, `threads`, `tasks`.
+    /// Returns the unit of [`Case::x`]: `files`, `threads`, `tasks`.
     fn axis(&self) -> &'static str;
 
-    /// What a rate counts: `files/s`, `jobs/s`.
+    /// Returns the unit of rates: `files/s`, `jobs/s`.
     fn unit(&self) -> &'static str;
 
-    /// What is run, each case on a file system of its own.
+    /// Returns the cases, each of which runs on a new file system.
     fn cases(&self) -> Vec<Case>;
 
-    /// Runs a case. Only what the steps say is timed; that the result is right is checked outside of
-    /// them.
+    /// Runs a case. Only the steps are timed; the result is checked outside of them.
     ///
     /// # Errors
-    /// `Wrong` if the file system is not as it should be; others as they come.
+    /// `Wrong` if the state of the file system is wrong; others as they occur.
     fn run(
         &self,
         case: &Case,
@@ -63,12 +61,12 @@ pub trait Job {
         context: &Context<'_>,
     ) -> Result<Vec<Step>>;
 
-    /// The figures of the thread that the workload is from; empty if there are none.
+    /// Returns the figures of the thread that the workload comes from; empty if there are none.
     fn published(&self) -> Vec<Published> {
         Vec::new()
     }
 
-    /// The comparisons that it is about; empty if rates are all there is to say.
+    /// Returns the main comparisons; empty if the rates are sufficient.
     fn headlines(&self) -> Vec<Headline> {
         Vec::new()
     }
@@ -77,44 +75,44 @@ pub trait Job {
 /// One size of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The number that varies from case to case.
+    /// The number that varies between cases.
     pub x: u64,
-    /// What it needs of a file system.
+    /// Requirements for the file system.
     pub need: Need,
-    /// Calls of [`Context::advance`] add up to this.
+    /// Sum of all calls of [`Context::advance`].
     pub operations: u64,
-    /// Most rounds that it is worth; large ones are run once.
+    /// Maximum number of rounds; large cases run once.
     pub rounds_max: u32,
 }
 
-/// A part of a run that was timed.
+/// A timed part of a run.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its name in tables: `create`, `remove`, `remove, cold cache`.
+    /// Name in tables: `create`, `remove`, `remove, cold cache`.
     pub name: &'static str,
-    /// What a rate counts, how many of them there were.
+    /// Number of operations, in the unit of rates.
     pub operations: u64,
-    /// What it took.
+    /// Cost of the step.
     pub cost: Cost,
-    /// What else was measured.
+    /// Other measurements.
     pub extras: Vec<Extra>,
 }
 
-/// A figure beside the times.
+/// A measurement other than time.
 #[derive(Clone, Debug)]
 pub struct Extra {
-    /// What it is.
+    /// Name of the measurement.
     pub name: &'static str,
-    /// Its unit, for tables: `ns/entry`.
+    /// Unit for tables: `ns/entry`.
     pub unit: &'static str,
-    /// The figure.
+    /// Value.
     pub value: f64,
 }
 
-/// Figures that somebody published, on a machine of theirs.
+/// Published figures from another machine.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Published {
-    /// Who, when and on what.
+    /// Author, date and machine.
     pub source: &'static str,
     /// Titles of the columns, that of `x` first.
     pub columns: Vec<&'static str>,
@@ -122,25 +120,24 @@ pub struct Published {
     pub rows: Vec<Vec<f64>>,
 }
 
-/// What a run is told, and whom it tells how far it is.
+/// Input of a run, and its progress and cancellation.
 pub struct Context<'a> {
-    /// What names and choices follow from.
+    /// Seed of names and random choices.
     pub seed: u64,
     stop: &'a AtomicBool,
     progress: &'a (dyn Fn(u64) + Sync),
 }
 
 impl<'a> Context<'a> {
-    /// `stop` ends the run soon after it is set; `progress` is told of operations that were done.
+    /// `stop` cancels the run soon after it is set; `progress` is called with the number of completed operations.
     pub fn new(seed: u64, stop: &'a AtomicBool, progress: &'a (dyn Fn(u64) + Sync)) -> Self {
         Self { seed, stop, progress }
     }
 
-    /// Says that so many operations were done. To be called some thousand times in a run, not for each
-    /// of them.
+    /// Reports completed operations. To be called a few thousand times in a run, not for each operation.
     ///
     /// # Errors
-    /// `Interrupted` if the run is to end.
+    /// `Interrupted` if the run is cancelled.
     pub fn advance(&self, operations: u64) -> Result<()> {
         (self.progress)(operations);
         if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }

@@ -1,26 +1,25 @@
-//! Names as fs_mark makes them.
+//! Names in the style of fs_mark.
 
-/// Bytes of a name.
+/// Length of a name in bytes.
 pub(super) const NAME_BYTES: usize = 40;
 
-/// A name: eight hexadecimal digits of the time in seconds, eight tildes, 24 random letters and digits.
-/// This is what fs_mark 3.3 makes unless told otherwise.
+/// A name: eight hexadecimal digits of the time in seconds, eight tildes, 24 random letters and digits, as in fs_mark
+/// 3.3 by default.
 pub(super) type Name = [u8; NAME_BYTES];
 
-/// The time at which every run starts, in seconds of Unix time.
+/// Start time of every run, in seconds of Unix time.
 const START: u64 = 1_700_000_000;
 
-/// Time from one name to the next, in microseconds: what a file took each of the threads in the run
-/// of 2025 (32 million files by 40 threads in 57.6 s).
+/// Time between names in microseconds: the time per file of each thread in the run of 2025 (32 million files by 40
+/// threads in 57.6 s).
 const MICROS_PER_NAME: u64 = 72;
 
-/// About how many names are made in so many seconds; at least 1.
+/// Returns the approximate number of names generated in a number of seconds; at least 1.
 pub(super) fn count_in(seconds: u64) -> u64 {
     (seconds * 1_000_000 / MICROS_PER_NAME).max(1)
 }
 
-/// Makes names, with a clock of its own that says how late it is: the same seed gives the same names
-/// on every machine.
+/// Generates names with a virtual clock: the same seed gives the same names on every machine.
 #[derive(Debug)]
 pub(super) struct Names {
     random: fastrand::Rng,
@@ -28,24 +27,24 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of one of several directories.
+    /// Creates the generator of one of several directories.
     pub(super) fn new(seed: u64, directory: u64) -> Self {
-        // The seeds of neighbours must not be neighbours themselves.
+        // Neighbouring directories must not have similar seeds.
         let mixed = seed ^ (directory + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self { random: fastrand::Rng::with_seed(mixed), micros: START * 1_000_000 }
     }
 
-    /// The time of the next name, in seconds of Unix time.
+    /// Returns the time of the next name, in seconds of Unix time.
     pub(super) fn second(&self) -> u64 {
         self.micros / 1_000_000
     }
 
-    /// How many names there will be before that second.
+    /// Returns the number of names before that second.
     pub(super) fn count_before(&self, second: u64) -> u64 {
         (second * 1_000_000).saturating_sub(self.micros).div_ceil(MICROS_PER_NAME)
     }
 
-    /// Puts the next `count` names in the place of those in `batch`, whose memory is used again.
+    /// Replaces the names in `batch` by the next `count` names, reusing its memory.
     pub(super) fn fill(&mut self, batch: &mut Vec<Name>, count: usize) {
         batch.clear();
         batch.extend((0..count).map(|_| self.next()));

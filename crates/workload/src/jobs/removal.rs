@@ -1,8 +1,8 @@
-//! Removing trees as `rm -rf` does.
+//! Removal of trees in the style of `rm -rf`.
 //!
-//! What `rm` of coreutils 9.1 was seen to do: it reads a directory in parts of 100,000 entries, goes
-//! through a part of more than 10,000 in the order of inode numbers and through a smaller one as it
-//! comes, removes each entry by one call relative to the directory, and reads on.
+//! Observed behaviour of `rm` of coreutils 9.1: it reads a directory in parts of 100,000 entries, sorts a part of more
+//! than 10,000 by inode number and processes a smaller one in the order of the directory, removes each entry with one
+//! call relative to the directory, and continues reading.
 
 use vfs::FileType;
 
@@ -14,17 +14,16 @@ use crate::cost::Cost;
 use crate::error::{Error, Result};
 use crate::target::Target;
 
-/// Entries that are read before they are removed.
+/// Number of entries that are read before they are removed.
 const ENTRIES_PER_PART: usize = 100_000;
 
-/// Most entries of a part that are removed in the order of the directory.
+/// Maximum number of entries of a part that are removed in the order of the directory.
 const UNSORTED_MAX: usize = 10_000;
 
-/// Removes `directories` directories that threads had for themselves, `threads` of them at a time; what
-/// it cost.
+/// Removes `directories` directories of threads, `threads` at a time. Returns the cost.
 ///
 /// # Errors
-/// `Wrong` if that were not `files` files, or if anything is left.
+/// `Wrong` if those were not `files` files, or if anything is left.
 pub(super) fn remove_directories<T: Target>(
     target: &T,
     (directories, threads): (u64, u32),
@@ -50,7 +49,7 @@ pub(super) fn remove_directories<T: Target>(
     Ok(cost)
 }
 
-/// Has a session forget what is cached; whether it can.
+/// Drops the caches of a session. Returns whether that is supported.
 pub(super) fn forgets(session: &mut dyn Session) -> Result<bool> {
     match session.drop_caches() {
         Ok(()) => Ok(true),
@@ -59,14 +58,13 @@ pub(super) fn forgets(session: &mut dyn Session) -> Result<bool> {
     }
 }
 
-/// What is said of a removal from a warm cache that should have been followed by one from a cold cache,
-/// where that cannot be had.
+/// Figure of a removal with warm caches, if a removal with cold caches is not supported.
 pub(super) const NO_COLD_RUN: Extra = Extra { name: "cold runs", unit: "", value: 0.0 };
 
-/// Removes a directory with all that is in it; how many files that were.
+/// Removes a directory with everything in it. Returns the number of files.
 ///
 /// # Errors
-/// `Wrong` if the directory is not empty after all that it listed was removed.
+/// `Wrong` if the directory is not empty after all listed entries were removed.
 fn remove_all<T: Target>(
     target: &T,
     parent: &T::Dir,
@@ -83,7 +81,7 @@ struct Removal<'r, 'c, T> {
     target: &'r T,
     context: &'r Context<'c>,
     files: u64,
-    /// Parts that are not in use. Their memory is.
+    /// Unused parts, whose memory is reused.
     spare: Vec<Part>,
 }
 
@@ -122,7 +120,7 @@ impl<T: Target> Removal<'_, '_, T> {
     }
 }
 
-/// A part of a listing: names in one piece of memory, which is used for the next part again.
+/// A part of a listing: names in one buffer, which the next part reuses.
 #[derive(Default)]
 struct Part {
     names: Vec<u8>,
@@ -157,7 +155,7 @@ impl Part {
     }
 }
 
-/// Says that files were left behind, if that is why a directory could not be removed.
+/// Converts the error of a directory that could not be removed because files are left.
 fn not_empty(error: Error, name: &[u8]) -> Error {
     let is_it = match &error {
         Error::FileSystem { source, .. } => matches!(source, vfs::Error::NotEmpty),

@@ -1,4 +1,4 @@
-//! Directories removed as `rm -rf` does, from a warm and from a cold cache.
+//! Removal of directories in the style of `rm -rf`, with warm and with cold caches.
 
 use super::create::{Filling, own_directories};
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
@@ -13,12 +13,12 @@ use crate::with_target;
 /// Removes directories full of empty files.
 #[derive(Clone, Debug)]
 pub struct Remove {
-    /// Files of a directory, one case for each number; at least 1.
+    /// Numbers of files in a directory, one case for each; at least 1.
     pub files: Vec<u64>,
-    /// Threads, each with a directory of its own; at least 1.
+    /// Number of threads, each with a separate directory; at least 1.
     pub threads: u32,
-    /// A second time after everything that was cached is forgotten. Where a session cannot do that,
-    /// that step is missing and the one before has the figure `cold runs`, which is 0.
+    /// True for a second removal with cold caches. If a session does not support that, that step is missing and the one
+    /// before has the figure `cold runs`, which is 0.
     pub cold: bool,
 }
 

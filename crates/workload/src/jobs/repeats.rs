@@ -1,5 +1,4 @@
-//! Small directories are filled, or emptied, several times over in one timing: a step of a few
-//! milliseconds says little.
+//! Repetition of steps on small directories within one timing, because a step of a few milliseconds is imprecise.
 
 use super::{Case, Extra, Step};
 use crate::contestant::{Need, Session};
@@ -8,23 +7,23 @@ use crate::error::Result;
 use crate::target::Target;
 use crate::with_target;
 
-/// Files of a step, at least.
+/// Minimum number of files of a step.
 const FILES_PER_STEP: u64 = 100_000;
 
-/// From so many files on, a case lasts long enough to be run once.
+/// Cases with at least this many files are long enough to be run once.
 const ONCE_FROM: u64 = 2_000_000;
 
-/// How often `threads` directories with `files` files each are made for one step.
+/// Returns how often `threads` directories with `files` files each are created for one step.
 pub(super) fn repeats(files: u64, threads: u32) -> u64 {
     (FILES_PER_STEP / files.saturating_mul(threads.into()).max(1)).max(1)
 }
 
-/// Files of a step.
+/// Returns the number of files of a step.
 fn files_of_step(files: u64, threads: u32) -> u64 {
     files.saturating_mul(threads.into()).saturating_mul(repeats(files, threads))
 }
 
-/// A case whose step's files are gone through so many times.
+/// Returns a case in which the files of a step are processed `times` times.
 pub(super) fn case(files: u64, threads: u32, times: u64) -> Case {
     Case {
         x: files,
@@ -34,27 +33,26 @@ pub(super) fn case(files: u64, threads: u32, times: u64) -> Case {
     }
 }
 
-/// What the files of a step need of a file system.
+/// Returns the requirements of a step.
 fn need(files: u64, threads: u32) -> Need {
     let directories = repeats(files, threads) * u64::from(threads);
     let inodes = files_of_step(files, threads).saturating_add(directories);
     Need { inodes, bytes: 0, threads, existing: false }
 }
 
-/// Most rounds that a case is worth.
+/// Returns the maximum number of rounds of a case.
 fn rounds_max(files: u64, threads: u32) -> u32 {
     if files_of_step(files, threads) >= ONCE_FROM { 1 } else { u32::MAX }
 }
 
-/// A step over all the directories. `cost` is that of all of them; that of one is said, too.
+/// Creates a step over all directories. `cost` is that of all of them; the time of one is added as a figure.
 pub(super) fn step(name: &'static str, files: u64, threads: u32, cost: Cost) -> Step {
     let value = cost.wall.as_secs_f64() / repeats(files, threads) as f64;
     let extras = vec![Extra { name: "one directory", unit: "s", value }];
     Step { name, operations: files_of_step(files, threads), cost, extras }
 }
 
-/// What is said of a step beside its times: how long it takes to make durable what it did, and what it
-/// wrote to the log.
+/// Additional figures of a step: the time of a sync, and the bytes written to the log.
 pub(super) struct Durability {
     log_before: Option<u64>,
 }
@@ -66,8 +64,8 @@ impl Durability {
         Ok(Self { log_before: session.log_position()? })
     }
 
-    /// Makes everything durable after a step of so many operations. The time of that is no part of the
-    /// step; what it writes to the log is counted.
+    /// Makes everything durable after a step of `operations` operations. Its time is not part of the step; its log
+    /// writes are counted.
     pub(super) fn after(self, session: &dyn Session, operations: u64) -> Result<Vec<Extra>> {
         let cost = sync(session)?;
         let mut extras =

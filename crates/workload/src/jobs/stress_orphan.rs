@@ -1,7 +1,7 @@
 //! stress-orphan: threads that truncate files byte by byte.
 //!
-//! Each truncation makes its inode an orphan for as long as it takes, where a file system records that,
-//! so the threads meet in the place where orphans are recorded and nowhere else.
+//! Each truncation makes its inode a temporary orphan, in file systems that record that, so the threads contend for the
+//! record of orphans and for nothing else.
 
 mod published;
 
@@ -13,23 +13,23 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 use crate::with_target;
 
-/// Truncates between two looks at whether to stop.
+/// Number of truncations between two checks for cancellation.
 const BATCH: u32 = 1024;
 
-/// Space of files is counted in blocks of this many bytes.
+/// Assumed block size for the space of files, in bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Truncates of a case from which it is run fewer times.
+/// Cases with more truncations than this run fewer times.
 const LARGE: u64 = 2_000_000;
 
-/// Threads that truncate files byte by byte, each in a directory of its own.
+/// Threads that truncate files byte by byte, each in a separate directory.
 #[derive(Clone, Debug)]
 pub struct StressOrphan {
-    /// Numbers of threads, a case for each. All threads do the same work.
+    /// Numbers of threads, one case for each. All threads do the same work.
     pub threads: Vec<u32>,
-    /// Bytes of a file, and thus truncates until it is empty.
+    /// Size of a file, and so the number of truncations until it is empty.
     pub file_bytes: u32,
-    /// Files that each thread truncates, one after the other.
+    /// Number of files that each thread truncates, one after the other.
     pub rounds: u32,
 }
 
@@ -57,7 +57,7 @@ impl StressOrphan {
         Ok(vec![self.step(threads, cost)])
     }
 
-    /// Writes the files of all threads and makes them durable, so that they have their blocks.
+    /// Writes the files of all threads and syncs them, so that their blocks are allocated.
     fn prepare<T: Target>(
         &self,
         target: &T,
@@ -104,7 +104,7 @@ impl StressOrphan {
         target.close(file)
     }
 
-    /// Every file of a thread is there, and empty.
+    /// Checks that every file of a thread exists and is empty.
     fn check<T: Target>(&self, target: &T, dir: &T::Dir) -> Result<()> {
         for round in 0..self.rounds {
             let name = name_of(round);

@@ -1,4 +1,4 @@
-//! stress-unlink: threads that make files durable and remove them.
+//! stress-unlink: threads that sync and remove files.
 
 use super::together::together;
 use super::{Case, Context, Job, Step};
@@ -7,19 +7,19 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 use crate::with_target;
 
-/// Bytes that are written to each file.
+/// Size of each file in bytes.
 const FILE_BYTES: usize = 16 << 10;
 
-/// Files between two looks at whether to stop.
+/// Number of files between two checks for cancellation.
 const BATCH: u32 = 4;
 
-/// Threads that each make, write, sync and remove a file again and again, in a directory of their own.
-/// The sibling of [`StressOrphan`](super::StressOrphan).
+/// Threads that each create, write, sync and remove files repeatedly, in separate directories. The counterpart of
+/// [`StressOrphan`](super::StressOrphan).
 #[derive(Clone, Debug)]
 pub struct StressUnlink {
-    /// Numbers of threads, a case for each. All threads do the same work.
+    /// Numbers of threads, one case for each. All threads do the same work.
     pub threads: Vec<u32>,
-    /// Files that each thread makes and removes.
+    /// Number of files that each thread creates and removes.
     pub files: u32,
 }
 

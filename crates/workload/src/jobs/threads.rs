@@ -1,4 +1,4 @@
-//! Several threads at once.
+//! Parallel execution.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use super::Context;
 use crate::cost::{Cost, Stopwatch};
 use crate::error::{Error, Result};
 
-/// Does `work` for every item, each in a thread of its own; a single one in this thread. Also what that cost,
-/// the processor time being that of the work alone. If one of them fails the others end soon.
+/// Executes `work` for every item, each in its own thread; a single one in this thread. Returns the results and the
+/// cost, with the processor time of the work only. After an error the other threads end soon.
 ///
 /// # Errors
-/// That of the first item that failed of its own accord.
+/// That of the first item that failed by itself.
 pub(super) fn on_all<I: Sync, R: Send>(
     items: &[I],
     context: &Context<'_>,
@@ -61,7 +61,7 @@ pub(super) fn on_all<I: Sync, R: Send>(
                 values.push(value);
                 costs.push(cost);
             }
-            // Those that were made to stop do not say why.
+            // The threads that were cancelled have no error of their own.
             Err(Error::Interrupted) if outcome.is_err() => {}
             Err(error) if matches!(outcome, Ok(()) | Err(Error::Interrupted)) => {
                 outcome = Err(error);

@@ -1,4 +1,4 @@
-//! Threads that start together, so that starting them is not timed.
+//! Threads with a common start, so that starting them is not timed.
 
 use std::io;
 use std::thread;
@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::cost::{Cost, Stopwatch};
 use crate::error::{Error, Result};
 
-/// Where threads wait until all of them are there.
+/// A barrier for the start of all threads.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -18,12 +18,12 @@ struct Gate {
 #[derive(Default)]
 struct State {
     waiting: u32,
-    /// Once it is open: whether there is anything to do behind it.
+    /// Set when it is open: whether to continue.
     open: Option<bool>,
 }
 
 impl Gate {
-    /// Waits for the gate to open, and says whether to go on.
+    /// Waits until the gate opens. Returns whether to continue.
     fn pass(&self) -> bool {
         let mut state = self.state.lock();
         state.waiting += 1;
@@ -49,8 +49,8 @@ impl Gate {
     }
 }
 
-/// Runs `work` in as many threads as it is told, with the number of each, and says what that cost from
-/// the moment when all were ready to the end of the last one. The processor time is that of the work alone.
+/// Runs `work` in `threads` threads, with the number of each. Returns the cost from the moment when all are ready to
+/// the end of the last one. The processor time is that of the work only.
 ///
 /// # Errors
 /// The first error of the thread with the lowest number, after all have ended.

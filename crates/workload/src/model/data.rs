@@ -6,13 +6,13 @@ use vfs::{AllocateMode, Attributes, Error, ExtentPlace, Ino, MappedExtent, Resul
 
 use super::state::{Blocks, State};
 
-/// The contents have changed, at a time that is to be seen or not.
+/// Sets the times of a change of contents, if `time` is given.
 fn touch(attributes: &mut Attributes, time: Option<Timestamp>) {
     attributes.mtime = time.unwrap_or(attributes.mtime);
     attributes.ctime = time.unwrap_or(attributes.ctime);
 }
 
-/// Splits a byte range at block boundaries: block, offset in it, length.
+/// Splits a byte range at block boundaries into block, offset in it, and length.
 fn pieces(unit: u64, offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -32,7 +32,7 @@ fn count_blocks(unit: u64, attributes: &mut Attributes, blocks: &Blocks) {
     attributes.blocks_512 = blocks.len() as u64 * (unit / 512);
 }
 
-/// Gives back the whole blocks of a range and zeroes what the range holds of the others.
+/// Frees the whole blocks of a range and zeroes the rest of it.
 fn punch(unit: u64, blocks: &mut Blocks, offset: u64, end: u64) {
     let (first, last) = (offset / unit, (end - 1) / unit);
     let touched: Vec<u64> = blocks.range(first..=last).map(|(&block, _)| block).collect();
@@ -105,7 +105,7 @@ impl State {
         let end = end_of(offset, len)?;
         match mode {
             AllocateMode::PunchHole => {
-                // All that the file has of its last block makes it whole.
+                // The last block counts as whole if the range contains all of its bytes up to the size.
                 let is_all = end >= attributes.size;
                 let end = if is_all { end.checked_next_multiple_of(unit) } else { Some(end) };
                 punch(unit, blocks, offset, end.unwrap_or(u64::MAX));
@@ -133,7 +133,7 @@ impl State {
     pub(super) fn truncate(&mut self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
         let unit = self.block_bytes;
         let (attributes, blocks) = self.regular_mut(ino)?;
-        // Growing keeps space that was provided past the size.
+        // Growing keeps preallocated space past the size.
         if size <= attributes.size {
             blocks.retain(|block, _| *block < size.div_ceil(unit));
             if let Some(Some(bytes)) = blocks.get_mut(&(size / unit)) {
@@ -156,7 +156,7 @@ impl State {
         let unit = self.block_bytes;
         let (attributes, blocks) = self.regular(ino)?;
         let end = attributes.size.min(offset.saturating_add(len));
-        // The model has no device: each block stands for itself.
+        // The model has no device: each block has its own number as address.
         let place = |block: u64| match blocks.get(&block) {
             Some(Some(_)) => ExtentPlace::Device(block * unit),
             Some(None) => ExtentPlace::Unwritten(block * unit),
@@ -180,7 +180,7 @@ impl State {
     }
 }
 
-/// Gives the holes of a range unwritten space.
+/// Allocates unwritten space in the holes of a range.
 fn provide(unit: u64, blocks: &mut Blocks, offset: u64, len: u64) {
     for (block, ..) in pieces(unit, offset, len) {
         blocks.entry(block).or_default();

@@ -1,4 +1,4 @@
-//! The model behind the interface: each method takes the lock and calls what does the work.
+//! The interface of the model: each method takes the lock and calls the implementation.
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
@@ -12,7 +12,7 @@ use vfs::{
 use super::Model;
 use super::state::{Blocks, Body, COOKIE_FIRST, Comparison, Directory, ROOT, State};
 
-/// Most blocks and inodes, for [`StatFs`]; they are not enforced.
+/// Maximum number of blocks and inodes, for [`StatFs`]; not enforced.
 const TOTAL: u64 = 1 << 40;
 
 fn set<T: Copy>(value: &mut T, change: Option<T>) {
@@ -156,10 +156,10 @@ impl FileSystem for Model {
         if mode == RenameMode::Replace && state.is_one_entry(from, to) {
             return Ok(());
         }
-        // The whiteout takes the place of the entry, with its spelling.
+        // The whiteout takes the entry's stored spelling.
         let stored = state.stored(from.0, from.1);
         state.rename(from, to, mode, time)?;
-        // Where both names stand for one inode, nothing has happened.
+        // If both names lead to the same inode, nothing has happened.
         if state.entry(from.0, from.1).is_ok() {
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl FileSystem for Model {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        // Copied out, so that the callback may use the file system.
+        // Copied, so that the callback may use the file system.
         let (parent, entries) = {
             let state = self.state.lock();
             let directory = state.directory(dir)?;

@@ -1,4 +1,4 @@
-//! A model of what another file system shows.
+//! A model initialised from another file system's tree.
 
 use vfs::{AllocateMode, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, SpecialFile};
 
@@ -6,10 +6,11 @@ use super::Model;
 use crate::tree::{GRANULE_BYTES, Inode, Tree};
 
 impl Model {
-    /// A model that shows a tree. What the tree does not say is missing: space past the end of files.
+    /// Creates a model with the contents of a tree. Properties that the tree lacks, such as space past the end of
+    /// files, are missing.
     ///
     /// # Errors
-    /// If the tree is not one that a file system may have.
+    /// If the tree is invalid.
     pub fn of(tree: &Tree) -> Result<Self> {
         let model = Self::with_block_bytes(GRANULE_BYTES);
         let mut made: Vec<Option<Ino>> = vec![None; tree.inodes.len()];
@@ -24,7 +25,7 @@ impl Model {
                 made[place] = Some(model.make_like(dir, name, &tree.inodes[place])?);
             }
         }
-        // Times change while names are made.
+        // Creating names changes times, so attributes are set last.
         for (ino, inode) in made.into_iter().zip(&tree.inodes) {
             ino.map_or(Ok(()), |ino| model.dress(ino, inode))?;
         }
@@ -64,7 +65,7 @@ impl Model {
         self.truncate(ino, like.attributes.size, None)
     }
 
-    /// Gives an inode attributes of both kinds.
+    /// Sets attributes and extended attributes of an inode.
     fn dress(&self, ino: Ino, like: &Inode) -> Result<()> {
         for (name, value) in &like.xattrs {
             self.set_xattr(ino, name, value)?;
@@ -84,7 +85,7 @@ impl Model {
     }
 }
 
-/// The directory that a path lies in, and its last name.
+/// Returns the directory of a path, and its last name.
 fn split<'p>(model: &Model, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
     let mut dir = model.root();
     let mut names = path.split(|&byte| byte == b'/').peekable();

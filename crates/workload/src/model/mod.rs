@@ -1,13 +1,12 @@
-//! The reference model: a file system so simple that it is obviously right.
+//! The reference model: a file system that is simple enough to be obviously correct.
 //!
-//! Everything is in sorted maps behind one lock, and no operation is clever: each one checks all that
-//! can stop it and only then changes anything. Sizes of directories, `blocks_512` and totals are the
-//! model's own and mean nothing for other file systems.
+//! Everything is in sorted maps behind one lock, without optimisations: each operation makes all checks before it
+//! changes anything. Sizes of directories, `blocks_512` and totals are specific to the model.
 //!
 //! Invariants:
-//! - inode numbers and directory cookies are never used twice;
+//! - inode numbers and directory cookies are never reused;
 //! - an inode is in the map exactly while it has a name (or is the root) or is open;
-//! - a file's block is in its map only if it was allocated, and bytes past the size are zeros.
+//! - a block is in a file's map only if it is allocated, and bytes past the size are zeros.
 
 mod data;
 mod interface;
@@ -25,7 +24,7 @@ use state::State;
 /// A path without a leading `/`, the inode it leads to, and its type.
 pub type Entry = (Vec<u8>, Ino, FileType);
 
-/// Unit of allocation unless told otherwise, in bytes.
+/// Default allocation unit in bytes.
 pub const BLOCK_BYTES: u64 = 4096;
 
 /// A file system in memory.
@@ -35,20 +34,20 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty file system.
+    /// Creates an empty file system.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty file system with another unit of allocation: a power of two from 512 bytes on.
+    /// Creates an empty file system with another allocation unit: a power of two, at least 512 bytes.
     pub fn with_block_bytes(block_bytes: u64) -> Self {
         let model = Self::default();
         model.state.lock().block_bytes = block_bytes;
         model
     }
 
-    /// An empty file system that compares names as `fs` does in its root directory: byte by byte, or without regard to
-    /// the case of ASCII letters.
+    /// Creates an empty file system that compares names as `fs` does in its root directory: exactly, or ignoring the
+    /// case of ASCII letters.
     ///
     /// # Errors
     /// Those of `fs`.
@@ -60,12 +59,12 @@ impl Model {
         Ok(model)
     }
 
-    /// Lets all directories fold the case of ASCII letters. There may be no names yet.
+    /// Makes all directories fold the case of ASCII letters. There must be no names yet.
     pub fn fold_case(&self) {
         self.state.lock().fold_case();
     }
 
-    /// Puts an entry into a directory without any check, as a damaged image may have it.
+    /// Adds an entry to a directory without checks, as in a damaged image.
     ///
     /// # Panics
     /// If `dir` is not a directory.
@@ -74,12 +73,12 @@ impl Model {
         state.directory_mut(dir).expect("a directory").insert(name, ino);
     }
 
-    /// Number of inodes in use, those without a name included.
+    /// Returns the number of inodes in use, including those without a name.
     pub fn inode_count(&self) -> usize {
         self.state.lock().inodes.len()
     }
 
-    /// Every entry below the root, parents before children.
+    /// Returns every entry below the root, parents before children.
     pub fn entries(&self) -> Arc<[Entry]> {
         self.state.lock().entries()
     }

@@ -1,4 +1,4 @@
-//! Names: making, linking, removing and moving entries.
+//! Names: creating, linking, removing and moving entries.
 
 use vfs::{Error, FileType, Ino, NewInode, RenameMode, Result, Timestamp};
 
@@ -88,7 +88,7 @@ impl State {
         self.remove_entry((dir, name), ino, time)
     }
 
-    /// The spelling that a name is stored in.
+    /// Returns the stored spelling of a name.
     pub(super) fn stored(&self, dir: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.directory(dir)?.stored(name).map(<[u8]>::to_vec).ok_or(Error::NotFound)
     }
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Takes away a name that may go, and the inode if nothing is left that keeps it.
+    /// Removes a name, and its inode if nothing else refers to it.
     fn remove_entry(&mut self, from: Place<'_>, ino: Ino, time: Option<Timestamp>) -> Result<()> {
         let (dir, name) = from;
         self.directory_mut(dir)?.remove(name);
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// `Invalid` if `dir` is `moved` or lies below it.
+    /// `Invalid` if `dir` is `moved` or below it.
     fn check_not_below(&self, moved: Ino, dir: Ino) -> Result<()> {
         let mut at = dir;
         loop {
@@ -189,7 +189,7 @@ impl State {
         self.move_entry((from, moved), (to.0, &stored), time)
     }
 
-    /// Moves an entry to a name that is free.
+    /// Moves an entry to a free name.
     fn move_entry(
         &mut self,
         (from, moved): (Place<'_>, Ino),
@@ -214,7 +214,7 @@ impl State {
         }
         self.check_not_below(moved, to.0)?;
         self.check_not_below(taken, from.0)?;
-        // Each keeps the other's cookie: both names stay where listings found them.
+        // Each keeps the other's cookie, so both names keep their position in listings.
         for ((dir, name), ino) in [(from, taken), (to, moved)] {
             self.directory_mut(dir)?.set(name, ino);
         }
@@ -224,7 +224,7 @@ impl State {
         self.touch(to.0, time)
     }
 
-    /// Lets an inode know that its entry went from one directory to another.
+    /// Updates an inode whose entry moved to another directory.
     fn moved(&mut self, ino: Ino, from: Ino, to: Ino, time: Option<Timestamp>) -> Result<()> {
         let inode = self.inode_mut(ino)?;
         inode.attributes.ctime = time.unwrap_or(inode.attributes.ctime);

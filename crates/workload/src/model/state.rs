@@ -1,4 +1,4 @@
-//! What the model holds, and how its parts are found.
+//! Data of the model, and look-ups in it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ pub(super) const COOKIE_FIRST: u64 = 3;
 pub(super) struct State {
     pub(super) inodes: BTreeMap<Ino, Inode>,
     ino_next: u64,
-    /// All entries, from when they were asked for until one changes: who draws random steps asks before each.
+    /// Cached list of all entries, until one changes: random steps request it often.
     entries: Option<Arc<[Entry]>>,
-    /// Unit of allocation, in bytes.
+    /// Allocation unit in bytes.
     pub(super) block_bytes: u64,
-    /// How directories compare names.
+    /// Comparison of names in directories.
     pub(super) comparison: Comparison,
 }
 
-/// How names are compared.
+/// Comparison of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Comparison {
     #[default]
     Exact,
-    /// Without regard to the case of ASCII letters.
+    /// Ignores the case of ASCII letters.
     FoldsCase,
 }
 
 impl Comparison {
-    /// Returns what all spellings of a name have in common.
+    /// Returns the key shared by all spellings of a name.
     pub(super) fn key(self, name: &[u8]) -> Vec<u8> {
         match self {
             Self::Exact => name.to_vec(),
@@ -60,7 +60,7 @@ pub(super) enum Body {
     Special,
 }
 
-/// Blocks by number; `None` is one that was allocated but never written.
+/// Blocks by number; `None` is an unwritten one.
 pub(super) type Blocks = BTreeMap<u64, Option<Box<[u8]>>>;
 
 pub(super) struct Directory {
@@ -91,19 +91,19 @@ impl Directory {
         }
     }
 
-    /// The inode of a name.
+    /// Returns the inode of a name.
     pub(super) fn get(&self, name: &[u8]) -> Option<Ino> {
         self.by_key.get(&self.comparison.key(name)).map(|&(_, ino)| ino)
     }
 
-    /// Gives an existing name to another inode.
+    /// Changes the inode of an existing name.
     pub(super) fn set(&mut self, name: &[u8], ino: Ino) {
         if let Some((_, place)) = self.by_key.get_mut(&self.comparison.key(name)) {
             *place = ino;
         }
     }
 
-    /// The spelling that a name is stored in, if it is there.
+    /// Returns the stored spelling of a name, if it exists.
     pub(super) fn stored(&self, name: &[u8]) -> Option<&[u8]> {
         let (cookie, _) = self.by_key.get(&self.comparison.key(name))?;
         Some(&self.by_cookie[cookie])
@@ -113,7 +113,7 @@ impl Directory {
         self.by_key.is_empty()
     }
 
-    /// Stored names and their inodes, in the order of the keys.
+    /// Returns the stored names and their inodes, in the order of the keys.
     pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], Ino)> {
         self.by_key.values().map(|(cookie, ino)| (&self.by_cookie[cookie][..], *ino))
     }
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// The inode that `name` stands for among the entries proper, which `.` and `..` are not.
+    /// Returns the inode of an entry other than `.` and `..`.
     pub(super) fn entry(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
         let directory = self.directory(dir)?;
         if name == b"." || name == b".." {
@@ -222,8 +222,7 @@ impl State {
         directory.get(name).ok_or(Error::NotFound)
     }
 
-    /// Checks that a directory may get a new entry of this name. One that was removed while it was
-    /// open may not.
+    /// Checks that a directory may get a new entry with this name. A removed directory that is still open may not.
     pub(super) fn check_new(&self, dir: Ino, name: &[u8]) -> Result<()> {
         let directory = self.directory(dir)?;
         if name.len() > NAME_LEN_MAX {
@@ -241,7 +240,7 @@ impl State {
         Ok(())
     }
 
-    /// Enters a new inode number into the map; it has no name yet.
+    /// Adds a new inode without a name to the map.
     pub(super) fn add_inode(&mut self, file_type: FileType, body: Body, new: &NewInode) -> Ino {
         let ino = Ino(self.ino_next);
         self.ino_next += 1;
@@ -251,7 +250,7 @@ impl State {
         ino
     }
 
-    /// Forgets an inode that has neither a name nor a reference.
+    /// Removes an inode that has neither a name nor a reference.
     pub(super) fn drop_if_unused(&mut self, ino: Ino) {
         let is_unused = |inode: &Inode| inode.attributes.links == 0 && inode.open_count == 0;
         if self.inodes.get(&ino).is_some_and(is_unused) {
@@ -259,7 +258,7 @@ impl State {
         }
     }
 
-    /// Gives a directory new `mtime` and `ctime`, if there are any.
+    /// Sets `mtime` and `ctime` of a directory, if `time` is given.
     pub(super) fn touch(&mut self, dir: Ino, time: Option<Timestamp>) -> Result<()> {
         let attributes = &mut self.inode_mut(dir)?.attributes;
         attributes.mtime = time.unwrap_or(attributes.mtime);

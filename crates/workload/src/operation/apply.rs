@@ -1,4 +1,4 @@
-//! Doing a step on a file system.
+//! Execution of steps on a file system.
 
 use std::mem::discriminant;
 
@@ -6,51 +6,50 @@ use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, Tim
 
 use super::{Operation, Path, SLOTS, Step, Target};
 
-/// When steps take place, in seconds since the epoch.
+/// Time of the first step, in seconds since the epoch.
 const TIME_FIRST: i64 = 1_700_000_000;
 
-/// Names of extended attributes. Those for users are only for regular files and directories.
+/// Names of extended attributes. `user.` attributes are only for regular files and directories.
 const XATTR_NAMES: [&[u8]; 5] =
     [b"user.a", b"user.a longer name than the others have", b"trusted.a", b"security.x", b"user.b"];
 const XATTR_NAME_ANYWHERE: &[u8] = b"trusted.user";
 
-/// What the user of a file system holds on to between steps: the files that are open.
+/// State of a file system's user between steps: the open files.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Where paths start, if not at the root.
+    /// Start of paths, if it is not the root.
     top: Option<Ino>,
     slots: [Option<Ino>; SLOTS],
 }
 
 impl Session {
-    /// A session with nothing open.
+    /// Creates a session without open files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A session whose paths start at a directory.
+    /// Creates a session whose paths start at a directory.
     pub fn below(top: Ino) -> Self {
         Self { top: Some(top), ..Self::default() }
     }
 
-    /// The inode that is open in each slot.
+    /// Returns the open inode of each slot.
     pub fn slots(&self) -> &[Option<Ino>; SLOTS] {
         &self.slots
     }
 
-    /// Gives the root of a new file system the attributes that all file systems start with, and no
-    /// extended ones.
+    /// Sets the root of a new file system to the same attributes for all file systems, without extended attributes.
     ///
     /// # Errors
-    /// As `set_attributes` and `remove_xattr`.
+    /// Those of `set_attributes` and `remove_xattr`.
     pub fn prepare(fs: &dyn FileSystem) -> Result<()> {
         Self::prepare_directory(fs, fs.root())
     }
 
-    /// Does the same to another directory.
+    /// Does the same for another directory.
     ///
     /// # Errors
-    /// As `set_attributes` and `remove_xattr`.
+    /// Those of `set_attributes` and `remove_xattr`.
     pub fn prepare_directory(fs: &dyn FileSystem, dir: Ino) -> Result<()> {
         let mut names = Vec::new();
         fs.list_xattrs(dir, &mut |name| names.push(name.to_vec()))?;
@@ -69,10 +68,10 @@ impl Session {
         fs.set_attributes(dir, &change)
     }
 
-    /// Does one step. One that names nothing, or a slot that does not fit, fails without a call.
+    /// Executes a step. An empty name or an unsuitable slot is an error without a call.
     ///
     /// # Errors
-    /// As the file system's method.
+    /// Those of the file system's method.
     pub fn apply(&mut self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
         match &step.operation {
             Operation::CreateUnlinked { dir, slot } => {
@@ -102,7 +101,7 @@ impl Session {
     /// Closes everything.
     ///
     /// # Errors
-    /// As `close`, the first one. All slots are free then nevertheless.
+    /// The first error of `close`. All slots are free even then.
     pub fn close_all(&mut self, fs: &dyn FileSystem) -> Result<()> {
         let mut outcome = Ok(());
         for ino in std::mem::take(&mut self.slots).into_iter().flatten() {
@@ -111,10 +110,10 @@ impl Session {
         outcome
     }
 
-    /// The inode of a target.
+    /// Returns the inode of a target.
     ///
     /// # Errors
-    /// As `lookup`; `Invalid` for a slot in which nothing is open.
+    /// Those of `lookup`; `Invalid` for an empty slot.
     pub fn target(&self, fs: &dyn FileSystem, target: &Target) -> Result<Ino> {
         match target {
             Target::Path(path) => self.find(fs, path),
@@ -122,14 +121,14 @@ impl Session {
         }
     }
 
-    /// The inode of a path.
+    /// Returns the inode of a path.
     fn find(&self, fs: &dyn FileSystem, path: &Path) -> Result<Ino> {
         let names = path.0.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
         let top = self.top.unwrap_or(fs.root());
         names.into_iter().try_fold(top, |dir, name| fs.lookup(dir, name))
     }
 
-    /// The directory that a path lies in, and its last name.
+    /// Returns the directory of a path, and its last name.
     fn find_parent<'p>(&self, fs: &dyn FileSystem, path: &'p Path) -> Result<(Ino, &'p [u8])> {
         let path = &path.0[..];
         let split = path.iter().rposition(|&byte| byte == b'/');
@@ -165,7 +164,7 @@ impl Session {
             }
             Operation::Symlink { path, target_len } => {
                 let (dir, name) = self.find_parent(fs, path)?;
-                // Links have all permissions, whatever is asked for.
+                // Links always have all permissions.
                 let new = NewInode { permissions: 0o777, ..new };
                 fs.symlink(dir, name, &step.link_target(*target_len), &new).map(drop)
             }
@@ -226,7 +225,7 @@ impl Session {
 
 impl Step {
     fn time(&self) -> Option<Timestamp> {
-        // Some callers leave times alone.
+        // Some callers do not set times.
         (self.number % 8 != 7).then(|| self.timestamp())
     }
 
@@ -264,7 +263,7 @@ impl Step {
     }
 }
 
-/// The kernel keeps attributes for users off everything but regular files and directories.
+/// The kernel permits `user.` attributes on regular files and directories only.
 fn xattr_name(fs: &dyn FileSystem, ino: Ino, number: usize) -> Result<&'static [u8]> {
     let name = XATTR_NAMES[number % XATTR_NAMES.len()];
     let file_type = fs.attributes(ino)?.file_type;
@@ -272,8 +271,8 @@ fn xattr_name(fs: &dyn FileSystem, ino: Ino, number: usize) -> Result<&'static [
     Ok(if name.starts_with(b"user.") && !takes_any { XATTR_NAME_ANYWHERE } else { name })
 }
 
-/// Whether two file systems gave the same answer. Where several reasons forbid a rename, any of them
-/// will do.
+/// Returns whether two file systems returned the same result. If several reasons forbid a rename, any of them is
+/// accepted.
 pub fn same_outcome(step: &Step, expected: &Result<()>, found: &Result<()>) -> bool {
     let is_choice = |error: &Error| {
         let is_rename = matches!(

@@ -1,16 +1,16 @@
-//! Drawing steps from a seed.
+//! Generation of random steps from a seed.
 
 use vfs::{AllocateMode, DeviceNumber, FileType, RenameMode, SpecialFile};
 
 use super::{Operation, Path, SLOTS, Session, Step, Target};
 use crate::model::{Entry, Model};
 
-/// What a run is made of, in shares of all steps; they need not add up to anything.
+/// Composition of a run, as relative weights of the kinds of steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Making, linking, removing and moving names.
+    /// Creating, linking, removing and renaming.
     pub names: u32,
-    /// Changing the contents of files.
+    /// Changes of file contents.
     pub data: u32,
     /// Attributes and extended attributes.
     pub attributes: u32,
@@ -18,26 +18,26 @@ pub struct Mix {
     pub open: u32,
     /// `fsync` and `sync`.
     pub sync: u32,
-    /// Different names in a directory. Few make collisions, many make large directories.
+    /// Number of different names in a directory. Few cause collisions, many cause large directories.
     pub names_per_directory: u32,
-    /// Where writes start at most, in bytes, but for a few far behind.
+    /// Maximum start of writes in bytes, with rare exceptions far beyond.
     pub offset_max: u64,
-    /// Longest write, in bytes.
+    /// Maximum length of a write in bytes.
     pub write_len_max: usize,
-    /// Whether space is provided ahead, which files without extents cannot all have.
+    /// True if space is preallocated, which files without extents support only partly.
     pub preallocates: bool,
-    /// How many directories lie above a file at most.
+    /// Maximum depth of directories above a file.
     pub depth_max: usize,
-    /// Whether free space is given back to the device now and then.
+    /// True if free space is discarded occasionally.
     pub trims: bool,
-    /// Longest value of an extended attribute, in bytes. A file can have five of them.
+    /// Maximum length of an extended attribute's value in bytes. A file can have five of them.
     pub xattr_len_max: usize,
-    /// Spells names in upper and lower case by chance, for directories that fold names.
+    /// True if the case of names is random, for directories that fold names.
     pub respells: bool,
 }
 
 impl Mix {
-    /// A little of everything.
+    /// A mix of everything.
     pub const ALL: Self = Self {
         names: 50,
         data: 25,
@@ -54,11 +54,11 @@ impl Mix {
         respells: false,
     };
 
-    /// Without contents of files.
+    /// Without file contents.
     pub const METADATA: Self = Self { data: 0, ..Self::ALL };
 }
 
-/// Draws steps. The same seed and mix give the same steps.
+/// Generates steps. The same seed and mix produce the same steps.
 pub struct Generator {
     rng: fastrand::Rng,
     mix: Mix,
@@ -72,14 +72,13 @@ impl Generator {
         Self { rng: fastrand::Rng::with_seed(seed), mix, number: 0, prefix: String::new() }
     }
 
-    /// Lets all names begin with something, for directories that several runs share.
+    /// Sets a prefix for all names, for directories shared by several runs.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// The next step for a file system in the state of `model`, whose user is `session`: most of the
-    /// time one that succeeds.
+    /// Returns the next step for a file system in the state of `model`, used by `session`. Most steps succeed.
     pub fn next_step(&mut self, model: &Model, session: &Session) -> Step {
         self.number += 1;
         let entries = model.entries();
@@ -121,7 +120,7 @@ impl Draw<'_> {
         self.rng.u32(..n) == 0
     }
 
-    /// An existing path of a type that fits, or a new one if there is none.
+    /// Returns an existing path of a suitable type, or a new one if there is none.
     fn existing(&mut self, fits: impl Fn(FileType) -> bool) -> Path {
         let count = self.entries.iter().filter(|(.., file_type)| fits(*file_type)).count();
         if count == 0 || self.one_in(40) {
@@ -133,7 +132,7 @@ impl Draw<'_> {
         self.respelled(path)
     }
 
-    /// The path in another spelling, if names are to be spelled by chance.
+    /// Returns the path in another spelling, if spellings are random.
     fn respelled(&mut self, mut path: Path) -> Path {
         if self.mix.respells {
             for byte in &mut path.0 {
@@ -158,10 +157,10 @@ impl Draw<'_> {
         candidates.nth(pick).map(|(path, ..)| Path(path.clone())).unwrap_or_default()
     }
 
-    /// A path that may or may not be taken.
+    /// Returns a path that may or may not exist.
     fn new_path(&mut self) -> Path {
         let mut path = if self.one_in(60) {
-            // Not a directory, most likely.
+            // Probably not a directory.
             self.entries.first().map(|(path, ..)| path.clone()).unwrap_or_default()
         } else {
             self.directory().0
@@ -172,7 +171,7 @@ impl Draw<'_> {
         let number = self.rng.u32(..self.mix.names_per_directory);
         path.extend_from_slice(format!("{}n{number}", self.prefix).as_bytes());
         if number % 4 == 3 {
-            // Long names fill directory blocks soon.
+            // Long names fill directory blocks quickly.
             path.extend(std::iter::repeat_n(b'a' + (number % 26) as u8, 180));
         }
         self.respelled(Path(path))
@@ -223,7 +222,7 @@ impl Draw<'_> {
     }
 
     fn special(&mut self) -> SpecialFile {
-        // What every format can hold: XFS has 18 bits of the minor number.
+        // The range that every format supports: XFS has 18 bits for the minor number.
         let device = DeviceNumber { major: self.rng.u32(..4096), minor: self.rng.u32(..1 << 18) };
         match self.rng.u32(..4) {
             0 => SpecialFile::CharDevice(device),
@@ -233,7 +232,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A regular file, by name or by slot.
+    /// Returns a regular file, by name or by slot.
     fn file(&mut self) -> Target {
         let open: Vec<usize> = (0..SLOTS).filter(|&s| self.session.slots()[s].is_some()).collect();
         if !open.is_empty() && self.one_in(4) {
@@ -249,7 +248,7 @@ impl Draw<'_> {
     fn offset(&mut self) -> u64 {
         let far = if self.one_in(20) { 1 << self.rng.u32(20..31) } else { 0 };
         let offset = far + self.rng.u64(..=self.mix.offset_max);
-        // Boundaries are where mistakes are.
+        // Bugs are more likely at boundaries.
         if self.one_in(3) { offset & !4095 } else { offset }
     }
 

@@ -1,8 +1,8 @@
 //! Operations on a file system as data, so that a run can be repeated, recorded and shown.
 //!
-//! A [`Step`] names files by path or by the slot they are open in, never by inode number: the same
-//! steps do the same on every file system. All that a step writes (owners, times, contents) follows
-//! from the step alone.
+//! A [`Step`] identifies files by path or by the slot in which they are open, never by inode number, so the same steps
+//! have the same effect on every file system. Everything that a step writes (owners, times, contents) is derived from
+//! the step alone.
 
 mod apply;
 mod generate;
@@ -14,19 +14,19 @@ use vfs::{AllocateMode, RenameMode, SpecialFile};
 pub use apply::{Session, same_outcome};
 pub use generate::{Generator, Mix};
 
-/// Most files a session has open at a time.
+/// Maximum number of open files of a session.
 pub const SLOTS: usize = 4;
 
-/// Bytes of a name that are shown.
+/// Maximum number of bytes of a name that are shown.
 const NAME_SHOWN_MAX: usize = 20;
 
-/// A path from the root, without a leading `/`. The root's is empty.
+/// A path from the root, without a leading `/`. The root is the empty path.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Path(pub Vec<u8>);
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Long names are long for the sake of their length, not to be read.
+        // Long names are truncated in the output.
         let mut separator = "\"";
         for name in self.0.split(|&byte| byte == b'/') {
             let shown = &name[..name.len().min(NAME_SHOWN_MAX)];
@@ -40,16 +40,16 @@ impl fmt::Debug for Path {
     }
 }
 
-/// The file an operation is about.
+/// The file of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// What a path names; symbolic links are not followed.
+    /// The file at a path. Symbolic links are not followed.
     Path(Path),
-    /// What is open in this slot.
+    /// The open file in this slot.
     Slot(usize),
 }
 
-/// One change to a file system, or a wish that changes be durable.
+/// A change of a file system, or a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the operations of `FileSystem`, with their arguments")]
 pub enum Operation {
@@ -77,17 +77,17 @@ pub enum Operation {
     Trim,
 }
 
-/// An operation and its number in a run, from which its times, owners and contents follow.
+/// An operation with its number in a run, which determines its times, owners and contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Different for every step of a run.
+    /// Unique within a run.
     pub number: u64,
     /// What to do.
     pub operation: Operation,
 }
 
 impl Step {
-    /// The bytes that a step writes.
+    /// Returns the bytes that a step writes.
     pub fn bytes(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         fastrand::Rng::with_seed(self.number ^ 0x5eed_0000).fill(&mut bytes);

@@ -1,24 +1,24 @@
-//! The contestants of a report: what is the same for several is said once.
+//! The contestants of a report, grouped by common properties.
 
 use super::make::distinct;
 use super::number::bytes;
 use super::{Report, Workload};
 use crate::contestant::Description;
 
-/// Something, and the names of all of whom it is true, in the order of the report.
+/// A property, and the names of the contestants that have it, in the order of the report.
 pub(super) struct Shared<'r> {
     pub(super) what: &'r str,
     pub(super) names: Vec<&'r str>,
 }
 
-/// Everyone that was to take part in something, each once.
+/// Returns all contestants, each once.
 pub(super) fn contestants(report: &Report) -> Vec<&Description> {
     let all = || report.workloads.iter().flat_map(|workload| &workload.contestants);
     let names = distinct(all().map(|one| &one.name));
     names.into_iter().filter_map(|name| all().find(|one| one.name == *name)).collect()
 }
 
-/// Each distinct thing that is true of some of them; what is empty is not there.
+/// Returns each distinct non-empty property with its contestants.
 pub(super) fn shared<'r>(
     all: &[&'r Description],
     things: impl Fn(&'r Description) -> Vec<&'r str>,
@@ -31,22 +31,22 @@ pub(super) fn shared<'r>(
     whats.into_iter().filter(|what| !what.is_empty()).map(of).collect()
 }
 
-/// What they are.
+/// Returns the descriptions.
 pub(super) fn kinds<'r>(all: &[&'r Description]) -> Vec<Shared<'r>> {
     shared(all, |one| vec![&one.what])
 }
 
-/// What makes their figures hard to compare.
+/// Returns the remarks about comparability.
 pub(super) fn remarks<'r>(all: &[&'r Description]) -> Vec<Shared<'r>> {
     shared(all, |one| one.remarks.iter().map(String::as_str).collect())
 }
 
-/// The features of their file systems.
+/// Returns the features of the file systems.
 pub(super) fn features<'r>(all: &[&'r Description]) -> Vec<Shared<'r>> {
     shared(all, |one| vec![&one.features])
 }
 
-/// Names in words. Where all that differ in their settings only are among them, one stands for them.
+/// Formats names. A group of all contestants that differ only in settings is abbreviated.
 pub(super) fn names(names: &[&str], all: &[&Description]) -> String {
     if names.len() == all.len() && names.len() > 1 {
         return "all".to_owned();
@@ -68,7 +68,7 @@ fn head_of(name: &str) -> &str {
     name.split(',').next().unwrap_or(name)
 }
 
-/// The sizes of the file systems of a workload, and whose they were.
+/// Returns the sizes of the file systems of a workload, with their contestants.
 pub(super) fn sizes(workload: &Workload) -> Vec<String> {
     let all: Vec<&Description> = workload.contestants.iter().collect();
     let of = |one: &Description| size(workload, &one.name);
@@ -81,7 +81,7 @@ pub(super) fn sizes(workload: &Workload) -> Vec<String> {
     sizes.into_iter().map(line).collect()
 }
 
-/// The sizes of the file systems that a contestant had.
+/// Returns the sizes of a contestant's file systems.
 fn size(workload: &Workload, contestant: &str) -> Option<String> {
     let rows = workload.rows.iter().filter(|row| row.contestant == contestant);
     let sizes: Vec<u64> = rows.map(|row| row.size_bytes).filter(|size| *size > 0).collect();

@@ -1,4 +1,4 @@
-//! The figures that a workload is about.
+//! The main figures of a workload.
 
 use serde::Serialize;
 
@@ -8,62 +8,62 @@ use super::{Measured, Ratio, Row, Workload};
 use crate::contestant::{Description, Side};
 use crate::jobs::{Headline, Measure, Theirs};
 
-/// A comparison that a report says before its tables.
+/// A comparison that a report shows before its tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct HeadlineRow {
-    /// What it is.
+    /// Name of the comparison.
     pub name: String,
-    /// The part of the workload.
+    /// Step of the workload.
     pub step: String,
-    /// What its ratios are of.
+    /// Kind of its ratios.
     pub kind: HeadlineKind,
-    /// What was measured; never empty.
+    /// Measured values; never empty.
     pub values: Vec<HeadlineValue>,
-    /// The same ratio from the thread that the workload is from.
+    /// The same ratio in the thread that the workload comes from.
     pub theirs: Vec<Theirs>,
 }
 
-/// What ratios are of.
+/// Kind of ratios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeadlineKind {
-    /// Rates at two sizes: 1 is flat.
+    /// Rates at two sizes: 1 means flat.
     Flatness,
     /// Rates: more is faster.
     Rates,
-    /// Processor times: more is dearer.
+    /// Processor times: more is more expensive.
     Processor,
 }
 
 /// A ratio of one contestant.
 #[derive(Clone, Debug, Serialize)]
 pub struct HeadlineValue {
-    /// Its name.
+    /// Name of the contestant.
     pub contestant: String,
-    /// Whose figure its own is divided by; `None` if that is its own at the size `from`.
+    /// The contestant whose figure is the divisor; `None` if it is the same contestant at the size `from`.
     pub against: Option<String>,
-    /// The smallest size, of flatness only.
+    /// The smallest size, for flatness only.
     pub from: Option<u64>,
-    /// The size that the ratio is of: the largest.
+    /// The size of the ratio: the largest.
     pub x: u64,
     /// The ratio.
     pub ratio: f64,
-    /// How sure it is.
+    /// Its confidence interval.
     pub sure: Option<Ratio>,
-    /// The smallest ratio from some size on, if there are several of these.
+    /// The minimum ratio from some size on, if there are several sizes.
     pub least: Option<Least>,
 }
 
-/// The smallest of several ratios.
+/// The minimum of several ratios.
 #[derive(Clone, Debug, Serialize)]
 pub struct Least {
-    /// The size from which on it is the smallest.
+    /// First size of the range.
     pub from: u64,
     /// The ratio.
     pub ratio: f64,
 }
 
-/// What there is to say, of a workload whose rows and flatness are known.
+/// Returns the headlines of a workload whose rows and flatness are known.
 pub(super) fn headlines(workload: &Workload, asked: &[Headline]) -> Vec<HeadlineRow> {
     let of = |headline: &Headline| {
         let (kind, values) = match headline.measure {
@@ -92,7 +92,7 @@ pub(super) fn headlines(workload: &Workload, asked: &[Headline]) -> Vec<Headline
     asked.iter().filter_map(of).collect()
 }
 
-/// Among those that are set up by default.
+/// For contestants with default settings.
 fn flat(workload: &Workload, step: &str) -> Vec<HeadlineValue> {
     let is_usual = |name: &str| {
         let mut all = workload.contestants.iter();
@@ -146,7 +146,7 @@ impl Pairs<'_> {
         self.workload.rows.iter().find(is_it)
     }
 
-    /// The name of the one without the setting.
+    /// Returns the name of the contestant without the setting.
     fn other(&self, name: &str) -> Option<&str> {
         let settings = || name.split(',').skip(1);
         settings().find(|setting| *setting == self.with)?;
@@ -156,7 +156,7 @@ impl Pairs<'_> {
         all.find(|one| one.name == name).map(|one| one.name.as_str())
     }
 
-    /// By size, the smallest first.
+    /// Returns the ratios by ascending size.
     fn ratios(
         &self,
         one: &str,
@@ -182,7 +182,7 @@ fn least(ratios: &[(u64, f64)], from: u64) -> Option<Least> {
 }
 
 impl HeadlineRow {
-    /// A ratio as this kind is read.
+    /// Formats a ratio of this kind.
     pub(super) fn shown(&self, ratio: f64) -> String {
         match self.kind {
             HeadlineKind::Flatness => format!("{ratio:.2}"),
@@ -191,13 +191,13 @@ impl HeadlineRow {
         }
     }
 
-    /// A ratio with what is sure of it.
+    /// Formats a ratio with its confidence interval.
     pub(super) fn shown_value(&self, value: &HeadlineValue) -> String {
         let unsure = || self.shown(value.ratio);
         value.sure.as_ref().map_or_else(unsure, |sure| sure.shown(|ratio| self.shown(ratio)))
     }
 
-    /// The sizes that a ratio is about, and how small it gets.
+    /// Formats the sizes of a ratio, and its minimum.
     pub(super) fn where_(&self, value: &HeadlineValue, axis: &str) -> String {
         let mut text = match value.from {
             Some(from) => format!("{} by {}", count_of(value.x, axis), count_of(from, axis)),
@@ -210,7 +210,7 @@ impl HeadlineRow {
         text
     }
 
-    /// What others had; `None` if that is not known.
+    /// Formats the published figures; `None` if there are none.
     pub(super) fn thread(&self) -> Option<String> {
         let one = |theirs: &Theirs| format!("{} ({})", self.shown(theirs.ratio), theirs.about);
         let all: Vec<String> = self.theirs.iter().map(one).collect();

@@ -1,4 +1,4 @@
-//! From single runs to rows.
+//! Conversion of single runs to rows.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::jobs::{Job, Step};
 
 /// One run.
 pub(crate) struct Sample {
-    /// The place of its contestant.
+    /// Index of its contestant.
     pub(crate) contestant: usize,
-    /// The size of its case.
+    /// Size of its case.
     pub(crate) x: u64,
-    /// Its round, from 1.
+    /// Round, starting at 1.
     pub(crate) round: u32,
-    /// How often it was repeated: what was timed is that of one time.
+    /// Number of repetitions; the timings are those of one repetition.
     pub(crate) repeats: u32,
     /// Size of the file system in bytes.
     pub(crate) size_bytes: u64,
-    /// What was timed.
+    /// Timed steps.
     pub(crate) steps: Vec<Step>,
 }
 
-/// A workload's part of a report.
+/// Returns a workload's part of a report.
 pub(crate) fn workload(
     job: &dyn Job,
     contestants: Vec<Description>,
@@ -55,8 +55,8 @@ pub(crate) fn workload(
     workload
 }
 
-/// Whether, of one size, something that a report compares is not told apart yet: a contestant and its base,
-/// or one of ours and the kernel's of the same format.
+/// Returns whether a comparison of the report at one size is not significant yet: a contestant with its base, or one of
+/// ours with the kernel's of the same format.
 pub(crate) fn is_open(contestants: &[Description], samples: &[Sample], x: u64) -> bool {
     let samples: Vec<&Sample> = samples.iter().filter(|sample| sample.x == x).collect();
     let rows = rows(contestants, &samples);
@@ -78,13 +78,13 @@ pub(crate) fn is_open(contestants: &[Description], samples: &[Sample], x: u64) -
 }
 
 impl Row {
-    /// This rate by another one.
+    /// Returns the ratio of this rate to another one.
     pub(super) fn rate_by(&self, other: &Self) -> Option<f64> {
         finite(self.rate? / other.rate?)
     }
 }
 
-/// The values of a list without repetitions, in the order in which they come first.
+/// Returns the distinct values of a list, in the order of their first occurrence.
 pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {
@@ -190,8 +190,8 @@ fn add_kernels(rows: &mut [Row], contestants: &[Description]) {
     }
 }
 
-/// One of ours against the kernel's of the same format: the one with the same settings, or the one that is
-/// most like the default.
+/// Compares one of ours with the kernel's of the same format: the one with the same settings, or the one closest to the
+/// defaults.
 fn against_kernel(row: &Row, rows: &[Row], contestants: &[Description]) -> Option<AgainstKernel> {
     let find = |row: &Row| contestants.iter().find(|found| found.name == row.contestant);
     let settings = |name: &str| name.split_once(':').map(|(_, settings)| settings.to_owned());

@@ -1,6 +1,6 @@
-//! What a comparison found, for people and for programs.
+//! The report of a comparison, for people and for programs.
 //!
-//! The types here are an interface: their field names are those of the JSON, and stay.
+//! The types here are a stable interface: their field names are those of the JSON.
 
 mod everybody;
 mod headline;
@@ -27,41 +27,41 @@ use crate::contestant::Description;
 use crate::jobs::Published;
 use crate::machine::Machine;
 
-/// The version of the JSON. It grows when a name goes or changes its meaning.
+/// Version of the JSON. It is incremented when a name is removed or changes its meaning.
 pub const FORMAT: u32 = 1;
 
-/// What every report says about durability.
+/// Statement about durability in every report.
 pub const DURABILITY: &str =
     "Nothing is synced, unless the name of a step or the words about a workload say so.";
 
-/// What every report says about the figures that others published.
+/// Statement about published figures in every report.
 pub const OTHERS: &str =
     "Measured by others, on another machine: only the shapes can be held against the tables here.";
 
-/// A whole comparison.
+/// A complete comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this structure: [`FORMAT`].
     pub format: u32,
-    /// When it was made, in words.
+    /// Date of the comparison as text.
     pub date: String,
-    /// The command that made it.
+    /// The command line.
     pub command: String,
-    /// What names and choices followed from.
+    /// Seed of names and random choices.
     pub seed: u64,
-    /// Runs of each case, fewer where a case is large.
+    /// Number of runs of each case, fewer for large cases.
     pub rounds: u32,
-    /// Most runs of each case: rounds were added while ratios were not told apart.
+    /// Maximum number of runs of each case: rounds are added until ratios are significant.
     pub rounds_most: u32,
-    /// The program was built with optimisations. Without, its figures mean little.
+    /// True if the program was built with optimisations. Otherwise its figures are meaningless.
     pub optimised: bool,
-    /// It was ended before all was run.
+    /// True if it was cancelled.
     pub cut_short: bool,
-    /// What was synced: [`DURABILITY`].
+    /// Statement about syncs: [`DURABILITY`].
     pub durability: &'static str,
-    /// Where it was made.
+    /// The machine.
     pub machine: Machine,
-    /// The workloads in the order in which they were run.
+    /// The workloads in the order of execution.
     pub workloads: Vec<Workload>,
 }
 
@@ -70,75 +70,75 @@ pub struct Report {
 pub struct Workload {
     /// Its name on the command line.
     pub name: String,
-    /// What it does, with the options that were chosen.
+    /// Description, with the selected options.
     pub what: String,
-    /// What `x` counts: `files`, `threads`.
+    /// Unit of `x`: `files`, `threads`.
     pub axis: String,
-    /// What a rate counts: `files/s`.
+    /// Unit of rates: `files/s`.
     pub unit: String,
-    /// Who was to take part, in the order of the tables.
+    /// Contestants, in the order of the tables.
     pub contestants: Vec<Description>,
-    /// The comparisons that it is about, as far as those took part who are compared.
+    /// Main comparisons, as far as their contestants took part.
     pub headlines: Vec<HeadlineRow>,
-    /// What was measured, by step, then `x`, then contestant.
+    /// Measurements, sorted by step, `x` and contestant.
     pub rows: Vec<Row>,
-    /// How rates change from the smallest `x` to the largest, of contestants with more than one.
+    /// Change of rates from the smallest `x` to the largest, for contestants with more than one.
     pub flatness: Vec<Flatness>,
-    /// Who did not take part, or only in the smaller cases.
+    /// Contestants that did not take part, or only in the smaller cases.
     pub skipped: Vec<Skipped>,
-    /// What went wrong. There are no rows of these.
+    /// Failed runs, which have no rows.
     pub failed: Vec<Failed>,
-    /// Figures of others, from other machines.
+    /// Published figures from other machines.
     pub published: Vec<Published>,
 }
 
-/// One step of one case on one contestant.
+/// A step of a case on a contestant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// The part of the workload that was timed.
+    /// The timed step.
     pub step: String,
-    /// The size of the case, in the workload's `axis`.
+    /// Size of the case, in the workload's `axis`.
     pub x: u64,
     /// Name of the contestant.
     pub contestant: String,
-    /// Runs that the figures are of.
+    /// Number of runs.
     pub runs: usize,
-    /// What the rate counts, how many in a run; of several counts, the median.
+    /// Operations of a run in the unit of rates; the median, if runs differ.
     pub operations: u64,
-    /// Operations per second of the median on the wall. `None` if that took no time.
+    /// Operations per second at the median wall-clock time. `None` if that is zero.
     pub rate: Option<f64>,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall: Summary,
-    /// Processor time outside the kernel.
+    /// User time.
     pub user: Summary,
-    /// Processor time in the kernel; without what kernel threads did.
+    /// System time, without kernel threads.
     pub system: Summary,
-    /// What else was measured.
+    /// Other measurements.
     pub extras: Vec<ExtraRow>,
-    /// What it costs more than the contestant's base in the same case.
+    /// Overhead relative to the contestant's base in the same case.
     pub overhead: Option<Overhead>,
-    /// Of one of ours: how many times the rate of the kernel's of the same format it has.
+    /// For one of ours: the ratio to the rate of the kernel's of the same format.
     pub kernel: Option<AgainstKernel>,
     /// Size of the file system in bytes.
     pub size_bytes: u64,
-    /// Each run, in the order of the rounds.
+    /// Single runs, in the order of rounds.
     pub measured: Vec<Measured>,
 }
 
 /// One run of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Its round, from 1.
+    /// Round, starting at 1.
     pub round: u32,
-    /// How often it was repeated to be long enough; the figures are those of one time.
+    /// Number of repetitions to reach the minimum duration; the figures are those of one.
     pub repeats: u32,
-    /// What the rate counts.
+    /// Number of operations, in the unit of rates.
     pub operations: u64,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall_s: f64,
-    /// Processor time outside the kernel.
+    /// User time.
     pub user_s: f64,
-    /// Processor time in the kernel.
+    /// System time.
     pub system_s: f64,
 }
 
@@ -148,121 +148,121 @@ impl Measured {
         self.operations as f64 / self.wall_s
     }
 
-    /// Processor time, in the kernel and outside.
+    /// Returns user and system time together.
     pub(crate) fn processor_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 }
 
-/// The median of a figure beside the times.
+/// The median of a measurement other than time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExtraRow {
-    /// What it is.
+    /// Name of the measurement.
     pub name: String,
     /// Its unit.
     pub unit: String,
-    /// The median. `None` if it is no number.
+    /// The median. `None` if it is not a number.
     pub median: Option<f64>,
 }
 
-/// How much more time something took than its base, in per cent of the base's medians; negative if it
-/// took less, `None` if the base took none.
+/// Additional time relative to the base, in per cent of the base's medians; negative if it was less, `None` if the base
+/// took no time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Overhead {
     /// Name of the base.
     pub base: String,
-    /// Median time on the wall.
+    /// Median wall-clock time.
     pub wall_percent: Option<f64>,
-    /// Median processor time outside the kernel.
+    /// Median user time.
     pub user_percent: Option<f64>,
-    /// Median processor time in the kernel.
+    /// Median system time.
     pub system_percent: Option<f64>,
-    /// Median processor time, both together.
+    /// Median processor time, user and system together.
     pub processor_percent: Option<f64>,
-    /// How sure `wall_percent` is.
+    /// Confidence of `wall_percent`.
     pub wall: Option<Ratio>,
-    /// How sure `user_percent` is.
+    /// Confidence of `user_percent`.
     pub user: Option<Ratio>,
-    /// How sure `system_percent` is.
+    /// Confidence of `system_percent`.
     pub system: Option<Ratio>,
-    /// How sure `processor_percent` is.
+    /// Confidence of `processor_percent`.
     pub processor: Option<Ratio>,
 }
 
-/// The rate of one of ours by that of the kernel's, of the same step and size.
+/// Ratio of our rate to the kernel's, for the same step and size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AgainstKernel {
-    /// Name of the kernel's: with the same settings, or else the one that is most like the default.
+    /// Name of the kernel's contestant: the one with the same settings, or the one closest to the defaults.
     pub contestant: String,
-    /// How many times the kernel's rate.
+    /// The ratio of the rates.
     pub rate: Ratio,
 }
 
-/// How the rate of a contestant changes with the size of the case.
+/// Change of a contestant's rate with the size of the case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flatness {
     /// Name of the contestant.
     pub contestant: String,
-    /// The part of the workload.
+    /// Step of the workload.
     pub step: String,
     /// Smallest `x`.
     pub from: u64,
     /// Largest `x`.
     pub to: u64,
-    /// Rate at the largest by rate at the smallest: 1 is flat, less is slower. `None` if one of them
+    /// Ratio of the rate at the largest size to that at the smallest: 1 is flat, less is slower. `None` if one of them
     /// took no time.
     pub ratio: Option<f64>,
-    /// How sure it is.
+    /// Its confidence interval.
     pub sure: Option<Ratio>,
 }
 
 /// A contestant that could not take part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Skipped {
-    /// Its name.
+    /// Name of the contestant.
     pub contestant: String,
-    /// The `x` of the first case that it could not run; it was left out of the later ones too.
+    /// The `x` of the first case that it could not run; later cases are skipped as well.
     pub from: u64,
     /// The reason.
     pub why: String,
 }
 
-/// A case that a contestant did not get through.
+/// A case that failed on a contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failed {
     /// Name of the contestant.
     pub contestant: String,
     /// The size of the case.
     pub x: u64,
-    /// The run that failed, from 1.
+    /// The failed run, starting at 1.
     pub round: u32,
-    /// What it said.
+    /// The error.
     pub why: String,
 }
 
 impl Report {
-    /// For programs: pretty JSON, with a line end. A figure that is no number is `null`.
+    /// Returns pretty-printed JSON with a final newline. A figure that is not a number is `null`.
     pub fn json(&self) -> String {
-        // Strings, numbers and lists: there is nothing in it that cannot be written.
+        // Strings, numbers and lists can always be serialised.
         serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
     }
 
-    /// For a terminal: aligned tables.
+    /// Returns aligned tables for a terminal.
     pub fn text(&self) -> String {
         text::text(self)
     }
 
-    /// For documents: the same tables in Markdown.
+    /// Returns the same tables in Markdown.
     pub fn markdown(&self) -> String {
         text::markdown(self)
     }
 
-    /// For people: one page that needs no scripts and nothing else from anywhere.
+    /// Returns a self-contained HTML page without scripts.
     pub fn html(&self, title: &str) -> String {
         page::page(self, title)
     }
 
-    /// Something to say before all tables about how much they are worth.
+    /// Returns warnings about the reliability, to be shown before all tables.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.cut_short {
@@ -278,7 +278,7 @@ impl Report {
         warnings
     }
 
-    /// How it was made.
+    /// Returns the conditions of the measurement.
     fn conditions(&self) -> Vec<String> {
         let mut lines = self.machine.lines();
         let runs = match (self.rounds, self.rounds_most) {

@@ -1,11 +1,11 @@
-//! Numbers as people read them: three significant digits are more than a measurement knows.
+//! Human-readable numbers with three significant digits, which exceed the precision of a measurement.
 
-/// What stands for a figure that there is not.
+/// Placeholder for a missing figure.
 pub(crate) const NONE: &str = "–";
 
 const PREFIXES: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
 
-/// Three significant digits; those before the point all of them: `0.0321`, `18.5`, `3913`.
+/// Formats three significant digits, and all digits before the point: `0.0321`, `18.5`, `3913`.
 pub(crate) fn plain(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -15,13 +15,13 @@ pub(crate) fn plain(value: f64) -> String {
     } else if size < 1e-4 {
         format!("{value:.2e}")
     } else {
-        // Rounding makes 10.0 of 9.996, which then has one digit less behind the point.
+        // 9.996 is rounded to 10.0, which needs one decimal less.
         let digits = (size * 1.0005).log10().floor() as i32;
         format!("{value:.*}", usize::try_from(2 - digits).unwrap_or(0))
     }
 }
 
-/// Three significant digits and a prefix: `1.23 M`.
+/// Formats three significant digits with a prefix: `1.23 M`.
 pub(crate) fn short(value: f64) -> String {
     // From here on three digits round up to the next prefix.
     let fits = |unit: f64| value.abs() >= unit * 0.9995;
@@ -34,16 +34,16 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// A rate with its unit: `1.23 M files/s`.
+/// Formats a rate with its unit: `1.23 M files/s`.
 pub(crate) fn rate(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| NONE.to_owned(), |value| format!("{} {unit}", short(value)))
 }
 
-/// A count, exactly: `20 k`, `3.2 M`, `262,144`.
+/// Formats a count exactly: `20 k`, `3.2 M`, `262,144`.
 pub(crate) fn count(value: u64) -> String {
     let prefix = PREFIXES.iter().find(|&&(unit, _)| unit > 1.0 && value >= unit as u64);
     let Some(&(unit, prefix)) = prefix else { return value.to_string() };
-    // With more than two digits behind the point it would be no shorter.
+    // With more than two decimals it would not be shorter.
     let hundredth = unit as u64 / 100;
     if !value.is_multiple_of(hundredth) {
         return grouped(value);
@@ -53,7 +53,7 @@ pub(crate) fn count(value: u64) -> String {
     format!("{}{} {prefix}", grouped(whole), fraction.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A count of things whose plural is given: `1 thread`, `20 k files`.
+/// Formats a count with a unit given in the plural: `1 thread`, `20 k files`.
 pub(crate) fn count_of(value: u64, plural: &str) -> String {
     let name = match plural.strip_suffix("ies") {
         _ if value != 1 => plural.to_owned(),
@@ -63,7 +63,7 @@ pub(crate) fn count_of(value: u64, plural: &str) -> String {
     format!("{} {name}", count(value))
 }
 
-/// Seconds: three significant digits, but nothing that is shorter than what is counted, 10 µs.
+/// Formats seconds with three significant digits, at a resolution of 10 µs.
 pub(crate) fn seconds(value: f64) -> String {
     if value > 0.0 && value < 1e-5 {
         "<0.00001".to_owned()
@@ -86,7 +86,7 @@ fn grouped(value: u64) -> String {
     text
 }
 
-/// A difference in per cent with its sign: `+8.3 %`.
+/// Formats a difference in per cent with its sign: `+8.3 %`.
 pub(crate) fn change(percent: Option<f64>) -> String {
     percent.map_or_else(
         || NONE.to_owned(),
@@ -97,12 +97,12 @@ pub(crate) fn change(percent: Option<f64>) -> String {
     )
 }
 
-/// A share in per cent.
+/// Formats a share in per cent.
 pub(crate) fn share(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:.0} %", ratio * 100.0) } else { NONE.to_owned() }
 }
 
-/// How many times as much: `7.0 ×`, `0.94 ×`, `128 ×`.
+/// Formats a ratio: `7.0 ×`, `0.94 ×`, `128 ×`.
 pub(crate) fn times(ratio: Option<f64>) -> String {
     match ratio.filter(|ratio| ratio.is_finite()) {
         None => NONE.to_owned(),
@@ -112,7 +112,7 @@ pub(crate) fn times(ratio: Option<f64>) -> String {
     }
 }
 
-/// A size: `8 GiB`, `1.5 MiB`.
+/// Formats a size: `8 GiB`, `1.5 MiB`.
 pub(crate) fn bytes(value: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| value >= 1 << shift);

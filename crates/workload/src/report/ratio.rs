@@ -1,37 +1,37 @@
-//! How sure a ratio of two contestants is.
+//! Confidence intervals of ratios of two contestants.
 //!
-//! In each round all contestants run one after the other, so what slows the machine down for a while slows
-//! both sides of a ratio. The ratio is therefore taken within each round, and its interval is Student's, of
-//! the logarithms of these: a ratio of 2 and one of a half are equally far from 1.
+//! In each round all contestants run one after the other, so temporary slowdowns of the machine affect both sides of a
+//! ratio. The ratio is therefore computed within each round. Its interval is Student's, of the logarithms: a ratio of 2
+//! and one of 1/2 are equally far from 1.
 
 use serde::Serialize;
 
 use super::number::{NONE, change, times};
 use super::{Flatness, Measured, Row};
 
-/// Rounds without which nothing is told apart.
+/// Minimum number of rounds of a significant ratio.
 const ROUNDS_MIN: usize = 3;
 
-/// Student's distribution: how many standard errors an interval of 95 % reaches to each side, by degrees of
-/// freedom from 1. Further ones have less.
+/// Student's distribution: half-width of the 95 % interval in standard errors, by degrees of freedom from 1. Further
+/// values are smaller.
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
 
-/// A ratio, and how far it can be believed.
+/// A ratio with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// Of the medians of both sides.
+    /// Ratio of the medians of both sides.
     pub ratio: f64,
-    /// Where it lies with a probability of 95 %, this ratio included. `None` of less than two runs.
+    /// The 95 % interval, extended to contain the ratio. `None` for less than two runs.
     pub interval: Option<[f64; 2]>,
-    /// Rounds that both sides were in; of two sizes, those of the one with fewer.
+    /// Number of rounds of both sides; for two sizes, the smaller number.
     pub rounds: usize,
-    /// There are three rounds at least, and the interval is narrower than the ratio is far from 1, both as
-    /// logarithms. So strict a rule holds although rounds are added until it is met: of sides that do not
-    /// differ, less than one pair in twenty is told apart.
+    /// True if there are at least three rounds, and the interval is narrower than the distance of the ratio from 1,
+    /// both as logarithms. The strict rule compensates for adding rounds until it holds: for equal sides, less than one
+    /// pair in twenty is significant.
     pub is_told_apart: bool,
 }
 
@@ -44,7 +44,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// `None` if one of them has no logarithm.
+    /// Returns `None` if a value has no logarithm.
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let logs: Vec<f64> = values.map(f64::ln).collect();
         let count = logs.len();
@@ -56,7 +56,7 @@ impl Spread {
         Some(Self { count, mean, variance: squares / (count.max(2) - 1) as f64 })
     }
 
-    /// The variance of the mean.
+    /// Returns the variance of the mean.
     fn of_mean(self) -> f64 {
         self.variance / self.count as f64
     }
@@ -67,7 +67,7 @@ fn student(freedom: usize) -> f64 {
 }
 
 impl Ratio {
-    /// Of what `pick` says of each run of two rows, by rounds that both were in. `None` if that is no number.
+    /// Compares a figure of two rows, paired by rounds. `None` if it is not a number.
     pub(super) fn paired(
         one: &Row,
         other: &Row,
@@ -83,7 +83,7 @@ impl Ratio {
         Self::new(ratio?, spread.mean, reach, spread.count)
     }
 
-    /// Of two sizes of one contestant, whose rounds have nothing to do with each other.
+    /// Compares two sizes of one contestant, whose rounds are independent.
     pub(super) fn of_sizes(
         one: &Row,
         other: &Row,
@@ -93,7 +93,7 @@ impl Ratio {
         let one = Spread::of(one.measured.iter().map(&pick))?;
         let other = Spread::of(other.measured.iter().map(&pick))?;
         let rounds = one.count.min(other.count);
-        // No more degrees of freedom than the side with fewer runs has: never too narrow.
+        // A conservative number of degrees of freedom: that of the side with fewer runs.
         let reach = student(rounds - 1) * (one.of_mean() + other.of_mean()).sqrt();
         Self::new(ratio?, one.mean - other.mean, reach, rounds)
     }
@@ -107,7 +107,7 @@ impl Ratio {
         Some(Self { ratio, interval: (rounds > 1).then_some([low, high]), rounds, is_told_apart })
     }
 
-    /// In words, with `show` for the ratio and for the ends of its interval.
+    /// Formats it, with `show` for the ratio and the ends of its interval.
     pub(super) fn shown(&self, show: impl Fn(f64) -> String) -> String {
         let Some([low, high]) = self.interval else {
             return format!("{} (one run)", show(self.ratio));
@@ -119,19 +119,19 @@ impl Ratio {
         }
     }
 
-    /// As times as much: `7.0 × (6.8 × to 7.3 ×)`.
+    /// Formats it as a factor: `7.0 × (6.8 × to 7.3 ×)`.
     pub(super) fn times(&self) -> String {
         self.shown(|ratio| times(Some(ratio)))
     }
 
-    /// As a change in per cent: `+8.3 % (+7.0 % to +9.4 %)`.
+    /// Formats it as a change in per cent: `+8.3 % (+7.0 % to +9.4 %)`.
     pub(super) fn change(&self) -> String {
         self.shown(|ratio| change(Some((ratio - 1.0) * 100.0)))
     }
 }
 
 impl Flatness {
-    /// The ratio with what is sure of it.
+    /// Formats the ratio with its confidence interval.
     pub(super) fn shown(&self) -> String {
         let two_digits = |ratio| format!("{ratio:.2}");
         self.sure.as_ref().map_or_else(|| NONE.to_owned(), |sure| sure.shown(two_digits))
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_students() {
-        // Logarithms 1, 2 and 3: a mean of 2, a variance of 1, and 4.303 standard errors of 0.577 to each side.
+        // Logarithms 1, 2 and 3: a mean of 2, a variance of 1, and a half-width of 4.303 standard errors of 0.577.
         let e = std::f64::consts::E;
         let found = ratio(&[e, e * e, e * e * e], &[1.0; 3]).unwrap().interval.unwrap();
         for (found, expected) in
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(ratio(&[1.0; 3], &[1.0; 3]).map(|one| one.is_told_apart), Some(false));
     }
 
-    /// Rounds are added until a ratio is told apart, which must not make something of nothing.
+    /// Rounds are added until a ratio is significant, which must not produce false positives.
     #[test]
     fn sides_that_do_not_differ_are_seldom_told_apart() {
         let mut random = fastrand::Rng::with_seed(7);

@@ -1,28 +1,28 @@
-//! The summary of a report: ours beside the kernel's.
+//! The summary of a report: our figures next to the kernel's.
 
 use super::make::distinct;
 use super::{Flatness, Measured, Ratio, Report, Row, Workload};
 use crate::contestant::Side;
 
-/// One of ours and one of the kernel's of the same format at one step, in the largest case that both have
-/// been through: of each side the one that is most like the default, and of several such ones the fastest.
+/// One of ours and one of the kernel's with the same format at one step, in the largest case that both ran: on each
+/// side the contestant closest to the defaults, and the fastest of several such ones.
 pub(super) struct Sides<'r> {
     pub(super) workload: &'r Workload,
     pub(super) step: &'r str,
-    /// The size of the case.
+    /// Size of the case.
     pub(super) x: u64,
     pub(super) ours: Option<&'r Row>,
     pub(super) kernel: Option<&'r Row>,
 }
 
 impl Sides<'_> {
-    /// How many times the kernel's rate ours is.
+    /// Returns the ratio of our rate to the kernel's.
     pub(super) fn times(&self) -> Option<Ratio> {
         let (ours, kernel) = (self.ours?, self.kernel?);
         Ratio::paired(ours, kernel, Measured::rate, ours.rate_by(kernel))
     }
 
-    /// The rate at the largest case by the rate at the smallest.
+    /// Returns the ratio of the rate at the largest case to that at the smallest.
     pub(super) fn flatness(&self, row: Option<&Row>) -> Option<&Flatness> {
         let is_it = |name: &str, step: &str| {
             row.is_some_and(|row| row.contestant == name && row.step == step)
@@ -32,7 +32,7 @@ impl Sides<'_> {
     }
 }
 
-/// One for each step of each workload and each format that has figures of ours or the kernel's.
+/// Returns one for each step of each workload and each format with figures of ours or the kernel's.
 pub(super) fn sides(report: &Report) -> Vec<Sides<'_>> {
     report.workloads.iter().flat_map(of_workload).collect()
 }

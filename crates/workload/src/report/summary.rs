@@ -1,4 +1,4 @@
-//! What many times of the same thing say.
+//! Statistics of repeated timings.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 /// The times of some runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: usize,
-    /// The middle one, in seconds; of an even number, the mean of the two in the middle.
+    /// Median in seconds; the mean of the two middle values for an even number.
     pub median_s: f64,
-    /// The shortest, in seconds.
+    /// Minimum in seconds.
     pub min_s: f64,
-    /// The longest, in seconds.
+    /// Maximum in seconds.
     pub max_s: f64,
-    /// Distance of the extremes as a share of the median; 0 if the median is.
+    /// Difference of the extremes as a share of the median; 0 if the median is.
     pub spread: f64,
 }
 
 impl Summary {
-    /// `None` without a run.
+    /// Returns `None` without runs.
     pub fn of(times: &[Duration]) -> Option<Self> {
         let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
         let median_s = median(&seconds)?;
@@ -31,7 +31,7 @@ impl Summary {
     }
 }
 
-/// The middle of some figures; `None` if there are none.
+/// Returns the median of some figures; `None` if there are none.
 pub(crate) fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

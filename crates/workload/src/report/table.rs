@@ -1,19 +1,19 @@
-//! A table, for a terminal and in Markdown.
+//! A table for a terminal and in Markdown.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::number::NONE;
 
-/// What a column holds.
+/// Contents of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The name of a contestant.
     Contestant,
-    /// Other words.
+    /// Other text.
     Words,
-    /// Figures, which are aligned at their ends.
+    /// Figures, aligned to the right.
     Figure,
-    /// Figures of the contestant whose name is the title.
+    /// Figures of the contestant in the title.
     FigureOf,
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// Without what would move a terminal's cursor or end a line.
+/// Replaces control characters.
 pub(super) fn clean(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
 
-/// As words in a Markdown document.
+/// Escapes text for Markdown.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in clean(text).chars() {
@@ -45,7 +45,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 impl Kind {
-    /// Cells are aligned at their ends.
+    /// Returns whether cells are aligned to the right.
     pub(super) fn is_figure(self) -> bool {
         matches!(self, Self::Figure | Self::FigureOf)
     }
@@ -56,7 +56,7 @@ impl Table {
         Self { titles: titles.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Without columns that say nothing in any row.
+    /// Removes columns that are empty in all rows.
     pub(super) fn without_empty_columns(self) -> Self {
         let says = |cell: &String| !cell.is_empty() && cell != NONE;
         let is_kept = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(says));
@@ -68,7 +68,7 @@ impl Table {
         Self { titles: of(self.titles, &kept), rows }
     }
 
-    /// Aligned with spaces; no line ends in one.
+    /// Formats with spaces for alignment, without trailing spaces.
     pub(super) fn text(&self) -> String {
         let titles = self.titles.iter().map(|(_, title)| clean(title)).collect();
         let body = self.rows.iter().map(|cells| cells.iter().map(|cell| clean(cell)).collect());
@@ -93,7 +93,7 @@ impl Table {
         text
     }
 
-    /// In Markdown.
+    /// Formats in Markdown.
     pub(super) fn markdown(&self) -> String {
         let rule = |(kind, _): &(Kind, String)| if kind.is_figure() { "--:" } else { "---" };
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -129,7 +129,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "who           rate  why");
         assert_eq!(lines[1], "memory:xfs  1.20 M  x");
-        // The first two characters are two columns wide each.
+        // The first two characters have a width of two columns each.
         assert_eq!(lines[2], "目录|\u{fffd}[2J      7 ×  a_b\u{fffd}");
         assert_eq!(lines[2].split("7 ×").next().unwrap().width(), 15);
         assert_eq!(lines.len(), 3);

@@ -1,4 +1,4 @@
-//! Which tables a report has.
+//! The tables of a report.
 
 use super::make::distinct;
 use super::number::{NONE, count, count_of, plain, rate, seconds, share, short};
@@ -9,7 +9,7 @@ use crate::jobs::Published;
 
 const OVERHEADS: [&str; 4] = ["wall +", "user +", "system +", "u+s +"];
 
-/// Every step with its figures.
+/// Returns every step with its figures.
 pub(super) fn steps(workload: &Workload) -> Vec<(&str, Table)> {
     let steps = distinct(workload.rows.iter().map(|row| row.step.as_str()));
     steps.into_iter().map(|step| (step, self::step(workload, step))).collect()
@@ -61,7 +61,7 @@ fn cells(row: &Row) -> Vec<String> {
         count(row.operations),
         row.rate.map_or_else(|| NONE.to_owned(), short),
         seconds(row.wall.median_s),
-        // One run has none.
+        // A single run has none.
         if row.runs > 1 { share(row.wall.spread) } else { NONE.to_owned() },
         seconds(row.user.median_s),
         seconds(row.system.median_s),
@@ -75,8 +75,8 @@ fn overheads(row: &Row) -> [String; 4] {
     })
 }
 
-/// A step as the threads have it: a line for each size, with time and rate of each contestant.
-/// `None` if there is one size only.
+/// Returns a step in the form of the mailing-list threads: a line for each size, with time and rate of each contestant.
+/// `None` for a single size.
 pub(super) fn by_size(workload: &Workload, step: &str) -> Option<Table> {
     let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
     let sizes = distinct(rows.iter().map(|row| row.x));
@@ -99,12 +99,12 @@ pub(super) fn by_size(workload: &Workload, step: &str) -> Option<Table> {
     (sizes.len() > 1).then_some(table)
 }
 
-/// What a cell of [`by_size`] holds.
+/// Returns the contents of a cell of [`by_size`].
 pub(super) fn by_size_caption(workload: &Workload, step: &str) -> String {
     format!("{step}: wall s / {}", workload.unit)
 }
 
-/// Which contestants are compared, in words; empty if none are.
+/// Describes the compared contestants; empty if there are none.
 pub(super) fn bases(workload: &Workload) -> Vec<String> {
     let of = |row: &Row| {
         row.overhead
@@ -114,7 +114,7 @@ pub(super) fn bases(workload: &Workload) -> Vec<String> {
     distinct(workload.rows.iter().filter_map(of))
 }
 
-/// How rates change with the size, step by step; `None` if there is one size only.
+/// Returns the change of rates with the size for each step; `None` for a single size.
 pub(super) fn flatness(workload: &Workload) -> Option<Table> {
     let all = &workload.flatness;
     let steps = distinct(all.iter().map(|one| &one.step));
@@ -136,12 +136,12 @@ pub(super) fn flatness(workload: &Workload) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// What [`flatness`] shows.
+/// Returns the caption of [`flatness`].
 pub(super) fn flatness_caption(workload: &Workload) -> String {
     format!("flatness: rate at the largest / smallest number of {}", workload.axis)
 }
 
-/// The figures that somebody published.
+/// Returns published figures.
 pub(super) fn published(published: &Published) -> Table {
     let mut table =
         Table::new(published.columns.iter().map(|title| (Kind::Figure, (*title).to_owned())));
@@ -155,13 +155,13 @@ pub(super) fn published(published: &Published) -> Table {
     table
 }
 
-/// Most digits behind the point of some figures as they were written.
+/// Returns the maximum number of decimals of published figures.
 fn digits<'v>(values: impl Iterator<Item = &'v f64>) -> usize {
     let of = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
     values.filter(|value| value.is_finite()).map(of).max().unwrap_or(0)
 }
 
-/// Others' figures as they wrote them, with as many digits as their column has.
+/// Formats a published figure with the number of decimals of its column.
 fn exact(value: f64, digits: usize) -> String {
     if digits == 0 && (0.0..1e15).contains(&value) {
         count(value as u64)
@@ -172,7 +172,7 @@ fn exact(value: f64, digits: usize) -> String {
     }
 }
 
-/// The summary of a report.
+/// Returns the summary of a report.
 pub(super) fn summary(report: &Report) -> Table {
     let words = ["workload", "step", "at"].map(|title| (Kind::Words, title.to_owned()));
     let mut table = Table::new(words);

@@ -4,7 +4,7 @@ use super::number::count_of;
 use super::table::{Table, clean, escaped};
 use super::{HeadlineRow, HeadlineValue, OTHERS, Report, Workload, everybody, tables};
 
-/// How the parts of a text look.
+/// Style of a text.
 #[derive(Clone, Copy)]
 enum Style {
     Terminal,
@@ -83,7 +83,7 @@ fn whole(report: &Report, style: Style) -> String {
 fn workload(workload: &Workload, style: Style) -> String {
     let mut text = style.heading(2, &workload.name) + &style.paragraph(&workload.what);
     for (step, table) in tables::steps(workload) {
-        // A terminal is not wide enough for a column for each contestant.
+        // A terminal is too narrow for a column for each contestant.
         if let (Style::Markdown, Some(table)) = (style, tables::by_size(workload, step)) {
             text += &style.heading(3, &tables::by_size_caption(workload, step));
             text += &style.table(&table);
@@ -116,7 +116,7 @@ fn workload(workload: &Workload, style: Style) -> String {
     text
 }
 
-/// The contestants, and what is not comparable about them.
+/// Lists the contestants, with remarks on their comparability.
 fn everybody(report: &Report, style: Style) -> String {
     let all = everybody::contestants(report);
     if all.is_empty() {
@@ -143,7 +143,7 @@ fn everybody(report: &Report, style: Style) -> String {
     text
 }
 
-/// What the workloads are about, in figures.
+/// Lists the main comparisons.
 fn headlines(report: &Report, style: Style) -> String {
     let of = |workload: &Workload| {
         let lines = workload.headlines.iter().map(|row| headline(workload, row, style));
@@ -165,7 +165,7 @@ fn headline(workload: &Workload, row: &HeadlineRow, style: Style) -> String {
     style.heading(3, &title) + &style.list(&lines)
 }
 
-/// Who was skipped and what failed.
+/// Lists skipped contestants and failures.
 pub(super) fn missing(workload: &Workload) -> Vec<String> {
     let skipped = workload.skipped.iter().map(|one| {
         format!(

@@ -8,22 +8,22 @@ use crate::error::{Error, Result};
 use crate::jobs::{Case, Context};
 use crate::report::{self, Failed, Sample, Skipped, Workload};
 
-/// How the rounds ended.
+/// Outcome of the rounds.
 pub(super) enum End {
-    /// All was run that could be.
+    /// Everything possible was run.
     Done,
-    /// Somebody asked to stop.
+    /// The user cancelled.
     Interrupted,
 }
 
-/// The rounds of one workload, and what they gave so far.
+/// The rounds of one workload, and their results so far.
 pub(super) struct Turns<'a> {
     entry: &'a Entry,
     options: &'a Options,
     stop: &'a AtomicBool,
     progress: &'a Progress<'a>,
     descriptions: Vec<Description>,
-    /// Cases that are neither over nor being run.
+    /// Remaining cases.
     later: Vec<Case>,
     samples: Vec<Sample>,
     skipped: Vec<(usize, Skipped)>,
@@ -38,7 +38,7 @@ fn all_rounds(cases: &[Case], options: &Options) -> u64 {
     cases.iter().map(|case| case.operations * u64::from(rounds(case, options))).sum()
 }
 
-/// All operations of a workload on all its contestants.
+/// Returns the number of operations of a workload on all its contestants.
 pub(super) fn operations(entry: &Entry, options: &Options) -> u64 {
     all_rounds(&entry.job.cases(), options) * entry.contestants.len() as u64
 }
@@ -67,8 +67,7 @@ impl<'a> Turns<'a> {
 
     /// Runs all cases.
     pub(super) fn run(&mut self) -> End {
-        // Goes on from case to case, so that of cases that are run only once not all have the same
-        // contestant first.
+        // Continues from case to case, so that cases that run only once do not all start with the same contestant.
         let mut first = 0;
         while let Some(case) = self.later.pop() {
             let mut round = 0;
@@ -83,7 +82,7 @@ impl<'a> Turns<'a> {
         End::Done
     }
 
-    /// Whether a case has another round because something is not told apart yet.
+    /// Returns whether a case gets another round because a comparison is not significant yet.
     fn is_round_added(&self, case: &Case, done: u32) -> bool {
         let most = self.options.rounds_most.min(case.rounds_max.max(1));
         let contestants = 0..self.descriptions.len();
@@ -96,7 +95,7 @@ impl<'a> Turns<'a> {
         true
     }
 
-    /// All contestants in turn.
+    /// Runs all contestants in turn.
     fn round(&mut self, case: &Case, round: u32, first: usize) -> End {
         let count = self.descriptions.len();
         for turn in 0..count {
@@ -153,14 +152,14 @@ impl<'a> Turns<'a> {
         self.failed.push((who, Failed { contestant, x: case.x, round: round + 1, why }));
     }
 
-    /// Leaves a case out: figures of earlier rounds would look as if all had gone well.
+    /// Removes a case: figures of earlier rounds would hide the failure.
     fn forget(&mut self, who: usize, case: &Case, round: u32) {
         self.samples.retain(|sample| (sample.contestant, sample.x) != (who, case.x));
         let rounds_left = rounds(case, self.options).saturating_sub(round + 1);
         self.progress.drop(case.operations * u64::from(rounds_left));
     }
 
-    /// What a report says of it.
+    /// Returns the workload's part of the report.
     pub(super) fn finish(self) -> Workload {
         let skipped = self.skipped.into_iter().map(|(_, skipped)| skipped).collect();
         let failed = self.failed.into_iter().map(|(_, failed)| failed).collect();

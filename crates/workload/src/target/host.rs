@@ -1,4 +1,4 @@
-//! A directory of a mounted file system, by system calls.
+//! A directory of a mounted file system, accessed by system calls.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use vfs::FileType;
 use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
 
-/// Bytes of entries that are asked for at once: what glibc's `readdir` asks for.
+/// Buffer size of a directory listing in bytes, as in glibc's `readdir`.
 const LIST_BYTES: usize = 32 << 10;
 
 /// A directory of a mounted file system.
@@ -21,12 +21,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A workload's place is the directory `top`, which exists.
+    /// Uses the existing directory `top` for workloads.
     pub fn new(top: impl Into<PathBuf>) -> Self {
         Self { top: top.into() }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.top
     }
@@ -74,7 +74,7 @@ impl Target for Host {
     }
 
     fn close(&self, file: OwnedFd) -> Result<()> {
-        // Nothing that a workload relies on comes with the result of close.
+        // The result of close is irrelevant for workloads.
         drop(file);
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Target for Host {
     }
 
     fn start_listing(&self, dir: &OwnedFd) -> Result<OwnedFd> {
-        // A descriptor of its own, because the place in the listing belongs to the descriptor.
+        // A separate descriptor, because the position in the listing belongs to the descriptor.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(dir, c".", flags, Mode::empty()).map_err(failed("open"))
     }
@@ -165,7 +165,7 @@ impl Target for Host {
                 each(Listed { name, ino: entry.ino(), file_type: type_of(entry.file_type()) })?;
                 count += 1;
             }
-            // What the kernel has handed out does not come again.
+            // Entries returned by the kernel are not returned again.
             if count >= wanted && entries.is_buffer_empty() {
                 return Ok(true);
             }

@@ -1,5 +1,4 @@
-//! A directory of a mounted file system, on a host where workloads are not run in one: its top cannot be had, so that
-//! there are no directories and files of it.
+//! A directory of a mounted file system, on a host without support for workloads in one: opening its top always fails.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -16,12 +15,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A workload's place is the directory `top`, which exists.
+    /// Uses the existing directory `top` for workloads.
     pub fn new(top: impl Into<PathBuf>) -> Self {
         Self { top: top.into() }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.top
     }

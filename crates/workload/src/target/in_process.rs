@@ -7,23 +7,23 @@ use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, RenameMode, SetAttributes
 use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
 
-/// The time of all changes but renames and changes of permissions, which are some seconds later: always the same, so that runs
-/// with the same seed give the same image.
+/// Time of all changes, except renames and changes of permissions, which are some seconds later. Always the same, so
+/// that runs with the same seed produce the same image.
 pub const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
 
-/// A file system in this process, and the directory in it that the workload has for itself.
+/// A file system in this process, and the workload's directory in it.
 pub struct InProcess<'a> {
     fs: &'a dyn FileSystem,
     top: Ino,
 }
 
 impl<'a> InProcess<'a> {
-    /// A workload's place is the directory `top`.
+    /// Uses the directory `top` for workloads.
     pub fn new(fs: &'a dyn FileSystem, top: Ino) -> Self {
         Self { fs, top }
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn file_system(&self) -> &'a dyn FileSystem {
         self.fs
     }
@@ -105,7 +105,7 @@ impl Target for InProcess<'_> {
 
     fn rename(&self, from: (&Ino, &[u8]), to: (&Ino, &[u8])) -> Result<()> {
         let (from, to) = ((*from.0, from.1), (*to.0, to.1));
-        // With a clock that stands still, nothing of the file would change but its name.
+        // With a constant time, only the name of the file would change.
         let seconds = if from.0 == to.0 { 1 } else { 2 };
         let time = Timestamp { sec: TIME.sec + seconds, ..TIME };
         self.fs.rename(from, to, RenameMode::Replace, Some(time)).map_err(failed("rename"))

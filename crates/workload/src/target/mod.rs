@@ -1,5 +1,5 @@
-//! What a workload works on: a file system in this process, or a directory of a mounted one. The
-//! operations are the same for both, so that the same stream of them can be timed on either.
+//! Targets of workloads: a file system in this process, or a directory of a mounted one. The operations are the same
+//! for both, so the same stream of operations can be timed on either.
 
 #[cfg(target_os = "linux")]
 mod host;
@@ -15,48 +15,47 @@ use vfs::FileType;
 
 use crate::error::Result;
 
-/// Is told the name and the type of an entry. An error ends the listing.
+/// Receives the name and the type of an entry. An error ends the listing.
 pub type EachEntry<'a> = dyn FnMut(&[u8], Option<FileType>) -> Result<()> + 'a;
 
-/// An entry of a directory, as a listing in parts has it.
+/// An entry of a listing in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// The number of its inode.
+    /// Inode number.
     pub ino: u64,
-    /// The type that the entry has, unless the file system does not keep it there.
+    /// Type in the entry, if the file system stores it there.
     pub file_type: Option<FileType>,
 }
 
-/// Is told an entry. An error ends the listing.
+/// Receives an entry. An error ends the listing.
 pub type EachListed<'a> = dyn FnMut(Listed<'_>) -> Result<()> + 'a;
 
-/// The operations that workloads are made of. Names are single components. Every method may be called
-/// from any thread.
+/// The operations of workloads. Names are single components. Every method may be called from any thread.
 ///
-/// Nothing is made durable but by [`Target::sync`] and [`Target::sync_file`].
+/// Only [`Target::sync`] and [`Target::sync_file`] make changes durable.
 pub trait Target: Send + Sync {
-    /// A directory in which names can be used.
+    /// An open directory.
     type Dir: Send + Sync;
     /// An open regular file.
     type File: Send + Sync;
-    /// A place in the listing of a directory.
+    /// A position in a directory listing.
     type Listing: Send;
 
-    /// The directory that the workload has for itself.
+    /// Returns the workload's directory.
     fn top(&self) -> Result<Self::Dir>;
 
-    /// Makes a directory.
+    /// Creates a directory.
     fn make_dir(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
 
     /// Opens a directory.
     fn open_dir(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir>;
 
-    /// Makes an empty file without opening it (`mknod`).
+    /// Creates an empty file without opening it (`mknod`).
     fn make_file(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
 
-    /// Makes or opens a file for reading and writing (`open` with `O_CREAT`), emptied if `truncate`.
+    /// Creates or opens a file for reading and writing (`open` with `O_CREAT`), truncated if `truncate`.
     fn create(&self, dir: &Self::Dir, name: &[u8], truncate: bool) -> Result<Self::File>;
 
     /// Opens a file for reading and writing.
@@ -68,14 +67,13 @@ pub trait Target: Send + Sync {
     /// Sets the permissions of a file (`chmod`).
     fn set_permissions(&self, dir: &Self::Dir, name: &[u8], permissions: u16) -> Result<()>;
 
-    /// The permissions of a file.
+    /// Returns the permissions of a file.
     fn permissions(&self, dir: &Self::Dir, name: &[u8]) -> Result<u16>;
 
-    /// Gives a file another name in the same directory.
+    /// Adds a name to a file in the same directory.
     fn link(&self, dir: &Self::Dir, from: &[u8], to: &[u8]) -> Result<()>;
 
-    /// Gives what has a name another one instead, in the same or in another directory. What had that name
-    /// before is removed.
+    /// Renames an entry within a directory or into another one. An existing target is replaced.
     fn rename(&self, from: (&Self::Dir, &[u8]), to: (&Self::Dir, &[u8])) -> Result<()>;
 
     /// Removes a name of a file.
@@ -84,7 +82,7 @@ pub trait Target: Send + Sync {
     /// Removes an empty directory.
     fn remove_dir(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
 
-    /// The type and size of what a name stands for (`stat`).
+    /// Returns the type and size of a file (`stat`).
     fn stat(&self, dir: &Self::Dir, name: &[u8]) -> Result<(FileType, u64)>;
 
     /// Reads into `buf`; fewer bytes only at the end of the file.
@@ -96,20 +94,20 @@ pub trait Target: Send + Sync {
     /// Sets the size of a file.
     fn truncate(&self, file: &Self::File, size: u64) -> Result<()>;
 
-    /// Lists a directory without `.` and `..`, in the order in which `readdir` has it. The type is that
-    /// of the entry, unless the file system does not keep it there.
+    /// Lists a directory without `.` and `..`, in the order of `readdir`. The type is that in the entry, if the file
+    /// system stores it there.
     fn list(&self, dir: &Self::Dir, each: &mut EachEntry<'_>) -> Result<()> {
         let mut listing = self.start_listing(dir)?;
         self.list_part(&mut listing, usize::MAX, &mut |entry| each(entry.name, entry.file_type))?;
         Ok(())
     }
 
-    /// The start of a listing in parts. Between them the directory may change: entries that are there
-    /// all the while come exactly once.
+    /// Starts a listing in parts. The directory may change between the parts: entries that exist all the time are
+    /// listed exactly once.
     fn start_listing(&self, dir: &Self::Dir) -> Result<Self::Listing>;
 
-    /// Lists the next entries, `.` and `..` left out: at least `wanted` and not many more, or all that
-    /// there are. False if the listing is at its end. Where it goes on is not certain after an error.
+    /// Lists the next entries without `.` and `..`: at least `wanted` and not many more, or all remaining ones. Returns
+    /// false at the end. The position is undefined after an error.
     fn list_part(
         &self,
         listing: &mut Self::Listing,

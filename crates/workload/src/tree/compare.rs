@@ -1,4 +1,4 @@
-//! Where two trees differ.
+//! Differences of trees.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -7,13 +7,13 @@ use vfs::FileType;
 
 use super::{Contents, Inode, Tree};
 
-/// What a comparison looks at besides names, types, permissions, owners, sizes, links, targets,
-/// devices and extended attributes. The default is everything.
+/// Optional parts of a comparison, besides names, types, permissions, owners, sizes, links, targets, devices and
+/// extended attributes. The default is everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// All times.
     pub times: bool,
-    /// Which zeros are holes or unwritten, and which are written.
+    /// The hole, unwritten or written state of zeros.
     pub holes: bool,
     /// The bytes of regular files.
     pub contents: bool,
@@ -26,7 +26,7 @@ impl Default for Rules {
 }
 
 impl Tree {
-    /// The differences from `found`, one line each; none if it is the same tree.
+    /// Returns the differences from `found`, one line each; empty if the trees are equal.
     pub fn differences(&self, found: &Self, rules: Rules) -> Vec<String> {
         let mut list = Vec::new();
         for path in self.paths.keys().filter(|path| !found.paths.contains_key(*path)) {
@@ -38,7 +38,7 @@ impl Tree {
         if !list.is_empty() {
             return list;
         }
-        // With the same paths, the same places mean the same groups of hard links.
+        // With equal paths, equal indexes mean equal groups of hard links.
         let mut seen = vec![false; self.inodes.len()];
         for ((path, &expected), &place) in self.paths.iter().zip(found.paths.values()) {
             if expected != place {
@@ -110,13 +110,13 @@ impl Contents {
         granules.filter(|g| self.granules.get(g) != found.granules.get(g)).min().copied()
     }
 
-    /// Whether there is space for this granule that was written.
+    /// Returns whether this granule has written space.
     pub fn is_written(&self, granule: u64) -> bool {
         self.written.iter().any(|range: &Range<u64>| range.contains(&granule))
     }
 }
 
-/// Shows permissions as people read them.
+/// Formats permissions in octal.
 #[derive(PartialEq)]
 struct Octal(u16);
 

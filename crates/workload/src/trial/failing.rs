@@ -1,5 +1,5 @@
-//! An operation that fails leaves no trace: every operation, with every read of the device failing in
-//! turn, and with space for every number of blocks from none to enough.
+//! Failed operations leave no trace: tests every operation with each of its reads failing in turn, and with every
+//! number of free blocks from none to sufficient.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::{Trial, Watchdog};
 use crate::operation::{Operation, Path, Session, Step, Target};
 use crate::tree::Tree;
 
-/// When a trial is held to hang.
+/// Time limit of a trial.
 pub(super) const LIMIT: Duration = Duration::from_secs(1800);
-/// More reads or blocks than any operation here takes.
+/// An upper bound of the reads or blocks of any operation here.
 pub(super) const ATTEMPTS_MAX: u64 = 200;
-/// One-block files that make room, one after the other.
+/// Number of one-block files that are removed one by one to free space.
 const FILLERS: u64 = 60;
-/// Numbers of free blocks up to which each is tried.
+/// Each number of free blocks up to this is tried.
 const EACH_UP_TO: u64 = 12;
-/// Requests for so many bytes may get part of the way when there is no room for all of it, where small
-/// logs make them several operations.
+/// Requests of at least this many bytes may be partially completed without space, if small logs split them into several
+/// operations.
 const LONG_REQUEST: u64 = 50_000;
-/// Entries of the directory that has an index.
+/// Number of entries of the directory with an index.
 const ENTRIES: u64 = 150;
 
-/// An operation, and what comes before it.
+/// An operation with its preparation.
 pub(super) struct Scenario {
     setup: Vec<Operation>,
     pub(super) operation: Operation,
@@ -36,7 +36,7 @@ fn path(text: &str) -> Path {
     Path(text.as_bytes().to_vec())
 }
 
-/// A name as long as names get, so that a few fill a block.
+/// Returns a name of maximum length, so that a few fill a block.
 fn long(number: u64) -> Path {
     path(&format!("large/{number:0240}"))
 }
@@ -49,7 +49,7 @@ fn only(operation: Operation) -> Scenario {
     Scenario { setup: Vec::new(), operation }
 }
 
-/// Puts into a new file system what the operations work on.
+/// Creates the files for the operations.
 fn furnish(fs: &dyn FileSystem) {
     let mut operations = Vec::new();
     for name in ["dir", "dir/sub", "large", "empty", "other"] {
@@ -194,7 +194,7 @@ pub(super) fn all() -> Vec<Scenario> {
     [names(), contents(), attributes(), open_files()].into_iter().flatten().collect()
 }
 
-/// Everything that a failed operation must leave as it was.
+/// State that a failed operation must not change.
 #[derive(PartialEq)]
 struct State {
     tree: Tree,
@@ -205,7 +205,7 @@ impl State {
     fn of(fs: &dyn FileSystem) -> Self {
         let mut tree = Tree::of(fs).unwrap();
         for inode in &mut tree.inodes {
-            // Drawn at random.
+            // Random.
             inode.attributes.generation = 0;
         }
         Self { tree, totals: fs.statfs().unwrap() }
@@ -230,7 +230,7 @@ impl Scenario {
         session
     }
 
-    /// The file that much is asked for.
+    /// Returns the file of a long request.
     pub(super) fn long_request(&self) -> Option<&[u8]> {
         match &self.operation {
             Operation::Allocate { target: Target::Path(path), len: LONG_REQUEST.., .. } => {
@@ -247,14 +247,14 @@ impl Scenario {
         session.apply(fs, &Step { number: 20_000, operation: self.operation.clone() })
     }
 
-    /// The state after the setup, seen by somebody who does not warm the cache of the test.
+    /// Returns the state after the preparation, through a separate instance that does not warm the cache of the test.
     fn before(&self, trial: &Trial<'_>, image: &MemoryDevice) -> State {
         let fs = trial.open(Arc::new(image.fork()));
         self.prepare(fs.file_system());
         State::of(fs.file_system())
     }
 
-    /// The state when it is opened again after the setup and nothing else.
+    /// Returns the state after the preparation and reopening.
     fn reopened(&self, trial: &Trial<'_>, image: &MemoryDevice) -> State {
         let device = Arc::new(image.fork());
         let fs = trial.open(device.clone());
@@ -311,7 +311,7 @@ pub fn fail_reads(trial: &Trial<'_>) {
     assert!(failed > 100, "only {failed} reads failed");
 }
 
-/// Takes all space, part of it by one-block files that do not adjoin.
+/// Fills the file system, partly with one-block files that are not adjacent.
 fn fill(trial: &Trial<'_>, image: &MemoryDevice) -> MemoryDevice {
     let block_size = trial.block_bytes;
     let device = Arc::new(image.fork());
@@ -329,7 +329,7 @@ fn fill(trial: &Trial<'_>, image: &MemoryDevice) -> MemoryDevice {
         match fs.allocate(rest, at, len, AllocateMode::Unwritten) {
             Ok(()) => at += len,
             Err(Error::NoSpace) => {
-                // A long request may have got part of the way.
+                // A long request may have been partially completed.
                 at = fs.attributes(rest).unwrap().size.next_multiple_of(block_size);
                 len /= 2;
             }
@@ -340,7 +340,7 @@ fn fill(trial: &Trial<'_>, image: &MemoryDevice) -> MemoryDevice {
     device.fork()
 }
 
-/// Runs each operation with room for no block, one block, two, …, until it succeeds.
+/// Runs each operation with no free block, one block, two, …, until it succeeds.
 ///
 /// # Panics
 /// If a failure leaves a trace.
@@ -356,13 +356,13 @@ pub fn fail_allocations(trial: &Trial<'_>) {
             failed += u64::from(did_fail);
             did_fail
         });
-        // Large operations differ little from one block to the next.
+        // The behaviour of large operations changes slowly with the number of blocks.
         let more = if blocks < EACH_UP_TO { 1 } else { 8 };
         image = with_more_room(trial, &image, blocks..FILLERS.min(blocks + more));
         blocks += more;
     }
     let left: Vec<_> = pending.iter().map(|scenario| &scenario.operation).collect();
-    // The largest ones want more than that.
+    // The largest ones need more space than that.
     assert!(left.len() <= 4, "these never succeed: {left:?}");
     assert!(failed > 60, "only {failed} operations failed");
 }
@@ -379,8 +379,7 @@ fn with_more_room(trial: &Trial<'_>, image: &MemoryDevice, fillers: Range<u64>) 
     device.fork()
 }
 
-/// Whether an operation, or what comes before it, fails for want of space; asserts that it then
-/// leaves no trace.
+/// Returns whether an operation, or its preparation, fails due to lack of space. Asserts that it leaves no trace then.
 fn fails_without_trace(
     trial: &Trial<'_>,
     scenario: &Scenario,

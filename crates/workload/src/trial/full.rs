@@ -1,4 +1,4 @@
-//! On a full file system whatever gives space back succeeds, however many blocks that takes meanwhile.
+//! On a full file system, operations that free space always succeed, however many blocks they need temporarily.
 
 use std::thread;
 
@@ -6,23 +6,23 @@ use vfs::{AllocateMode, Error, FileSystem, Ino};
 
 use super::{NEW, Trial};
 
-/// Blocks of each file that holes are punched into.
+/// Number of blocks of each file for punching holes.
 const VICTIM_BLOCKS: u64 = 600;
-/// Such files that lie in one piece, and that lie in many.
+/// Numbers of contiguous and of fragmented files.
 const WHOLE: usize = 3;
 const MIXED: usize = 3;
-/// Extents of files whose maps are as full as can be at each step: what the inode holds, what a block of
-/// the map holds. Their extents have three blocks, and a hole behind them.
+/// Numbers of extents of files whose maps are exactly full: in the inode, and in a block of the map. Each extent has
+/// three blocks, followed by a hole.
 const MAPPED: std::ops::Range<usize> = 1..30;
 const MAPPED_MORE: [usize; 4] = [59, 84, 251, 340];
 const PIECE_BLOCKS: u64 = 3;
-/// Small files, each with attributes.
+/// Number of small files with attributes.
 const SMALL: usize = 120;
-/// Bytes of the first writes to take what is left; they get smaller when there is no room.
+/// Size of the first writes that fill the file system, reduced when space runs out.
 const STEP: usize = 1 << 20;
-/// Blocks that may be said to be available when a file cannot get one: what its map would need, too.
+/// Number of blocks that may be reported as available when a file cannot get one, because its map may need them.
 const AVAILABLE_MAX: u64 = 24;
-/// Attributes of a small file: most of them lie outside of the inode.
+/// Attributes of a small file. Most of them are stored outside of the inode.
 const ATTRIBUTES: [(&[u8], usize); 4] =
     [(b"user.a", 20), (b"user.b", 300), (b"user.c", 500), (b"user.d", 40)];
 
@@ -40,13 +40,13 @@ impl Full<'_> {
         made.unwrap_or_else(|error| panic!("{}: {name}: {error}", self.name))
     }
 
-    /// Asserts that nothing kept a change that gives space back from happening.
+    /// Asserts that a change that frees space succeeded.
     #[track_caller]
     fn freed<T>(&self, what: &str, outcome: vfs::Result<T>) -> T {
         outcome.unwrap_or_else(|error| panic!("{}: {what} when full: {error}", self.name))
     }
 
-    /// Takes all space that ordinary writes can have, and asks what is said to be left.
+    /// Fills all space that ordinary writes can use, and checks the reported free space.
     fn fill(&self) {
         let mut size = self.fs.attributes(self.filler).unwrap().size;
         let mut step = STEP;
@@ -64,7 +64,7 @@ impl Full<'_> {
         assert!(free > available, "{}: nothing is kept for what frees", self.name);
     }
 
-    /// Files in one piece, and files that took turns in growing.
+    /// Creates contiguous files, and files that grew alternately.
     fn make_victims(&self) -> Vec<Ino> {
         let bytes = vec![0x77; (VICTIM_BLOCKS * self.block) as usize];
         let mut all = Vec::new();
@@ -83,7 +83,7 @@ impl Full<'_> {
         all
     }
 
-    /// Files with maps of any fill, and how many extents each has.
+    /// Creates files with maps of various sizes. Returns their numbers of extents.
     fn make_mapped(&self) -> Vec<(Ino, usize)> {
         let bytes = vec![0x55; (PIECE_BLOCKS * self.block) as usize];
         let make = |count| {
@@ -96,15 +96,15 @@ impl Full<'_> {
         MAPPED.chain(MAPPED_MORE).map(make).collect()
     }
 
-    /// Punches out the middle of each extent, of all files in turn. For the first of each file there is
-    /// nothing left but the reserve, not even what was freed before.
+    /// Punches out the middle of each extent, of all files in turn. Before the first punch of each file, only the
+    /// reserve is left, not even space freed earlier.
     fn punch_mapped(&self, files: &[(Ino, usize)]) {
         for at in 0..MAPPED_MORE[3] {
             for &(ino, count) in files.iter().filter(|(_, count)| at < *count) {
                 if at == 0 {
                     self.fill();
                 }
-                // From the middle on, where nodes have no room at their ends.
+                // Starts in the middle, where nodes have no free entries at their ends.
                 let piece = ((at + count / 2) % count) as u64;
                 let start = (piece * (PIECE_BLOCKS + 1) + 1) * self.block;
                 let outcome = self.fs.allocate(ino, start, self.block, AllocateMode::PunchHole);
@@ -133,7 +133,7 @@ impl Full<'_> {
         }
     }
 
-    /// Small files in directories of their own, as many as there are inodes for.
+    /// Creates small files in separate directories, as many as there are inodes for.
     fn make_small(&self) -> usize {
         for number in 0..SMALL {
             let dir = match self.fs.mkdir(self.fs.root(), &directory(number), &NEW) {
@@ -154,7 +154,7 @@ impl Full<'_> {
         SMALL
     }
 
-    /// Removes attributes, the file and the directory of small files, filling up what that gives back.
+    /// Removes attributes, files and directories of small files, and fills the freed space again.
     fn remove_small(&self, count: usize) {
         let root = self.fs.root();
         for number in 0..count {
@@ -180,7 +180,7 @@ impl Full<'_> {
         }
     }
 
-    /// Cuts files in blocks, then to nothing.
+    /// Truncates files within blocks, then to zero.
     fn cut(&self, victims: &[Ino]) {
         for size in [VICTIM_BLOCKS / 2 * self.block + 5, 3 * self.block + 17, 0] {
             for &ino in victims {
@@ -191,15 +191,14 @@ impl Full<'_> {
     }
 }
 
-/// A file of the random trial, and what it must hold.
+/// A file of the random trial, and its expected contents.
 struct Known {
     ino: Ino,
     bytes: Vec<u8>,
 }
 
 impl Full<'_> {
-    /// Changes a file in one of the ways there are. Only what takes space may find none, and then nothing
-    /// has happened.
+    /// Changes a file in a random way. Only operations that need space may fail, without a change.
     fn step(&self, file: &mut Known, rng: &mut fastrand::Rng) {
         let block = self.block as usize;
         let most = RANDOM_BLOCKS * block;
@@ -241,14 +240,14 @@ impl Full<'_> {
     }
 }
 
-/// Blocks of each file of the random trial.
+/// Number of blocks of each file of the random trial.
 const RANDOM_BLOCKS: usize = 300;
 
-/// Writes, punches and cuts files at random in a file system that is filled up again and again. What
-/// writes may find no space, and then changes nothing; what gives back must not.
+/// Writes, punches and truncates random files in a file system that is filled repeatedly. Operations that need space
+/// may fail without a change; operations that free space must succeed.
 ///
 /// # Panics
-/// If something that gives space back fails; if a file holds anything else than it should.
+/// If an operation that frees space fails, or a file has unexpected contents.
 pub fn random_when_full(trial: &Trial<'_>, seed: u64, steps: usize) {
     let device = trial.make();
     let mounted = trial.open(device.clone());
@@ -278,12 +277,11 @@ fn directory(number: usize) -> Vec<u8> {
     format!("directory {number}").into_bytes()
 }
 
-/// Fills a file system with large files, fragmented files and small files, and then punches, truncates
-/// and removes, while all that ordinary writes can have is taken again and again. What was allocated in
-/// advance can be written to meanwhile, in any order.
+/// Fills a file system with large, fragmented and small files, and then punches, truncates and removes, while all space
+/// for ordinary writes is filled repeatedly. Preallocated space stays writable in any order.
 ///
 /// # Panics
-/// If something that gives space back fails; if anything else shows.
+/// If an operation that frees space fails, or contents are unexpected.
 pub fn freeing_when_full(trial: &Trial<'_>, preallocates: bool) {
     let device = trial.make();
     let mounted = trial.open(device.clone());

@@ -1,7 +1,7 @@
-//! Trials that every format must pass: random operations in one thread and in several, compared with
-//! the reference model, and operations that fail, which must leave no trace.
+//! Conformance tests for every format: random operations in one and in several threads, compared with the reference
+//! model, and failing operations, which must leave no trace.
 //!
-//! Everything here panics with the full story, because its callers are tests.
+//! All functions panic with the complete details, because their callers are tests.
 
 mod failing;
 mod full;
@@ -37,31 +37,31 @@ pub use watchdog::Watchdog;
 
 use crate::crash::{Mounted, Target};
 
-/// What is tried.
+/// Configuration of a trial.
 pub struct Trial<'t> {
-    /// Makes and opens file systems.
+    /// Creates and opens file systems.
     pub target: &'t dyn Target,
-    /// Its unit of allocation, in bytes.
+    /// Allocation unit in bytes.
     pub block_bytes: u64,
-    /// Whether a request for much space may be several operations, of which the first ones stay when
-    /// another finds no room.
+    /// True if a request for much space may be several operations, and the first ones stay when a later one finds no
+    /// space.
     pub parts_long_requests: bool,
-    /// What it is called where a trial fails.
+    /// Name in failures.
     pub name: String,
-    /// Panics unless an image that was closed is sound.
+    /// Panics unless a closed image is sound.
     pub check: &'t (dyn Fn(&MemoryDevice) + Sync),
-    /// Which of many images that hardly differ are checked.
+    /// Selection among similar images for checks.
     pub alike: Alike,
 }
 
-/// Chooses among images that differ in the moment in which an operation failed, and in nothing else.
+/// Selects among images that differ only in the time at which an operation failed.
 pub struct Alike {
     one_in: u64,
     seen: AtomicU64,
 }
 
 impl Alike {
-    /// The first image and every `one_in`th after it.
+    /// Selects the first image and every `one_in`th after it.
     pub fn one_in(one_in: u64) -> Self {
         Self { one_in, seen: AtomicU64::new(0) }
     }
@@ -82,7 +82,7 @@ impl Trial<'_> {
         self.target.open(device).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    /// Judges an image that hardly differs from others, if it is its turn.
+    /// Checks one of many similar images, if it is selected.
     #[track_caller]
     fn check_alike(&self, device: &MemoryDevice) {
         if self.alike.chooses() {
@@ -90,7 +90,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Closes a file system and judges what it left.
+    /// Closes a file system and checks the image.
     #[track_caller]
     fn close(&self, mounted: Box<dyn Mounted>, device: &MemoryDevice) {
         mounted.close().unwrap_or_else(|error| panic!("{}: {error}", self.name));
@@ -106,7 +106,7 @@ fn later(sec: i64) -> Option<Timestamp> {
     Some(Timestamp { sec: TIME.sec + sec, nsec: 0 })
 }
 
-/// Names and inodes of a directory, sorted, without `.` and `..`.
+/// Returns names and inodes of a directory, sorted, without `.` and `..`.
 fn entries(fs: &dyn FileSystem, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     let mut all = Vec::new();
     fs.readdir(dir, vfs::Cookie(0), &mut |entry| {

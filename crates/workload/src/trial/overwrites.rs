@@ -1,4 +1,4 @@
-//! Writing over what a file has changes data and nothing else.
+//! Overwriting a file changes data only.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ fn contents(fs: &dyn FileSystem, ino: Ino, len: usize) -> Vec<u8> {
     found
 }
 
-/// Writing over what a file has is one write of the device for data that lies together, leaves nothing
-/// to make durable but that, which is done, and is refused once a checkpoint could not be written.
+/// Overwriting contiguous data is a single write to the device, leaves nothing else to sync, and is rejected after a
+/// failed checkpoint.
 ///
 /// # Panics
-/// If it is not so.
+/// If that is violated.
 pub fn overwrites(trial: &Trial<'_>) {
     let device = trial.make();
     let faulty = Arc::new(FaultyDevice::new(device));

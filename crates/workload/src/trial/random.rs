@@ -1,5 +1,4 @@
-//! Random operations on a file system and on the reference model: the same answers, and the same tree
-//! at the end.
+//! Random operations on a file system and on the reference model: the same results, and the same tree at the end.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -13,7 +12,7 @@ use crate::model::Model;
 use crate::operation::{Generator, Mix, Session, same_outcome};
 use crate::tree::{Rules, Tree};
 
-/// Longest that a run may take.
+/// Time limit of a run.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[track_caller]
@@ -22,7 +21,7 @@ fn assert_same(expected: &Tree, found: &Tree, what: &str) {
     assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
 }
 
-/// Does a run on both, comparing every answer and, now and then, the trees.
+/// Runs operations on both, and compares every result and occasionally the trees.
 ///
 /// # Panics
 /// If there is a difference.
@@ -38,8 +37,8 @@ pub fn one_thread(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<M
     device
 }
 
-/// Does a run on an image with a tree in it. What the tree does not tell, space past the end of files,
-/// is not compared.
+/// Runs operations on an image with existing contents. Space past the end of files, which the tree lacks, is not
+/// compared.
 ///
 /// # Panics
 /// If there is a difference.
@@ -55,7 +54,7 @@ pub fn on_image(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<Mem
 
 struct Run<'r> {
     trial: &'r Trial<'r>,
-    /// Shows what the image does.
+    /// Expected state of the image.
     model: Model,
     mix: Mix,
     seed: u64,
@@ -96,12 +95,12 @@ fn run(run: &Run<'_>, device: &Arc<MemoryDevice>) {
         }
     }
     run.compare(fs.file_system(), &what);
-    // What is still open goes when the file system is closed.
+    // Files that are still open are freed when the file system is closed.
     fs.close().unwrap();
     (trial.check)(device);
 }
 
-/// One thread's view of a directory, and what should be in it.
+/// A thread's view of a directory, with its expected contents.
 struct Corner {
     model: Model,
     model_session: Session,
@@ -137,7 +136,7 @@ impl Corner {
     }
 }
 
-/// Several threads, each in a directory of its own and in one that all share.
+/// Runs several threads, each in its own directory and in a shared one.
 ///
 /// # Panics
 /// If there is a difference.

@@ -1,11 +1,11 @@
-//! What must not happen to names, and that it leaves no trace.
+//! Forbidden operations on names, which must leave no trace.
 
 use vfs::{Error, FileSystem, Ino, RenameMode, Result};
 
 use super::{NEW, Trial, entries, later};
 use crate::model::Model;
 
-/// A small tree: files `a` and `b`, directories `d/e/f` and `empty`, and `d/g` in it.
+/// Creates a small tree: files `a` and `b`, directories `d/e/f` and `empty`, and `d/g`.
 fn fill(fs: &dyn FileSystem) -> Ino {
     let top = fs.mkdir(fs.root(), b"top", &NEW).unwrap();
     fs.create(top, b"a", &NEW).unwrap();
@@ -18,14 +18,14 @@ fn fill(fs: &dyn FileSystem) -> Ino {
     top
 }
 
-/// A path below the top: its directory and its last name.
+/// Splits a path below the top into its directory and last name.
 fn split<'p>(fs: &dyn FileSystem, top: Ino, path: &'p str) -> (Ino, &'p [u8]) {
     let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
     let dirs = dirs.split('/').filter(|name| !name.is_empty());
     (dirs.fold(top, |dir, name| fs.lookup(dir, name.as_bytes()).unwrap()), name.as_bytes())
 }
 
-/// Everything that the tree is.
+/// Returns the complete state of the tree.
 fn state(fs: &dyn FileSystem, dir: Ino) -> String {
     let mut attributes = fs.attributes(dir).unwrap();
     (attributes.size, attributes.blocks_512, attributes.generation) = (0, 0, 0);
@@ -140,7 +140,7 @@ fn renames() -> Vec<(&'static str, Operation)> {
     ]
 }
 
-/// Operations on names that must be refused, and are so without a trace.
+/// Runs operations on names that must be rejected without a trace.
 ///
 /// # Panics
 /// If one is not.
@@ -156,7 +156,7 @@ pub fn refusals(trial: &Trial<'_>) {
     for (number, (expected, operation)) in all.enumerate() {
         assert_eq!(cause(&operation(fs, top)), expected, "operation {number}");
         assert_eq!(state(fs, top), before, "operation {number}");
-        // The model has fewer words for names that nothing can have.
+        // The model distinguishes fewer errors for invalid names.
         let model_result = operation(&model, model_top);
         assert_eq!(model_result.is_ok(), expected == "done", "operation {number}, model");
         assert_eq!(state(&model, model_top), model_before, "operation {number}, model");
@@ -165,7 +165,7 @@ pub fn refusals(trial: &Trial<'_>) {
     trial.close(mounted, &device);
 }
 
-/// A file without a name gets one; an open file and an open directory outlive theirs.
+/// A file without a name gets one; an open file and an open directory outlive their names.
 ///
 /// # Panics
 /// If they do not.
@@ -183,7 +183,7 @@ pub fn unnamed(trial: &Trial<'_>) {
     assert_eq!(fs.attributes(file).unwrap().links, 1);
     fs.close(file).unwrap();
     assert_eq!(fs.lookup(top, b"now").unwrap(), file);
-    // An open file outlives its name, and a directory takes no names once it is gone.
+    // An open file outlives its name, and a removed directory accepts no names.
     let empty = fs.lookup(top, b"empty").unwrap();
     for ino in [file, empty] {
         fs.open(ino).unwrap();

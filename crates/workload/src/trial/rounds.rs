@@ -1,5 +1,5 @@
-//! Small changes, each made durable by itself, as databases and mail servers make them: they go round the
-//! log again and again, and crashes in between lose none.
+//! Small changes with a sync after each, as in databases and mail servers: they wrap around the log many times, and
+//! crashes in between lose none.
 
 use std::io;
 use std::ops::Range;
@@ -12,31 +12,31 @@ use vfs::{FileSystem, Ino, SetAttributes};
 use super::{NEW, TIME, Trial, Watchdog, later};
 use crate::trial::failing::LIMIT;
 
-/// Crashes looked at of each kind of change.
+/// Number of crashes examined for each kind of change.
 const CRASHES: u64 = 6;
-/// Names of the directory that comes and goes.
+/// Number of names of the directory that is created and removed.
 const NAMES: u64 = 90;
 
-/// What is made durable, again and again.
+/// Kind of the repeated change.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Permissions of a file: one block.
     Permissions,
-    /// Contents of a file, written over, and its time, as of a database.
+    /// Overwritten contents of a file, and its time, as in a database.
     Contents,
-    /// A name that comes and goes.
+    /// A name that is created and removed.
     Name,
-    /// A directory that grows, and goes with all it has: large checkpoints, and freed blocks.
+    /// A directory that grows and is removed with its contents: large checkpoints, and freed blocks.
     Directory,
-    /// One of the others each time.
+    /// Random kinds.
     Any,
 }
 
-/// Makes changes of each kind durable, one by one, until they went round the log so many times. `log`
-/// says where its parts lie on the device, in bytes.
+/// Makes changes of each kind durable, one by one, until they have wrapped around the log `times` times. `log` contains
+/// the byte ranges of the log on the device.
 ///
 /// # Panics
-/// If one fails, if a crash loses what was durable, or if what is left is not sound.
+/// If a change fails, a crash loses a durable change, or the resulting image is not sound.
 pub fn rounds(trial: &Trial<'_>, log: &[Range<u64>], times: u64) {
     let _watchdog = Watchdog::new(LIMIT, format!("rounds of the log of {}", trial.name));
     let all = [Change::Permissions, Change::Contents, Change::Name, Change::Directory, Change::Any];
@@ -45,7 +45,7 @@ pub fn rounds(trial: &Trial<'_>, log: &[Range<u64>], times: u64) {
     }
 }
 
-/// Counts the bytes that are written to some parts of a device.
+/// Counts the bytes written to some ranges of a device.
 struct Counting {
     inner: Arc<MemoryDevice>,
     parts: Vec<Range<u64>>,
@@ -77,7 +77,7 @@ impl BlockDevice for Counting {
     }
 }
 
-/// What is durable.
+/// The durable state.
 #[derive(Clone, Default)]
 struct Durable {
     permissions: u16,
@@ -128,7 +128,7 @@ impl<'t> Run<'t> {
             }
             self.number += 1;
             let written = self.device.bytes.load(Ordering::Relaxed);
-            // At odd moments, or all looks would be at the same places of the log.
+            // At irregular times, so that crashes do not always hit the same positions of the log.
             if written * CRASHES > looked * times * len + len {
                 looked += 1;
                 self.look_at_a_crash();
@@ -142,7 +142,7 @@ impl<'t> Run<'t> {
         format!("{:?} in {}", self.change, self.trial.name)
     }
 
-    /// A large one in so many small ones.
+    /// Returns a large change after many small ones.
     fn any(&self) -> Change {
         match self.number * 7 % 90 {
             0 => Change::Directory,
@@ -152,7 +152,7 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// Makes a change, durably.
+    /// Makes a change and syncs it.
     fn step(&mut self, change: Change) -> vfs::Result<()> {
         let (fs, file, number) = (self.mounted.file_system(), self.file, self.number);
         let durable = &mut self.durable;
@@ -186,7 +186,7 @@ impl<'t> Run<'t> {
         fs.fsync(file)
     }
 
-    /// What a crash leaves now has all that is durable.
+    /// Checks that the image after a crash at this point has everything that is durable.
     fn look_at_a_crash(&self) {
         let what = format!("a crash after change {} of {}", self.number, self.what());
         let left = Arc::new(self.device.inner.fork());
@@ -208,7 +208,7 @@ impl<'t> Run<'t> {
     }
 }
 
-/// So long that a few fill a block.
+/// Returns a name so long that a few fill a block.
 fn long_name(number: u64) -> Vec<u8> {
     format!("{number:0200}").into_bytes()
 }

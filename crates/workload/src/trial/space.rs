@@ -1,4 +1,4 @@
-//! Space that was given back is there again at once.
+//! Freed space is available again immediately.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use vfs::{AllocateMode, Error, FileSystem, Ino};
 
 use super::{NEW, Trial};
 
-/// Bytes of the first writes; they get smaller when there is no room.
+/// Size of the first writes in bytes, reduced when space runs out.
 const STEP: usize = 1 << 20;
-/// Times that all space is taken.
+/// Number of times that all space is filled.
 const ROUNDS: u8 = 6;
-/// Blocks that a map may take more than the one before it.
+/// Number of blocks by which a map may exceed the one before it.
 const SLACK: u64 = 32;
 
-/// Writes a file until there is no room, and returns its size.
+/// Writes a file until there is no space. Returns its size.
 fn fill(fs: &dyn FileSystem, ino: Ino, seed: u8, block_bytes: usize) -> u64 {
     let (mut size, mut step) = (0, STEP);
     while step >= block_bytes {
@@ -22,16 +22,16 @@ fn fill(fs: &dyn FileSystem, ino: Ino, seed: u8, block_bytes: usize) -> u64 {
             Err(Error::NoSpace) => step /= 2,
             Err(error) => panic!("{error}"),
         }
-        // A write that found no room may have got part of the way.
+        // A write without space may have been partially completed.
         size = fs.attributes(ino).unwrap().size.next_multiple_of(block_bytes as u64);
     }
     fs.attributes(ino).unwrap().size
 }
 
-/// Takes all space, gives it back in different ways, and takes it again without a sync between.
+/// Fills all space, frees it in different ways, and fills it again without a sync in between.
 ///
 /// # Panics
-/// If much less can be taken again, or something else shows.
+/// If much less can be filled again, or contents are unexpected.
 pub fn space_comes_back(trial: &Trial<'_>) {
     let device = trial.make();
     let mounted = trial.open(device.clone());

@@ -1,5 +1,5 @@
-//! A device that begins to fail while something is changed or made durable: nothing more is written,
-//! and what was written is as after a crash.
+//! A device that starts to fail during a change or a sync: nothing more is written, and the image is in the state after
+//! a crash.
 
 use std::sync::Arc;
 
@@ -11,11 +11,10 @@ use super::{NEW, Trial, Watchdog};
 use crate::crash::State;
 use crate::tree::Tree;
 
-/// Lets the device fail from each write, and from each flush, of each operation and the sync behind it.
+/// Lets the device fail from each write, and from each flush, of each operation and the following sync.
 ///
 /// # Panics
-/// If the operation is done in part, the sync says that it was done, more is written, or what is left
-/// is not sound.
+/// If the operation is partially done, the sync reports success, more is written, or the image is not sound.
 pub fn fail_writes(trial: &Trial<'_>) {
     let _watchdog = Watchdog::new(LIMIT, format!("failing writes of {}", trial.name));
     let image = furnished(trial);
@@ -33,7 +32,7 @@ pub fn fail_writes(trial: &Trial<'_>) {
     assert!(failed > 200, "only {failed} writes and flushes failed");
 }
 
-/// What there is before an operation, and after it.
+/// Returns the states before and after an operation.
 fn states(trial: &Trial<'_>, scenario: &Scenario, image: &MemoryDevice) -> [State; 2] {
     let mounted = trial.open(Arc::new(image.fork()));
     let fs = mounted.file_system();
@@ -56,7 +55,7 @@ impl Attempt<'_> {
         format!("{:?} of {}, {access:?}s from {number} on", scenario.operation, trial.name)
     }
 
-    /// Whether anything failed; then what is left is judged.
+    /// Returns whether anything failed, after a check of the image.
     fn fails(&self, image: &MemoryDevice, states: &[State; 2]) -> bool {
         let what = self.what();
         let memory = Arc::new(image.fork());
@@ -90,8 +89,8 @@ impl Attempt<'_> {
         true
     }
 
-    /// What is shown after a failed operation is what there was, or all that was done. Of a request that is
-    /// several operations, those before the one that failed have happened: its file has a part of it.
+    /// Checks that the state after a failed operation is the old one or the new one. If a request consists of several
+    /// operations, those before the failed one have happened, so its file is partially changed.
     fn check_shown(&self, states: &[State; 2], shown: &Tree) {
         let what = self.what();
         let seen = match self.scenario.long_request() {
@@ -114,7 +113,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Nothing is changed any more, even if the device could.
+/// Asserts that nothing can be changed, even if the device works again.
 fn assert_ended(fs: &dyn FileSystem, device: &FaultyDevice, what: &str) {
     for access in [Access::Write, Access::Flush] {
         device.set(access, Fault::Never);
@@ -125,7 +124,7 @@ fn assert_ended(fs: &dyn FileSystem, device: &FaultyDevice, what: &str) {
     assert!(matches!(synced, Err(Error::Device(_))), "{what}: a late sync: {synced:?}");
 }
 
-/// Nothing is changed or written any more, even if the device could.
+/// Asserts that nothing can be changed or written, even if the device works again.
 fn assert_stopped(fs: &dyn FileSystem, device: &FaultyDevice, what: &str) {
     for access in [Access::Write, Access::Flush] {
         device.set(access, Fault::Never);

@@ -1,18 +1,18 @@
-//! A name that is taken is what is said to be wrong, whatever else is.
+//! An existing name takes precedence over all other errors.
 
 use vfs::{AllocateMode, Error, FileSystem, Ino, Result, SpecialFile};
 
 use super::{NEW, Trial, entries};
 
-/// Blocks that the filler takes at once, from many to one.
+/// Numbers of blocks that the filler takes at a time, in descending order.
 const STEPS: [u64; 3] = [256, 16, 1];
-/// Bytes of a target that takes a block.
+/// A link target that needs a block.
 const TARGET: [u8; 600] = [b't'; 600];
 
-/// A new name, longer than those that fill the directory: where they find no room, it finds none.
+/// A new name, longer than those that fill the directory, so that it finds no space if they do not.
 const NEW_NAME: [u8; 200] = [b'n'; 200];
 
-/// Takes all blocks, then all inodes that can be had without blocks.
+/// Takes all blocks, then all inodes that are available without blocks.
 fn fill(fs: &dyn FileSystem, dir: Ino, block_bytes: u64) {
     let filler = fs.create(dir, b"filler", &NEW).unwrap();
     let mut size = 0;
@@ -27,7 +27,7 @@ fn fill(fs: &dyn FileSystem, dir: Ino, block_bytes: u64) {
     }
 }
 
-/// Everything that enters a name, with that name, except for giving one to a directory.
+/// Runs every operation that adds a name, with this name, except links to directories.
 fn additions(fs: &dyn FileSystem, dir: Ino, name: &[u8], file: Ino) -> Vec<Result<()>> {
     vec![
         fs.create(dir, name, &NEW).map(drop),
@@ -38,11 +38,11 @@ fn additions(fs: &dyn FileSystem, dir: Ino, name: &[u8], file: Ino) -> Vec<Resul
     ]
 }
 
-/// On a full file system a new name finds no room, but one that is taken is refused for that, and
-/// nothing changes. So is a further name for a directory.
+/// On a full file system a new name finds no space, an existing name is rejected as such, and nothing changes. The same
+/// holds for a second name of a directory.
 ///
 /// # Panics
-/// If it is not so.
+/// If that is violated.
 pub fn taken(trial: &Trial<'_>) {
     let device = trial.make();
     let mounted = trial.open(device.clone());

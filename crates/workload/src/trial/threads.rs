@@ -9,10 +9,10 @@ use super::{NEW, Trial, Watchdog, entries, later};
 
 const THREADS: u64 = 6;
 const STEPS: usize = 6_000;
-/// No measure of how long it may take: machines do other work beside.
+/// Not a measure of the duration: machines do other work as well.
 const DEADLOCK_AFTER: Duration = Duration::from_secs(1800);
 
-/// What may go wrong when others change the same names.
+/// Returns whether an error may result from concurrent changes of the same names.
 fn is_expected(error: &Error) -> bool {
     matches!(
         error,
@@ -25,7 +25,7 @@ fn is_expected(error: &Error) -> bool {
     )
 }
 
-/// One random operation on names in `dirs`.
+/// Executes a random operation on names in `dirs`.
 fn step(fs: &dyn FileSystem, dirs: &[Ino], random: &mut fastrand::Rng) -> Result<(), Error> {
     let dir = dirs[random.usize(..dirs.len())];
     let to = dirs[random.usize(..dirs.len())];
@@ -45,7 +45,7 @@ fn step(fs: &dyn FileSystem, dirs: &[Ino], random: &mut fastrand::Rng) -> Result
     }
 }
 
-/// Every directory hangs below the root exactly once, and counts are right.
+/// Checks that every directory is below the root exactly once, and link counts are correct.
 fn check(fs: &dyn FileSystem, dir: Ino) -> usize {
     let mut subdirectories = 0;
     let mut found = 1;
@@ -61,11 +61,10 @@ fn check(fs: &dyn FileSystem, dir: Ino) -> usize {
     found
 }
 
-/// Random operations of many threads on few names, all in the same directories (`shared`) or each in
-/// its own.
+/// Runs random operations of many threads on few names, all in the same directories (`shared`) or each in its own.
 ///
 /// # Panics
-/// If they do not come to an end, or leave a tree that is none.
+/// If they do not end, or the resulting tree is invalid.
 pub fn many_threads(trial: &Trial<'_>, shared: bool) {
     let _watchdog = Watchdog::new(DEADLOCK_AFTER, format!("threads on {}", trial.name));
     let device = trial.make();
@@ -106,18 +105,17 @@ fn check_tops(fs: &dyn FileSystem) -> usize {
     tops.iter().filter(|(name, _)| name != b"lost+found").map(|(_, top)| check(fs, *top)).sum()
 }
 
-/// The directory that another one is in now, and its name there.
+/// Returns the current parent of a directory, and its name there.
 fn whereabouts(fs: &dyn FileSystem, dir: Ino) -> Option<(Ino, Vec<u8>)> {
     let parent = fs.lookup(dir, b"..").unwrap();
     let (name, _) = entries(fs, parent).into_iter().find(|(_, ino)| *ino == dir)?;
     Some((parent, name))
 }
 
-/// Threads move directories into each other, which would cut a circle off the tree if two of
-/// them got their way.
+/// Threads move directories into each other, which could detach a cycle from the tree if two moves succeeded.
 ///
 /// # Panics
-/// If they do not come to an end, or a directory is lost.
+/// If they do not end, or a directory is lost.
 pub fn no_circle(trial: &Trial<'_>) {
     let _watchdog = Watchdog::new(DEADLOCK_AFTER, format!("moves on {}", trial.name));
     let device = trial.make();

@@ -1,4 +1,4 @@
-//! A test that hangs ends, and says what it was doing.
+//! Ends a test that hangs, with a description of its activity.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -11,7 +11,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Begins to wait.
+    /// Starts the timer.
     pub fn new(limit: Duration, what: String) -> Self {
         let (alive, gone) = channel();
         thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The smallest sessions to run workloads in.
+//! Minimal sessions for running workloads.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "not every test uses everything")]
 
 pub mod tampered;
@@ -22,12 +22,12 @@ use xfs::Xfs;
 const IMAGE_BYTES: u64 = 512 << 20;
 const CACHE_BYTES: usize = 64 << 20;
 
-/// A session in a file system that has nothing to forget.
+/// A session in a file system without droppable caches.
 pub struct InMemory {
     pub fs: Arc<dyn FileSystem>,
-    /// What there was each time that caches were to be dropped. Without it, they cannot be.
+    /// The contents at each request to drop caches. `None` if they cannot be dropped.
     pub seen: Option<Vec<Tree>>,
-    /// The same file system, where it measures its listings.
+    /// The same file system, if it profiles its listings.
     measured: Option<Arc<dyn MeasuresListings>>,
 }
 
@@ -40,18 +40,18 @@ impl InMemory {
         Self::sharing(&(Arc::new(fs) as Arc<dyn FileSystem>))
     }
 
-    /// One whose file system the test keeps, to look at it or to change it.
+    /// Creates a session whose file system the test keeps, to examine or change it.
     pub fn sharing(fs: &Arc<dyn FileSystem>) -> Self {
         Self { fs: Arc::clone(fs), seen: Some(Vec::new()), measured: None }
     }
 
-    /// One that says where the time of its listings goes.
+    /// Creates a session that profiles its listings.
     pub fn measured(fs: impl MeasuresListings + 'static) -> Self {
         let fs: Arc<dyn MeasuresListings> = Arc::new(fs);
         Self { fs: fs.clone(), seen: Some(Vec::new()), measured: Some(fs) }
     }
 
-    /// The same, of which nothing can be forgotten.
+    /// Makes the session refuse to drop caches.
     pub fn uncached(self) -> Self {
         Self { seen: None, ..self }
     }
@@ -85,7 +85,7 @@ impl Session for InMemory {
     }
 }
 
-/// A session in a directory that the test keeps, which claims to forget what is cached.
+/// A session in a directory that the test keeps, which pretends to drop caches.
 pub struct AtPath(Host);
 
 impl AtPath {
@@ -112,7 +112,7 @@ impl Session for AtPath {
     }
 }
 
-/// A session in a directory of its own on this machine.
+/// A session in a temporary directory on this machine.
 pub struct OnHost {
     pub folder: TempDir,
     host: Host,
@@ -125,7 +125,7 @@ impl OnHost {
         Self { folder, host }
     }
 
-    /// Paths of everything there is, with a slash behind directories.
+    /// Returns the paths of all entries, with a trailing slash for directories.
     pub fn paths(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut pending = vec![self.folder.path().to_path_buf()];
@@ -164,7 +164,7 @@ impl Session for OnHost {
     }
 }
 
-/// A session in an ext4 image in memory, which is closed and opened to forget what is cached.
+/// A session in an ext4 image in memory, which is closed and reopened to drop caches.
 pub struct Reopened {
     device: Arc<MemoryDevice>,
     pub fs: Option<Ext4>,
@@ -214,7 +214,7 @@ pub fn ext4() -> Ext4 {
     ext4_with("")
 }
 
-/// With changes to the usual features.
+/// With changes to the default features.
 pub fn ext4_with(features: &str) -> Ext4 {
     Ext4::open_in_progress(ext4_image(features), CACHE_BYTES).unwrap()
 }
@@ -226,7 +226,7 @@ pub fn xfs() -> Xfs {
     Xfs::open_in_progress(device, CACHE_BYTES).unwrap()
 }
 
-/// Runs the only case of a workload, and checks what it says of itself.
+/// Runs the only case of a workload, and checks its description.
 pub fn run(job: &dyn Job, session: &mut dyn Session, seed: u64) -> Result<Vec<Step>> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let progress = |operations| {
@@ -242,8 +242,7 @@ pub fn run(job: &dyn Job, session: &mut dyn Session, seed: u64) -> Result<Vec<St
     Ok(steps)
 }
 
-/// Runs the only case of a workload and asks it to stop when it has done so many operations; how many it
-/// did in the end.
+/// Runs the only case of a workload and cancels it after a number of operations. Returns the final number.
 pub fn run_and_stop(job: &dyn Job, session: &mut dyn Session, after: u64) -> (Result<()>, u64) {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let progress = |operations| {

@@ -1,4 +1,4 @@
-//! A file system that does one thing wrong.
+//! A file system with one deliberate fault.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::{FileSystem, Ino, NewInode};
 use workload::model::Model;
 
-/// What it does wrong.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// A file that is made is not listed.
+    /// A new file is not listed.
     Unlisted,
     /// A file gets another name.
     Renamed,
@@ -19,7 +19,7 @@ pub enum Wrong {
     DirectoryKept,
 }
 
-/// A model that does something wrong with the 100th file, or with all directories.
+/// A model with a fault at the 100th file, or at all directories.
 pub struct Tampered {
     model: Model,
     wrong: Wrong,
@@ -37,7 +37,7 @@ impl Tampered {
     }
 }
 
-/// Passes methods on to the model.
+/// Forwards methods to the model.
 macro_rules! pass_on {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(fn $name(&self, $($argument: $type),*) -> vfs::Result<$result> {

@@ -1,4 +1,4 @@
-//! A file system that counts what it is asked to do.
+//! A file system that counts calls.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vfs::{FileSystem, Ino, NewInode, Timestamp};
 use workload::model::Model;
 
-/// How often each method was called.
+/// Number of calls of each method.
 #[derive(Debug, Default)]
 pub struct Calls {
     pub creates: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Calls {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
     pub truncates: AtomicU64,
-    /// The sum of the sizes that files were truncated to.
+    /// Sum of the sizes of truncations.
     pub truncated_to: AtomicU64,
     pub listings: AtomicU64,
     pub attributes: AtomicU64,
@@ -31,12 +31,12 @@ impl Calls {
     }
 }
 
-/// The model, with counters before it. Some write may set a flag.
+/// The model with counters. A certain write may set a flag.
 #[derive(Default)]
 pub struct Counting {
     pub model: Model,
     pub calls: Calls,
-    /// Is set by the write of this number, if that is not 0.
+    /// Set by the write with this number, unless that is 0.
     pub stop: AtomicBool,
     pub stop_at_write: u64,
 }
@@ -45,7 +45,7 @@ fn add(count: &AtomicU64, what: u64) -> u64 {
     count.fetch_add(what, Ordering::Relaxed) + what
 }
 
-/// Passes methods on to the model, some of them counted.
+/// Forwards methods to the model, and counts some of them.
 macro_rules! pass_on {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $count:ident)?;)*) => {
         $(fn $name(&self, $($argument: $type),*) -> vfs::Result<$result> {

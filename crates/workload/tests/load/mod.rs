@@ -1,4 +1,4 @@
-//! File systems to run workloads on, and what is compared afterwards.
+//! File systems for workloads, and comparisons of the results.
 #![allow(missing_docs, unreachable_pub, reason = "shared by the tests of one file")]
 
 mod counting;
@@ -67,7 +67,7 @@ impl Session for OnHost {
     }
 }
 
-/// Runs a case, and checks that what it says of its operations is what it said before.
+/// Runs a case, and checks the announced number of operations.
 pub fn run(job: &dyn Job, case: &Case, session: &mut dyn Session, seed: u64) -> Vec<Step> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let progress = |count| {
@@ -86,7 +86,7 @@ pub fn run(job: &dyn Job, case: &Case, session: &mut dyn Session, seed: u64) -> 
     steps
 }
 
-/// Runs a case on a new ext4 image, and has e2fsck judge what it leaves.
+/// Runs a case on a new ext4 image, and checks it with e2fsck.
 pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> (Tree, u64, u64) {
     use ext4::mkfs::{Contents, InodeCount, Options, format, plan};
     let inodes = InodeCount::Count(4096);
@@ -103,7 +103,7 @@ pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> 
     (tree, free.blocks_free, free.inodes_free)
 }
 
-/// Runs a case on a new XFS image, and has xfs_repair judge what it leaves.
+/// Runs a case on a new XFS image, and checks it with xfs_repair.
 pub fn on_xfs(job: &dyn Job, case: &Case, seed: u64) -> (Tree, u64, u64) {
     use xfs::mkfs::{Contents, Options, format, plan};
     let options = Options { uuid: [0x5a; 16], allow_small: true, ..Options::new(IMAGE_BYTES) };
@@ -127,10 +127,10 @@ fn judge(device: &MemoryDevice) {
     oracle::judge(&path);
 }
 
-/// What is seen from outside: the contents of each file, nothing for a directory.
+/// Visible state: the contents of each file, `None` for a directory.
 pub type Files = BTreeMap<String, Option<Vec<u8>>>;
 
-/// The files of a tree, all of which are short.
+/// Returns the files of a tree, all of which are short.
 pub fn files_of(tree: &Tree) -> Files {
     let file = |(path, &place): (&Vec<u8>, &usize)| {
         let inode = &tree.inodes[place];

@@ -1,4 +1,4 @@
-//! What a report says first.
+//! Headlines of a report.
 
 use workload::jobs::{FsMark, Headline, Job, Measure, Theirs};
 use workload::report::{HeadlineKind, Report};
@@ -14,7 +14,7 @@ fn contestant(name: &str, deviations: u32) -> Fake {
     fake
 }
 
-/// Orphans of four policies: by the list it takes longer the more threads there are.
+/// Orphans with four policies: the list becomes slower with more threads.
 fn orphans() -> Report {
     let cases = [1, 16, 64, 128].map(|threads| case(threads, 1)).to_vec();
     let mut job = FakeJob::new(cases, |asked| {
@@ -91,7 +91,7 @@ fn headlines_stand_beside_those_of_the_thread() {
     for said in ["0.88 (2018", "0.74 (2019", "1.27 × (2015, 1", "0.98 × (2021"] {
         assert!(text.contains(said), "{said}: {text}");
     }
-    // As the mails have it: 8 and 19 per cent of system time.
+    // As in the mails: 8 and 19 per cent of system time.
     let parents = FsMark::SEED.headlines();
     let percent = parents.iter().flat_map(|one| &one.theirs);
     let percent: Vec<f64> = percent.map(|one| ((one.ratio - 1.0) * 100.0).round()).collect();

@@ -1,4 +1,4 @@
-//! The report for programs: every figure here was worked out by hand.
+//! The machine-readable report: every expected figure was computed by hand.
 
 use serde_json::{Value, json};
 use workload::contestant::Side;
@@ -7,8 +7,8 @@ use workload::report::Report;
 
 use crate::reports::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
 
-/// Two contestants, of which one is the base of the other, and two sizes; three rounds of the first size
-/// and one of the second.
+/// Two contestants, one of which is the base of the other, and two sizes; three rounds of the first size and one of the
+/// second.
 fn report() -> Report {
     let cases: Vec<Case> = vec![case(1000, 3), case(4000, 1)];
     let mut job = FakeJob::new(cases, |asked| {
@@ -37,7 +37,7 @@ fn report() -> Report {
     run_with(&[entry(job, contestants)], 3, &Notes::default())
 }
 
-/// Takes a ratio and its interval out of a report, which must be Student's of the ratios of three rounds.
+/// Removes a ratio and its interval from a report, and checks that it is Student's of the ratios of three rounds.
 #[track_caller]
 fn check_interval(overhead: &mut Value, name: &str, ratio: f64, rounds: [f64; 3]) {
     let logs = rounds.map(f64::ln);
@@ -78,13 +78,13 @@ fn every_figure_is_right() {
             "processor_percent": ((0.099 + 0.022) / (0.09 + 0.02) - 1.0) * 100.0,
             "wall": { "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false },
             "user": { "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false },
-            // In one round the base took no time in the kernel.
+            // In one round the base took no system time.
             "system": null,
             "processor": {
                 "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false,
             },
         },
-        // The kernel's did not take part.
+        // The kernel's contestant did not take part.
         "kernel": null,
         "size_bytes": 8_589_934_592_u64,
         "measured": [
@@ -138,7 +138,7 @@ fn ours_stand_beside_the_kernels_with_the_same_settings() {
 fn everything_that_a_report_must_say_is_said() {
     let mut value: Value = serde_json::from_str(&report().json()).unwrap();
     value["workloads"][0]["rows"] = json!([]);
-    // A test build has no optimisations, or it has.
+    // Depends on the optimisation of the test build.
     assert_eq!(value["optimised"], json!(!cfg!(debug_assertions)));
     value["optimised"] = json!(true);
     // 8,333 and 6,667 files a second: 600 ms for 4000 files; the base stays at 10,000.

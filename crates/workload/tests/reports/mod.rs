@@ -1,4 +1,4 @@
-//! The runner of comparisons and its reports, on contestants and workloads that are made up.
+//! The runner of comparisons and its reports, with invented contestants and workloads.
 
 mod common;
 mod headlines;

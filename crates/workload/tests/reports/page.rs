@@ -13,15 +13,15 @@ const VIEWS: [View; 3] = [
     View { width: 400, is_dark: false },
     View { width: 1200, is_dark: true },
 ];
-/// Browsers draw no picture higher than this without a graphics processor.
+/// Maximum height of a screenshot without a graphics processor.
 const HEIGHT_MAX: f64 = 16_000.0;
 
-/// Where pictures stay, to be looked at.
+/// Directory in which screenshots are kept for inspection.
 fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Share of the most frequent colour, and how many colours there are.
+/// Returns the share of the most frequent colour, and the number of colours.
 fn colours(picture: &Path) -> (f64, usize) {
     let decoder = png::Decoder::new(BufReader::new(File::open(picture).unwrap()));
     let mut reader = decoder.read_info().unwrap();
@@ -46,8 +46,7 @@ fn a_page_of_everything_is_legible_everywhere() {
         assert!(layout.touching.is_empty(), "{view:?}: {:#?}", layout.touching);
         assert!(layout.cut.is_empty(), "{view:?}: {:#?}", layout.cut);
         assert!(layout.width <= f64::from(view.width), "{view:?}: {} wide", layout.width);
-        // Three steps of create, one of stress-orphan and of fserver; two for each of the three steps
-        // with one size.
+        // Three steps of create, one each of stress-orphan and fserver; two for each of the three steps with one size.
         assert_eq!(layout.plots, 3 + 1 + 1 + 2 * 3, "{view:?}");
         assert!(layout.letters_min >= 9.0, "{view:?}: letters of {} px", layout.letters_min);
         assert_eq!(layout.background == "rgb(21, 21, 23)", view.is_dark, "{}", layout.background);
@@ -81,7 +80,7 @@ fn a_browser_understands_the_page_as_it_is_written() {
     let path = directory.path().join("report.html");
     fs::write(&path, &page).unwrap();
     let dom = dom(&path);
-    // An element that is not closed or not known would be moved, doubled or left out.
+    // An unclosed or unknown element would be moved, duplicated or omitted.
     for element in
         ["<svg", "<text", "<path", "<rect", "<circle", "<table", "<tr", "<td", "<details", "<title"]
     {

@@ -1,4 +1,4 @@
-//! Who runs when, and what comes of it when something goes wrong.
+//! Order of runs, and handling of failures.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::reports::common::{
     Asked, Fake, FakeJob, Notes, SIZE, case, entry, extra, options, run_with, step,
 };
 
-/// Contestants with these names, and the order in which they are started.
+/// Creates contestants with these names, which record the order of their starts.
 fn started(names: &[&str]) -> (Vec<Fake>, Rc<RefCell<Vec<String>>>) {
     let starts = Rc::new(RefCell::default());
     let fake = |name: &&str| Fake { starts: Rc::clone(&starts), ..Fake::new(name) };
@@ -34,7 +34,7 @@ fn rows(report: &Report) -> Vec<(&str, u64, usize, f64)> {
     rows.map(|row| (row.contestant.as_str(), row.x, row.runs, row.wall.median_s)).collect()
 }
 
-/// What a progress bar would show at the end: done, and of how many.
+/// Returns the final state of a progress bar: done, and total.
 fn bar(notes: &Notes) -> (u64, u64) {
     (*notes.done.lock().unwrap(), *notes.totals.lock().unwrap().last().unwrap())
 }
@@ -147,7 +147,7 @@ fn one_run_alone_gives_its_steps() {
     assert_eq!((steps.len(), steps[0].name, steps[0].operations), (1, "create", 10));
 }
 
-/// Runs what takes so many milliseconds in each run, of ours and then of the kernel's, with up to 8 rounds.
+/// Runs invented steps with the given milliseconds in each run, for ours and the kernel's, with up to 8 rounds.
 fn compared(ours: [u64; 8], kernel: [u64; 8], notes: &Notes) -> Report {
     let job = FakeJob::new(vec![case(10, 9)], move |asked| {
         let walls = if asked.contestant == "memory:xfs" { ours } else { kernel };

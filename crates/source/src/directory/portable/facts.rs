@@ -1,4 +1,4 @@
-//! What the host tells of one file.
+//! Attributes of a file, as far as the host reports them.
 
 use std::fs::{File, FileType};
 use std::io;
@@ -8,17 +8,17 @@ use std::time::SystemTime;
 use crate::directory::file::State;
 use crate::{FileId, Metadata, Time};
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Directory,
     File,
     Symlink,
-    /// Something that has no name here.
+    /// An unsupported type.
     Other,
 }
 
-/// What is known of a file without reading it.
+/// Attributes of a file that are known without reading it.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
@@ -29,12 +29,12 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Those of the file at a path; a symbolic link is not followed.
+    /// Returns the attributes of the file at a path. Does not follow a symbolic link.
     pub(super) fn of_path(path: &Path) -> io::Result<Self> {
         Self::of_file(&host::open(path)?)
     }
 
-    /// Those of an open file.
+    /// Returns the attributes of an open file.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let (metadata, (id, links)) = (file.metadata()?, host::identity(file)?);
         Ok(Self {
@@ -46,18 +46,17 @@ impl Facts {
         })
     }
 
-    /// What identifies it.
+    /// Returns the identity of the file.
     pub(super) fn id(&self) -> FileId {
         self.state.id
     }
 
-    /// Owner, permissions and times of its entry. Files belong to root, and the only permission that is known is
-    /// that to write.
+    /// Returns owner, permissions and times of the entry. The owner is root, and only the write permission is known.
     pub(super) fn metadata(&self) -> Metadata {
         let permissions = match self.kind {
             Kind::Directory => 0o755,
             Kind::Symlink => 0o777,
-            // Of a directory the mark means something else.
+            // The read-only flag of a directory has another meaning.
             Kind::File | Kind::Other if self.is_readonly => 0o444,
             Kind::File | Kind::Other => 0o644,
         };
@@ -96,10 +95,10 @@ mod host {
 
     use crate::FileId;
 
-    /// `FILE_READ_ATTRIBUTES`: enough to look at a file, even at one that nobody may read.
+    /// `FILE_READ_ATTRIBUTES`: sufficient to query a file, even without permission to read it.
     const READ_ATTRIBUTES: u32 = 0x80;
-    /// `FILE_FLAG_BACKUP_SEMANTICS`, which opens directories too, and `FILE_FLAG_OPEN_REPARSE_POINT`, which opens
-    /// links themselves.
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, needed to open directories, and `FILE_FLAG_OPEN_REPARSE_POINT`, which opens links
+    /// themselves.
     const AS_IT_IS: u32 = 0x0200_0000 | 0x0020_0000;
 
     pub(super) fn open(path: &Path) -> io::Result<File> {

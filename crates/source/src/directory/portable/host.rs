@@ -1,4 +1,4 @@
-//! The root of a directory source, and files beneath it.
+//! The root of a directory source, and files below it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,14 +13,14 @@ use crate::directory::found::Found;
 use crate::host::as_path;
 use crate::{Content, EntryKind, FileId, SourceError};
 
-/// The directory a source reads.
+/// The directory of a source.
 #[derive(Debug)]
 pub(in crate::directory) struct Root {
-    /// Absolute and without symbolic links, so that it stays right if the process moves.
+    /// Absolute and without symbolic links, so that it stays valid if the working directory changes.
     path: PathBuf,
-    /// As it was named, for messages.
+    /// The path as given, for messages.
     shown: PathBuf,
-    /// Files and directories that are left out.
+    /// Excluded files and directories.
     pub(super) exclude: Vec<FileId>,
 }
 
@@ -37,8 +37,8 @@ impl Root {
         Ok(Self { path: resolved, shown: path.to_owned(), exclude })
     }
 
-    /// Where a file of the source is on the host. Part by part, because `/` separates nothing in absolute paths of
-    /// Windows that have no symbolic links.
+    /// Returns the host path of a file. Joined by component, because `/` is not a separator in absolute Windows paths
+    /// without symbolic links.
     pub(super) fn host_path(&self, path: &[u8]) -> PathBuf {
         below(&self.path, path)
     }
@@ -48,7 +48,7 @@ impl Root {
         File::open(self.host_path(path))
     }
 
-    /// Where a file of the source is, for messages.
+    /// Returns the path of a file for messages.
     pub(in crate::directory) fn shown_path(&self, path: &[u8]) -> PathBuf {
         below(&self.shown, path)
     }
@@ -62,7 +62,7 @@ fn below(root: &Path, path: &[u8]) -> PathBuf {
     below
 }
 
-/// A name or target of the host as bytes of an image: text.
+/// Converts a host name or link target to the bytes of an image.
 pub(super) fn bytes_of(name: &OsStr) -> io::Result<Vec<u8>> {
     let text = name.to_str().ok_or_else(|| {
         let problem = format!("{name:?} is not Unicode: give it another name");
@@ -71,7 +71,7 @@ pub(super) fn bytes_of(name: &OsStr) -> io::Result<Vec<u8>> {
     Ok(text.as_bytes().to_vec())
 }
 
-/// The type of the file at `path`, and what belongs to it. Contents are opened later.
+/// Returns the type of the file at `path` with its data. Contents are opened later.
 pub(super) fn kind_of(
     root: &Arc<Root>,
     path: &[u8],
@@ -100,19 +100,19 @@ pub(super) fn kind_of(
     })
 }
 
-/// What shows whether an open file changed.
+/// Returns the state that detects changes of an open file.
 pub(in crate::directory) fn state_of(file: &File) -> io::Result<State> {
     Facts::of_file(file).map(|facts| facts.state)
 }
 
-/// The file at a path, as [`HostTree::find`](crate::directory::HostTree::find) has it. No file is opened, for nothing is
-/// known of holes.
+/// Returns the file at a path, as [`HostTree::find`](crate::directory::HostTree::find) specifies. Does not open files,
+/// because holes are unknown.
 pub(in crate::directory) fn find(
     root: &Arc<Root>,
     path: &[u8],
     _: bool,
 ) -> Result<Option<Found>, SourceError> {
-    // No file has such a name here, and such a path would lead elsewhere.
+    // Such names do not exist on this host, and the path would lead elsewhere.
     if path.iter().any(|byte| b"\\:\0".contains(byte)) {
         return Ok(None);
     }

@@ -1,8 +1,8 @@
-//! Directories of a host as far as the standard library and [`facts`] know files: types, sizes, times, links, and whether
-//! a file is to be written. There are no owners, no devices and no extended attributes.
+//! Host directories with the attributes that the standard library and [`facts`] provide: types, sizes, times, links and
+//! a read-only flag. No owners, devices and extended attributes.
 //!
-//! Names come in the order of a directory source on Unix, by their UTF-8. The caller's thread does all of the work,
-//! and nothing is recursive.
+//! Names are sorted by their UTF-8 bytes, as in a directory source on Unix. The caller's thread does all work, without
+//! recursion.
 
 mod facts;
 mod host;
@@ -18,23 +18,23 @@ use super::READ_ATTRIBUTES;
 use super::found::Scanned;
 use crate::{Entry, SourceError, Xattr};
 
-/// All that is in a directory, itself first.
+/// All files below a directory, the directory itself first.
 pub(super) struct Files {
     root: Arc<Root>,
-    /// The directories that the walk is in, the root first. None before it began.
+    /// The current path of directories, the root first. Empty before the walk begins.
     frames: Vec<Frame>,
     is_started: bool,
     names_min: u64,
 }
 
-/// A directory, and names in it that have not come.
+/// A directory, and its remaining names.
 struct Frame {
     path: Vec<u8>,
     names: vec::IntoIter<Vec<u8>>,
 }
 
 impl Files {
-    /// Begins, and lists the directory. The caller's thread does all of the work, whatever it is allowed.
+    /// Starts and lists the directory. Ignores the number of threads.
     pub(super) fn start(root: Arc<Root>, _: usize) -> Result<Self, SourceError> {
         let names = list(&root, b"")?;
         let names_min = names.len() as u64;
@@ -42,7 +42,7 @@ impl Files {
         Ok(Self { root, frames, is_started: false, names_min })
     }
 
-    /// The next file that is not excluded. Not to be asked after an error.
+    /// Returns the next file that is not excluded. Must not be called after an error.
     pub(super) fn next(&mut self) -> Result<Option<Scanned>, SourceError> {
         if !self.is_started {
             self.is_started = true;
@@ -64,12 +64,12 @@ impl Files {
         Ok(None)
     }
 
-    /// How many names there are at least.
+    /// Returns the minimum number of names.
     pub(super) fn names_min(&mut self) -> u64 {
         self.names_min
     }
 
-    /// One file, unless it is left out. What is in a directory comes next.
+    /// Returns one file, unless it is excluded. The entries of a directory come next.
     fn look(&mut self, path: Vec<u8>) -> Result<Option<Scanned>, SourceError> {
         let facts = Facts::of_path(&self.root.host_path(&path))
             .map_err(|e| SourceError::io(READ_ATTRIBUTES, &self.root.shown_path(&path), e))?;
@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// The names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 fn list(root: &Root, path: &[u8]) -> Result<Vec<Vec<u8>>, SourceError> {
     let io = |e| SourceError::io("read directory", &root.shown_path(path), e);
     let mut names = Vec::new();
@@ -95,12 +95,12 @@ fn list(root: &Root, path: &[u8]) -> Result<Vec<Vec<u8>>, SourceError> {
         names.push(bytes_of(&entry.map_err(io)?.file_name()).map_err(io)?);
     }
     names.sort_unstable();
-    // A directory that changes while it is listed may give a name twice.
+    // A directory that changes while it is listed may return a name twice.
     names.dedup();
     Ok(names)
 }
 
-/// The extended attributes of a file: nothing here tells them.
+/// Returns no extended attributes, which are not available here.
 pub(super) fn xattrs(_: &Root, _: &[u8]) -> Result<Vec<Xattr>, SourceError> {
     Ok(Vec::new())
 }

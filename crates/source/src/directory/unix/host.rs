@@ -1,4 +1,4 @@
-//! The root of a directory source, and files beneath it.
+//! The root of a directory source, and files below it.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ use crate::directory::file::State;
 use crate::host::as_path;
 use crate::{FileId, SourceError, Time};
 
-/// The directory a source reads.
+/// The directory of a source.
 #[derive(Debug)]
 pub(in crate::directory) struct Root {
     pub(super) fd: OwnedFd,
-    /// Absolute and without symbolic links, so that it stays right if the process moves.
+    /// Absolute and without symbolic links, so that it stays valid if the working directory changes.
     pub(super) path: PathBuf,
-    /// Files and directories that are left out.
+    /// Excluded files and directories.
     pub(super) exclude: Vec<FileId>,
-    /// Names in it, as soon as it has been listed.
+    /// Number of names in it, once it has been listed.
     pub(super) names: AtomicU64,
-    /// Contents of files that do not say how long they are.
+    /// Contents of files without a reported size.
     pub(super) unsized_files: UnsizedFiles,
 }
 
@@ -47,13 +47,13 @@ impl Root {
         })
     }
 
-    /// Where a file of the source is on the host.
+    /// Returns the host path of a file for messages.
     pub(in crate::directory) fn shown_path(&self, path: &[u8]) -> PathBuf {
         if path.is_empty() { self.path.clone() } else { self.path.join(as_path(path)) }
     }
 
-    /// Opens a file of the source, whatever the length of its path. Never follows a symbolic link
-    /// at its end, and never waits for the other end of a pipe.
+    /// Opens a file with a path of any length. Does not follow a symbolic link at its end, and does not block on a
+    /// pipe.
     pub(in crate::directory) fn open_file(&self, path: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut at: Option<OwnedFd> = None;
@@ -74,22 +74,22 @@ fn fd_or<'a>(fd: &'a Option<OwnedFd>, root: &'a OwnedFd) -> BorrowedFd<'a> {
     fd.as_ref().unwrap_or(root).as_fd()
 }
 
-/// What shows whether an open file changed.
+/// Returns the state that detects changes of an open file.
 pub(in crate::directory) fn state_of(file: &File) -> io::Result<State> {
     Ok(state(&fstat(file)?))
 }
 
-/// The same of the file `stat` is about.
+/// Returns the same state from a `stat`.
 pub(super) fn state(stat: &Stat) -> State {
     State { id: file_id(stat), size: stat.st_size as u64, mtime: mtime(stat) }
 }
 
-/// What identifies the file `stat` is about.
+/// Returns the identity of a file from a `stat`.
 pub(super) fn file_id(stat: &Stat) -> FileId {
     FileId { dev: device(stat), ino: stat.st_ino }
 }
 
-/// Time of the last change of contents.
+/// Returns the modification time.
 pub(super) fn mtime(stat: &Stat) -> Time {
     Time { sec: stat.st_mtime, nsec: stat.st_mtime_nsec as u32 }
 }

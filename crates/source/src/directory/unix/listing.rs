@@ -1,8 +1,8 @@
-//! The names of one directory, sorted, in little memory.
+//! The sorted names of one directory, with low memory use.
 //!
-//! Names lie NUL-terminated in one arena. A record per name is 16 bytes: a sort key, and the name's
-//! place, length and type packed into one word. The key is the eight bytes that follow the prefix
-//! all names share, so comparing two names nearly never looks into the arena.
+//! Names are NUL-terminated in one arena. A record per name has 16 bytes: a sort key, and a word with the offset,
+//! length and type of the name. The key is the eight bytes that follow the common prefix of all names, so comparisons
+//! rarely read the arena.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -12,12 +12,12 @@ use rustix::io::Errno;
 
 use super::os;
 
-/// Bits of [`Record::place`] that hold the type (0 unknown, 1 directory, 2 other).
+/// Low bits of [`Record::place`] with the type (0 unknown, 1 directory, 2 other).
 const TYPE_BITS: u32 = 2;
-/// Bits of [`Record::place`] that hold the name's length; Linux names have at most 255 bytes.
+/// Bits of [`Record::place`] with the length of the name; Linux names have at most 255 bytes.
 const LEN_BITS: u32 = 16;
 
-/// What a directory says about the type of an entry.
+/// Type of an entry according to its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     Unknown,
@@ -57,7 +57,7 @@ impl Record {
 }
 
 impl Listing {
-    /// Lists an open directory. `buffer` is scratch space; its capacity is what is read at a time.
+    /// Lists an open directory. `buffer` is scratch space; its capacity is the read size.
     pub(super) fn read(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Result<Self, Errno> {
         let mut listing = Self { arena: Vec::new(), records: Vec::new() };
         os::list(fd, buffer, |name, file_type| {
@@ -97,32 +97,32 @@ impl Listing {
             key[..len].copy_from_slice(&rest[..len]);
             record.key = u64::from_be_bytes(key);
         }
-        // A key pads with zeros, which no name contains: unequal keys order as the names do.
+        // Keys are padded with zeros, which names cannot contain, so different keys sort as the names do.
         self.records.sort_unstable_by(|a, b| {
             a.key.cmp(&b.key).then_with(|| a.name(arena).cmp(b.name(arena)))
         });
-        // A directory that changes while it is listed may give a name twice.
+        // A directory that changes while it is listed may return a name twice.
         self.records.dedup_by(|a, b| a.key == b.key && a.name(arena) == b.name(arena));
     }
 
-    /// Number of names.
+    /// Returns the number of names.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// The name at `index`.
+    /// Returns the name at `index`.
     pub(super) fn name(&self, index: usize) -> &[u8] {
         self.records[index].name(&self.arena)
     }
 
-    /// The name at `index`, for a system call.
+    /// Returns the name at `index` for a system call.
     pub(super) fn c_name(&self, index: usize) -> &CStr {
         let name = self.name(index);
         let start = name.as_ptr() as usize - self.arena.as_ptr() as usize;
         CStr::from_bytes_until_nul(&self.arena[start..=start + name.len()]).unwrap_or_default()
     }
 
-    /// What the directory says about the type at `index`.
+    /// Returns the type at `index` according to the directory.
     pub(super) fn hint(&self, index: usize) -> Hint {
         match self.records[index].place & ((1 << TYPE_BITS) - 1) {
             1 => Hint::Directory,

@@ -1,10 +1,9 @@
 //! Directories of a Unix host.
 //!
-//! The work on all that is in one is split in three: [`walk`] finds the order of the names, [`scan`] reads everything
-//! about a batch of names (on several threads if wanted, see [`pipeline`]), and [`Files`] hands out what they found in
-//! order. Only the first and the last depend on order, so the number of threads changes nothing in the stream. The
-//! contents of files whose size is not known before they are read (those of `/proc`) are copied aside when they are
-//! listed, see [`unsized_files`].
+//! Reading everything in a directory has three stages: [`walk`] determines the order of the names, [`scan`] reads a
+//! batch of names (optionally on several threads, see [`pipeline`]), and [`Files`] returns the results in order. Only
+//! the first and the last stage depend on the order, so the number of threads does not affect the stream. Files whose
+//! size is unknown before they are read (those of `/proc`) are copied when they are listed, see [`unsized_files`].
 
 mod host;
 mod listing;
@@ -29,16 +28,16 @@ use walk::Walk;
 use super::found::Scanned;
 use crate::SourceError;
 
-/// All that is in a directory, itself first.
+/// All files below a directory, the directory itself first.
 pub(super) struct Files {
     root: Arc<Root>,
     batches: Batches,
-    /// Entries of the current batch that have not been returned.
+    /// Remaining entries of the current batch.
     entries: vec::IntoIter<Option<Scanned>>,
     /// The error that follows them.
     error: Option<SourceError>,
     is_started: bool,
-    /// No batch is left.
+    /// True if no batch is left.
     is_walked: bool,
 }
 
@@ -48,7 +47,7 @@ enum Batches {
 }
 
 impl Files {
-    /// Begins, with so many threads that read ahead.
+    /// Starts with `threads` threads that read ahead.
     pub(super) fn start(root: Arc<Root>, threads: usize) -> Result<Self, SourceError> {
         let walk = Walk::new(root.clone());
         let batches = match threads {
@@ -65,7 +64,7 @@ impl Files {
         })
     }
 
-    /// The next file that is not excluded, or the error that comes before it. Not to be asked after that.
+    /// Returns the next file that is not excluded, or the error that precedes it. Must not be called after an error.
     pub(super) fn next(&mut self) -> Result<Option<Scanned>, SourceError> {
         if !self.is_started {
             self.is_started = true;
@@ -86,9 +85,9 @@ impl Files {
         }
     }
 
-    /// How many names there are at least.
+    /// Returns the minimum number of names.
     pub(super) fn names_min(&mut self) -> u64 {
-        // The first batch of names comes when the directory itself has been listed.
+        // The first batch of names is available when the directory itself has been listed.
         if !self.is_started && self.entries.len() == 0 && self.error.is_none() {
             self.take_batch();
         }

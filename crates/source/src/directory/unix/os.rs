@@ -1,41 +1,41 @@
-//! What Linux and other Unix hosts do differently.
+//! Differences between Linux and other Unix hosts.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-/// Opens a directory to go through it only, if the host has that.
+/// Flags to open a directory for searching only, if the host supports it.
 #[cfg(target_os = "linux")]
 pub(super) const SEARCH: OFlags = OFlags::PATH;
-/// Opens a directory to go through it only, if the host has that.
+/// Flags to open a directory for searching only, if the host supports it.
 #[cfg(not(target_os = "linux"))]
 pub(super) const SEARCH: OFlags = OFlags::RDONLY;
 
-/// The error of asking for an extended attribute that a file does not have.
+/// The error for a missing extended attribute.
 #[cfg(target_os = "linux")]
 pub(super) const NO_XATTR: Errno = Errno::NODATA;
-/// The error of asking for an extended attribute that a file does not have.
+/// The error for a missing extended attribute.
 #[cfg(not(target_os = "linux"))]
 pub(super) const NO_XATTR: Errno = Errno::NOATTR;
 
-/// Longest path given to one system call, in bytes with its final NUL (`PATH_MAX`).
+/// Maximum length of a path in one system call, in bytes including the final NUL (`PATH_MAX`).
 pub(super) const PATH_LEN_MAX: usize = if cfg!(target_os = "linux") { 4096 } else { 1024 };
 
-/// The number of the device that a file is on.
+/// Returns the device number of a file.
 #[cfg(target_os = "linux")]
 pub(super) fn device(stat: &Stat) -> u64 {
     stat.st_dev
 }
 
-/// The number of the device that a file is on.
+/// Returns the device number of a file.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn device(stat: &Stat) -> u64 {
     stat.st_dev as u64
 }
 
-/// Hands on each name in an open directory, and its type as far as that is known. `buffer` is scratch space; its
-/// capacity is what is read at a time.
+/// Calls the callback with each name in an open directory, and its type if it is known. `buffer` is scratch space; its
+/// capacity is the read size.
 #[cfg(target_os = "linux")]
 pub(super) fn list(
     fd: BorrowedFd<'_>,
@@ -51,7 +51,7 @@ pub(super) fn list(
     Ok(())
 }
 
-/// Hands on each name in an open directory, and its type as far as that is known.
+/// Calls the callback with each name in an open directory, and its type if it is known.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn list(
     fd: BorrowedFd<'_>,
@@ -65,13 +65,13 @@ pub(super) fn list(
     Ok(())
 }
 
-/// Whether a file in `dir` that says that it is empty is so, because its file system, which has no device of its own,
-/// tells true sizes.
+/// Returns whether a file in `dir` with a reported size of 0 is really empty, because its file system, which has no
+/// block device, reports true sizes.
 #[cfg(target_os = "linux")]
 pub(super) fn has_true_sizes(dir: &impl AsFd, name: &std::ffi::CStr) -> bool {
     use rustix::fs::{Mode, fstatfs, openat};
 
-    /// Such file systems (`f_type` of statfs(2)): tmpfs, ramfs, overlayfs, btrfs, NFS, SMB, Ceph, ZFS.
+    /// Such file systems by `f_type` of statfs(2): tmpfs, ramfs, overlayfs, btrfs, NFS, SMB, Ceph, ZFS.
     const TRUE_TYPES: [u64; 9] = [
         0x0102_1994,
         0x8584_58f6,
@@ -83,39 +83,39 @@ pub(super) fn has_true_sizes(dir: &impl AsFd, name: &std::ffi::CStr) -> bool {
         0x00c3_6400,
         0x2fc1_2fc1,
     ];
-    // Not of the directory: a file can be mounted on a file.
+    // Of the file, not of the directory: a file can be a mount point.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stats = openat(dir, name, flags, Mode::empty()).and_then(fstatfs);
     stats.is_ok_and(|stats| TRUE_TYPES.contains(&(stats.f_type as u64)))
 }
 
-/// Whether a file that says that it is empty is so: only Linux has others.
+/// Returns whether a file with a reported size of 0 is really empty; only Linux has others.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_true_sizes(_: &impl AsFd, _: &std::ffi::CStr) -> bool {
     true
 }
 
-/// A short name of an open directory, where the host has such.
+/// Returns a short path of an open directory, if the host has one.
 #[cfg(target_os = "linux")]
 pub(super) fn short_name(fd: BorrowedFd<'_>) -> Option<String> {
     use std::os::fd::AsRawFd;
     Some(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// A short name of an open directory, where the host has such.
+/// Returns a short path of an open directory, if the host has one.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn short_name(_: BorrowedFd<'_>) -> Option<String> {
     None
 }
 
-/// The name on Linux of an extended attribute of the host.
+/// Converts the host's name of an extended attribute to Linux's.
 #[cfg(target_os = "linux")]
 pub(super) fn linux_xattr(name: &[u8]) -> Option<Vec<u8>> {
     Some(name.to_vec())
 }
 
-/// The name on Linux of an extended attribute of the host, whose names have no classes: all are the user's, but for
-/// those that its own system keeps for itself.
+/// Converts the host's name of an extended attribute to Linux's. The host has no name classes: all are `user.`
+/// attributes, except those reserved by its own system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn linux_xattr(name: &[u8]) -> Option<Vec<u8>> {
     const OF_LINUX: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];

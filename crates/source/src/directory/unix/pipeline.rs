@@ -1,9 +1,8 @@
 //! Threads that scan batches ahead of the reader, which gets them in the walk's order.
 //!
-//! A thread takes the walk's next batch and its number under the walk's lock, scans it without any
-//! lock, and puts the result where the reader waits for that number. A thread takes no batch that
-//! is more than a fixed number ahead of the reader, which bounds memory and open directories.
-//! Lock order: walk, then state.
+//! A thread takes the walk's next batch and its number under the walk's lock, scans it without a lock, and stores the
+//! result under that number. Threads stay within a fixed number of batches ahead of the reader, which bounds memory and
+//! open directories. Lock order: walk, then state.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +16,10 @@ use super::scan::{ScannedBatch, Scanner};
 use super::walk::Walk;
 use crate::SourceError;
 
-/// Batches ahead of the reader, per thread.
+/// Maximum number of batches ahead of the reader, per thread.
 const BATCHES_AHEAD: usize = 3;
 
-/// Scans a walk on threads of its own. Dropping it ends them.
+/// Scans a walk on several threads. Dropping it stops them.
 pub(super) struct Pipeline {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -29,9 +28,9 @@ pub(super) struct Pipeline {
 struct Shared {
     walk: Mutex<Walk>,
     state: Mutex<State>,
-    /// The reader took a batch, or the source was closed.
+    /// Signals that the reader took a batch, or the source was closed.
     room: Condvar,
-    /// A batch was put, or a thread ended.
+    /// Signals that a batch was stored, or a thread ended.
     ready: Condvar,
     ahead: usize,
 }
@@ -69,8 +68,8 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The next batch in order; an empty one without error is the end. Must not be called again
-    /// after the end or an error.
+    /// Returns the next batch in order; an empty one without error is the end. Must not be called again after the end
+    /// or an error.
     pub(super) fn next(&self, root: &Root) -> ScannedBatch {
         let mut state = self.shared.state.lock();
         loop {
@@ -82,7 +81,7 @@ impl Pipeline {
                 return batch;
             }
             if state.running == 0 {
-                // Only a panic ends all threads before the last batch.
+                // All threads end before the last batch only after a panic.
                 let error = io::Error::other("a thread of the source ended early");
                 let error = Some(SourceError::io("read", &root.path, error));
                 return ScannedBatch { entries: Vec::new(), error };
@@ -103,7 +102,7 @@ impl Drop for Pipeline {
     }
 }
 
-/// Counts a thread as running until it ends, however it ends.
+/// Counts a thread as running until it ends, also by a panic.
 struct Running(Arc<Shared>);
 
 impl Drop for Running {
@@ -124,7 +123,7 @@ impl Shared {
             let batch = walk.next_batch();
             let is_last = batch.error.is_some() || batch.runs.is_empty();
             if is_last {
-                // No other thread may ask the walk again.
+                // No other thread may call the walk after an error.
                 self.close();
             }
             drop(walk);
@@ -141,7 +140,7 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// Waits until batch `seq` may be taken. False if no more batches are wanted.
+    /// Waits until batch `seq` may be taken. Returns false if no more batches are needed.
     fn wait_for_room(&self, seq: u64) -> bool {
         let mut state = self.state.lock();
         while !state.is_closed && seq >= state.front + self.ahead as u64 {

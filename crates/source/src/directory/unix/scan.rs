@@ -1,4 +1,4 @@
-//! Everything about the files a batch names: attributes, link targets, holes, extended attributes.
+//! Reading the files of a batch: attributes, link targets, holes, extended attributes.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -24,24 +24,24 @@ use crate::directory::file::HostFile;
 use crate::directory::found::Scanned;
 use crate::{Change, Content, DataRun, Entry, EntryKind, Metadata, SourceError, Time};
 
-/// Unit of `st_blocks` in bytes, whatever the file system.
+/// Unit of `st_blocks` in bytes, the same for all file systems.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// The entries of a batch, in order, and the error that ended them if any.
+/// The entries of a batch in order, and the error that ended it, if any.
 #[derive(Debug, Default)]
 pub(super) struct ScannedBatch {
-    /// `None` stands for a file that is left out.
+    /// `None` for an excluded file.
     pub(super) entries: Vec<Option<Scanned>>,
     pub(super) error: Option<SourceError>,
 }
 
-/// Reads files of one source. Each thread has its own.
+/// Reads files of a source. Each thread has its own.
 pub(super) struct Scanner {
     root: Arc<Root>,
     xattrs: Reader,
-    /// Host path of the current directory with a final slash, then that of a file, then a NUL.
+    /// Host path of the current directory with a final slash, then the name of a file, then a NUL.
     host_path: Vec<u8>,
-    /// May read any file whatever its permissions say.
+    /// True if permissions of files are not enforced for this process.
     is_superuser: bool,
     sizes: Sizes,
 }
@@ -58,7 +58,7 @@ impl Scanner {
         }
     }
 
-    /// The root directory.
+    /// Reads the root directory.
     pub(super) fn scan_root(&mut self) -> Result<Scanned, SourceError> {
         let path = self.root.path.clone();
         let stat = fstat(&self.root.fd).map_err(|e| SourceError::io(READ_ATTRIBUTES, &path, e))?;
@@ -72,7 +72,7 @@ impl Scanner {
         Ok(Scanned { entry, id: file_id(&stat), links: stat.st_nlink as u64 })
     }
 
-    /// Reads everything about the files of a batch, up to the first error.
+    /// Reads the files of a batch, up to the first error.
     pub(super) fn scan(&mut self, batch: Batch) -> ScannedBatch {
         let count = batch.runs.iter().map(|run| run.names.len()).sum();
         let mut scanned = ScannedBatch { entries: Vec::with_capacity(count), error: None };
@@ -92,12 +92,12 @@ impl Scanner {
         scanned
     }
 
-    /// Puts the directory's host path in place.
+    /// Sets the directory's host path.
     fn enter(&mut self, node: &Node) {
         self.host_path.clear();
         let root = self.root.path.as_os_str().as_bytes();
         let is_short = root.len() + node.path.len() + 2 + 256 < PATH_LEN_MAX;
-        // Too long for one system call: the open directory has a short name here, if the host knows such.
+        // Too long for one system call, so the open directory's short path is used if the host has one.
         let short = if is_short { None } else { os::short_name(node.fd.as_fd()) };
         if let Some(name) = short {
             self.host_path.extend_from_slice(name.as_bytes());
@@ -121,7 +121,8 @@ impl Scanner {
         let stat = statat(&node.fd, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| SourceError::io(READ_ATTRIBUTES, &root.shown_path(&path), e))?;
         let id = file_id(&stat);
-        // An image that is being made changes all the time: nothing more of it is looked at.
+        // The excluded file may be the image that is being written, which changes constantly, so nothing else of it is
+        // read.
         if root.exclude.contains(&id) {
             return Ok(None);
         }
@@ -130,7 +131,7 @@ impl Scanner {
             let directory_len = self.host_path.len();
             self.host_path.extend_from_slice(name.to_bytes_with_nul());
             let host_name = CStr::from_bytes_until_nul(&self.host_path).unwrap_or_default();
-            // The path as the user knows it, built only for an error.
+            // The user's path, built only for an error.
             let shown = || self.root.shown_path(&path);
             let xattrs = self.xattrs.read(host_name, shown);
             self.host_path.truncate(directory_len);
@@ -151,7 +152,7 @@ impl Scanner {
         let io = |operation, e: Errno| SourceError::io(operation, &self.root.shown_path(path), e);
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let is_directory = file_type == FileType::Directory;
-        // The walk has already decided whether to go into it.
+        // The walk has already decided whether to enter it.
         let hint = node.listing.hint(index);
         if hint != Hint::Unknown && is_directory != (hint == Hint::Directory) {
             let path = self.root.shown_path(path);
@@ -205,7 +206,7 @@ impl Scanner {
         Ok(Content::host(size, runs, host))
     }
 
-    /// Finds out now, in the stream's order, that a file will not be readable later.
+    /// Checks now, in the order of the stream, that a file will be readable later.
     fn check_readable(&self, dir: &BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<(), Errno> {
         if self.is_superuser || stat.st_mode & 0o444 == 0o444 {
             return Ok(());
@@ -214,7 +215,7 @@ impl Scanner {
     }
 }
 
-/// The data runs of an open file, or `None` if all of it is data or the file system cannot tell.
+/// Returns the data ranges of an open file, or `None` if it has no holes or the file system does not report them.
 pub(super) fn data_runs(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<DataRun>>, Errno> {
     let mut runs = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Single files of the host, for sources that know the names of their files from elsewhere.
+//! Single host files, for sources that get the names of their files elsewhere.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,8 +17,8 @@ use crate::directory::file::HostFile;
 use crate::directory::found::Found;
 use crate::{Content, EntryKind, SourceError, Xattr};
 
-/// The file at a path, as [`HostTree::find`](crate::directory::HostTree::find) has it. `wants_contents` opens a regular
-/// file to find its holes.
+/// Returns the file at a path, as [`HostTree::find`](crate::directory::HostTree::find) specifies. `wants_contents`
+/// opens a regular file to determine its holes.
 pub(in crate::directory) fn find(
     root: &Arc<Root>,
     path: &[u8],
@@ -54,7 +54,7 @@ pub(in crate::directory) fn find(
     Ok(Some(Found { kind, metadata, id, links: stat.st_nlink as u64 }))
 }
 
-/// The extended attributes of the file at a path.
+/// Returns the extended attributes of the file at a path.
 pub(in crate::directory) fn xattrs(root: &Root, path: &[u8]) -> Result<Vec<Xattr>, SourceError> {
     let shown = || root.shown_path(path);
     let name = CString::new(shown().into_os_string().into_vec());

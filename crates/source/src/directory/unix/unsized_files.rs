@@ -1,8 +1,7 @@
-//! Files that say that they are empty and are not: those of `/proc`, for example, whose contents are made
-//! when they are read.
+//! Files with a reported size of 0 that are not empty, for example in `/proc`, where contents are generated on a read.
 //!
-//! Only reading tells. Their contents are copied into one file without a name when they are listed, so that
-//! everything after that knows their size.
+//! Only a read determines their size. Their contents are copied into one unnamed file when they are listed, so that
+//! their size is known afterwards.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -21,21 +20,21 @@ use crate::content::ArchiveFile;
 use crate::directory::file::HostFile;
 use crate::{Change, Content, SourceError};
 
-/// Bytes read at a time.
+/// Read size in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// Most bytes of one such file: some never end.
+/// Maximum size of such a file in bytes, because some are endless.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Tells file systems whose empty files are empty from others. It remembers the last one that was asked
-/// for, as the next file is nearly always on the same.
+/// Distinguishes file systems that report true sizes from others. Caches the last one, because the next file is usually
+/// on the same.
 #[derive(Debug, Default)]
 pub(super) struct Sizes(Cell<Option<(u64, bool)>>);
 
 impl Sizes {
-    /// Whether the size of a file in `dir` that `stat` is about can be relied on.
+    /// Returns whether the size of a file in `dir` with attributes `stat` is reliable.
     pub(super) fn are_true(&self, dir: &impl AsFd, name: &CStr, stat: &Stat) -> bool {
-        // Major number 0 stands for no device.
+        // Major number 0 means that there is no block device.
         if major(stat.st_dev) != 0 {
             return true;
         }
@@ -48,7 +47,7 @@ impl Sizes {
     }
 }
 
-/// The contents of such files, one after the other.
+/// The concatenated contents of such files.
 #[derive(Debug, Default)]
 pub(super) struct UnsizedFiles(Mutex<Option<Copied>>);
 
@@ -103,8 +102,8 @@ impl Copied {
     }
 }
 
-/// Opens a file whatever has become of it: where sizes are not true, times and numbers need not be either. It must be
-/// a regular file still.
+/// Opens a file without the usual check for changes: if the size is unreliable, times and inode number may be as well.
+/// It must still be a regular file.
 fn open_as_it_is(host: &HostFile) -> Result<File, SourceError> {
     let io = |e| SourceError::io("open", &host.host_path(), e);
     let file = host.root.open_file(&host.path).map_err(io)?;

@@ -1,8 +1,8 @@
-//! The order of a tree: which names come next, without looking at the files themselves.
+//! Traversal of a tree: determines the order of names without reading the files.
 //!
-//! A walk lists directories depth first and hands out batches of names. It keeps the listings of
-//! the directories it is in, but only the innermost ones open; an outer one is opened again through
-//! `..` and must then be the same directory as before. The walk uses no recursion.
+//! A walk lists directories depth first and returns batches of names. It keeps the listings of the current path of
+//! directories, but only the innermost ones open. An outer one is reopened through `..` and must then be the same
+//! directory as before. There is no recursion.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,13 +15,14 @@ use super::host::{Root, file_id};
 use super::listing::{Hint, Listing};
 use crate::{Change, FileId, SourceError};
 
-/// Names in a batch at most: amortises hand-over between threads, and is small enough to spread.
+/// Maximum number of names in a batch: large enough to amortise the transfer between threads, small enough to
+/// distribute work.
 const BATCH_NAMES_MAX: usize = 256;
-/// Directories in a batch at most: each keeps a descriptor open until the batch is scanned.
+/// Maximum number of directories in a batch: each keeps a descriptor open until the batch is scanned.
 const BATCH_DIRECTORIES_MAX: usize = 24;
-/// Directories of the current path that stay open.
+/// Maximum number of open directories of the current path.
 const OPEN_LEVELS_MAX: usize = 32;
-/// Bytes of directory entries read by one system call.
+/// Number of bytes of directory entries read by one system call.
 const READ_BUFFER_BYTES: usize = 128 << 10;
 
 /// An open directory and its names.
@@ -33,33 +34,33 @@ pub(super) struct Node {
     pub(super) listing: Arc<Listing>,
 }
 
-/// Names of one directory that follow each other.
+/// Consecutive names of one directory.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) node: Arc<Node>,
     pub(super) names: Range<usize>,
 }
 
-/// A piece of the tree's order. An error comes after its runs.
+/// A batch of runs in the order of the tree. An error comes after its runs.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) runs: Vec<Run>,
     pub(super) error: Option<SourceError>,
 }
 
-/// Where a walk is.
+/// State of a walk.
 #[derive(Debug)]
 pub(super) struct Walk {
     root: Arc<Root>,
     frames: Vec<Frame>,
     buffer: Vec<u8>,
-    /// The root has not been listed yet.
+    /// True if the root has not been listed yet.
     is_new: bool,
     /// Number of the next batch.
     pub(super) seq: u64,
 }
 
-/// A directory the walk is in.
+/// A directory of the current path.
 #[derive(Debug)]
 struct Frame {
     /// `None` while it is closed.
@@ -77,8 +78,7 @@ impl Walk {
         Self { root, frames: Vec::new(), buffer, is_new: true, seq: 0 }
     }
 
-    /// The next batch; one without runs and error is the end. No batch may be asked for after an
-    /// error.
+    /// Returns the next batch; one without runs and error is the end. Must not be called after an error.
     pub(super) fn next_batch(&mut self) -> Batch {
         self.seq += 1;
         let mut batch = Batch::default();
@@ -104,8 +104,8 @@ impl Walk {
         batch
     }
 
-    /// Takes up to `max` names of the innermost directory that has any left. Stops after a
-    /// directory and enters it; the error is one of entering.
+    /// Takes up to `max` names of the innermost directory that has any left. Stops after a directory and enters it; the
+    /// error is that of entering.
     fn next_run(&mut self, max: usize) -> Result<(Option<Run>, Option<SourceError>), SourceError> {
         while let Some(frame) = self.frames.last() {
             if frame.next < frame.listing.len() {
@@ -173,7 +173,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Leaves the innermost directory, and opens its parent again if that was closed.
+    /// Leaves the innermost directory, and reopens its parent if necessary.
     fn leave(&mut self) -> Result<(), SourceError> {
         let (Some(child), Some(parent)) = (self.frames.pop(), self.frames.last_mut()) else {
             return Ok(());
@@ -208,7 +208,7 @@ fn is_directory(root: &Root, node: &Node, index: usize) -> Result<bool, SourceEr
     }
 }
 
-/// The path of `name` in the directory at `path`.
+/// Returns the path of `name` in the directory at `path`.
 pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(path.len() + 1 + name.len());
     if !path.is_empty() {

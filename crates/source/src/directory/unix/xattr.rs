@@ -1,4 +1,4 @@
-//! Extended attributes of files on the host.
+//! Extended attributes of host files.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use super::os::{NO_XATTR, linux_xattr};
 use crate::{SourceError, Xattr};
 
-/// Longest list of names and longest value Linux knows (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+/// Maximum size of a list of names and of a value in Linux (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 const READ_XATTRS: &str = "read the extended attributes of";
 
-/// Room for names and values at first. The kernel allocates as much as it is offered, so offering
-/// the most there can be would double the cost of the usual answer, which is nothing.
+/// Initial buffer size for names and values. The kernel allocates a buffer of the size of the caller's, so the maximum
+/// size would double the cost of the usual empty result.
 const XATTR_BYTES_USUAL: usize = 256;
 
 /// Reads extended attributes.
@@ -28,8 +28,8 @@ impl Reader {
         Self { names: vec![0; XATTR_BYTES_USUAL], value: vec![0; XATTR_BYTES_USUAL] }
     }
 
-    /// All extended attributes of the file `path`, which is not followed if it is a link. None on
-    /// file systems without them. `shown` makes the path for an error.
+    /// Returns all extended attributes of the file `path`, without following a link. Empty on file systems without
+    /// them. `shown` returns the path for an error.
     pub(super) fn read(
         &mut self,
         path: &CStr,
@@ -47,7 +47,7 @@ impl Reader {
             let Some(linux_name) = linux_xattr(name.to_bytes()) else { continue };
             let len = match with_room(&mut self.value, |value| lgetxattr(path, name, value)) {
                 Ok(len) => len,
-                // Removed since, or listed by a file system that has no value for it.
+                // The attribute was removed since, or its file system lists it without a value.
                 Err(NO_XATTR | Errno::NOTSUP) => continue,
                 Err(e) => return Err(io(e)),
             };
@@ -58,7 +58,7 @@ impl Reader {
     }
 }
 
-/// Tries with the usual room and, if that is too little, with the most there can be.
+/// Tries the initial buffer size and, if that is too small, the maximum.
 fn with_room(
     buffer: &mut Vec<u8>,
     call: impl Fn(&mut [u8]) -> Result<usize, Errno>,

@@ -1,20 +1,19 @@
-//! Headers as archives get them that are written here: ustar's. What does not fit into one belongs into a
-//! PAX record before it.
+//! Headers of archives that are written: ustar. Values that do not fit belong into a PAX record before the header.
 
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Header;
 
 impl Header {
-    /// Longest name and target of a link, in bytes.
+    /// Maximum length of a name and of a link target in bytes.
     pub const NAME_BYTES_MAX: usize = 100;
-    /// Largest id of an owner: seven octal digits.
+    /// Maximum owner ID: seven octal digits.
     pub const ID_MAX: u32 = 0o7_777_777;
-    /// Largest size in bytes, and largest time in seconds: eleven octal digits.
+    /// Maximum size in bytes, and maximum time in seconds: eleven octal digits.
     pub const SIZE_MAX: u64 = 0o77_777_777_777;
 
-    /// The header of a member with no rights of its own (0644, root's, of 1970). A longer name is cut, and a
-    /// size above [`Header::SIZE_MAX`] becomes 0.
+    /// Creates a header with default attributes (0644, root, 1970). A longer name is truncated, and a size above
+    /// [`Header::SIZE_MAX`] becomes 0.
     pub fn new(typeflag: u8, name: &[u8], size: u64) -> Self {
         let mut header = Self {
             mode: *b"0000644\0",
@@ -39,30 +38,30 @@ impl Header {
         octal(&mut self.mode, permissions.into());
     }
 
-    /// Sets the owners. One above [`Header::ID_MAX`] becomes 0.
+    /// Sets the owners. An ID above [`Header::ID_MAX`] becomes 0.
     pub fn set_owner(&mut self, uid: u32, gid: u32) {
         let fitting = |id: u32| if id > Self::ID_MAX { 0 } else { id.into() };
         octal(&mut self.uid, fitting(uid));
         octal(&mut self.gid, fitting(gid));
     }
 
-    /// Sets the time in seconds since 1970. What is outside of the field's range becomes its nearest end.
+    /// Sets the time in seconds since 1970, clamped to the range of the field.
     pub fn set_mtime(&mut self, seconds: i64) {
         octal(&mut self.mtime, u64::try_from(seconds).unwrap_or(0).min(Self::SIZE_MAX));
     }
 
-    /// Sets the numbers of a device.
+    /// Sets the device numbers.
     pub fn set_device(&mut self, major: u32, minor: u32) {
         octal(&mut self.devmajor, major.into());
         octal(&mut self.devminor, minor.into());
     }
 
-    /// Sets the target of a link. A longer one is cut.
+    /// Sets the target of a link, truncated to the field.
     pub fn set_linkname(&mut self, target: &[u8]) {
         copy(&mut self.linkname, target);
     }
 
-    /// The block with its checksum: the sum of all bytes, those of the checksum taken for spaces.
+    /// Returns the block with its checksum: the sum of all bytes, with the checksum field counted as spaces.
     pub fn finish(&mut self) -> &[u8] {
         self.chksum = [b' '; 8];
         let sum = self.as_bytes().iter().map(|&byte| u64::from(byte)).sum();
@@ -77,7 +76,7 @@ fn copy(field: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Octal digits and a NUL.
+/// Writes octal digits and a NUL.
 fn octal(field: &mut [u8], mut value: u64) {
     let Some((last, digits)) = field.split_last_mut() else { return };
     *last = 0;

@@ -1,5 +1,4 @@
-//! Making the tree that is walked. What is made is walked while it is made: the listing of a directory
-//! makes its entries.
+//! Creation of the tree to be walked. It is walked while it is created: the listing of a directory creates its entries.
 
 use std::path::Path;
 
@@ -11,11 +10,10 @@ use crate::error::{Error, Result};
 use crate::jobs::Context;
 use crate::target::{EachEntry, Host, Target};
 
-/// The directory that a tree is made in: what else there is at the top, such as `lost+found`, is not
-/// walked.
+/// Directory of the tree: other entries at the top, such as `lost+found`, are not walked.
 const TOP: &[u8] = b"linux";
 
-/// Makes a tree like the source of Linux.
+/// Creates a tree similar to the Linux source.
 pub(super) fn generate(target: &impl Target, files: u64, context: &Context<'_>) -> Result<Seen> {
     let shape = Shape::new(files, context.seed);
     target.make_dir(&target.top()?, TOP)?;
@@ -27,7 +25,7 @@ pub(super) fn generate(target: &impl Target, files: u64, context: &Context<'_>) 
     Ok(made)
 }
 
-/// Makes a tree with the names of another one; what is not a directory becomes an empty file.
+/// Creates a tree with the names of another one; every non-directory becomes an empty file.
 pub(super) fn copy(target: &impl Target, from: &Path, context: &Context<'_>) -> Result<Seen> {
     let host = Host::new(from);
     target.make_dir(&target.top()?, TOP)?;
@@ -35,19 +33,19 @@ pub(super) fn copy(target: &impl Target, from: &Path, context: &Context<'_>) -> 
     walk_making(&Copying { host: &host, target }, tops, context)
 }
 
-/// The directory that the tree was made in.
+/// Returns the directory of the tree.
 pub(super) fn top<T: Target>(target: &T) -> Result<T::Dir> {
     target.open_dir(&target.top()?, TOP)
 }
 
-/// Counts what a directory of the host has.
+/// Counts the entries below a host directory.
 pub(super) fn count(from: &Path) -> Result<Seen> {
     let host = Host::new(from);
     Walker::new().walk(&host, host.top()?, &mut |_| Ok(()), &mut |_| Ok(()))
 }
 
 fn walk_making<B: Branching>(tree: &B, top: B::Dir, context: &Context<'_>) -> Result<Seen> {
-    // What is made is not what the progress counts, but it can be interrupted too.
+    // Creation does not count as progress, but can be cancelled.
     Walker::new().walk(tree, top, &mut |_| Ok(()), &mut |_| context.advance(0))
 }
 

@@ -1,4 +1,4 @@
-//! `find`: a tree is walked for a name that is not in it.
+//! `find`: a walk of a tree for a name that does not exist.
 
 mod make;
 mod shape;
@@ -17,37 +17,37 @@ use crate::{allocations, with_target};
 use shape::Shape;
 use walk::{Seen, Walker};
 
-/// The name that is looked for. No tree may have it.
+/// The name to find. No tree may contain it.
 const WANTED: &[u8] = b"notfoundatall";
 
-/// Walks that are measured from inside, at most.
+/// Maximum number of walks that are profiled.
 const PROFILED_WALKS_MAX: u32 = 10;
 
-/// Trees of more files than this are walked in one round only.
+/// Trees with more files than this are walked in one round only.
 const FILES_OF_MANY_ROUNDS_MAX: u64 = 1_000_000;
 
-/// Walks a tree again and again for a name that is not in it, as
-/// `for i in {1..100}; do find ./linux -name notfoundatall; done` does.
+/// Walks a tree repeatedly for a name that does not exist, as in `for i in {1..100}; do find ./linux -name
+/// notfoundatall; done`.
 #[derive(Clone, Debug)]
 pub struct Find {
-    /// What is walked.
+    /// The tree.
     pub tree: FindTree,
-    /// How often, the first time included; at least once.
+    /// Number of walks, including the first one; at least one.
     pub walks: u32,
 }
 
 /// The tree of a [`Find`].
 #[derive(Clone, Debug)]
 pub enum FindTree {
-    /// What the target has.
+    /// The existing contents of the target.
     Existing,
-    /// One like the source of Linux, which has 87,000 files in 5,800 directories.
+    /// A tree similar to the Linux source, which has 87,000 files in 5,800 directories.
     Generated {
-        /// Its files; the directories come on top, one for every 15 files.
+        /// Number of files, plus one directory for every 15 files.
         files: u64,
     },
-    /// One with the names of this directory of the host: what is not a directory becomes an empty
-    /// file. The target must not be in it.
+    /// A tree with the names of this host directory; every non-directory becomes an empty file. The target must not be
+    /// inside it.
     Like(PathBuf),
 }
 
@@ -85,10 +85,10 @@ impl Job for Find {
         "entries/s"
     }
 
-    /// One case. How large an existing tree is, only a walk tells: its progress is counted in walks.
+    /// Returns one case. The size of an existing tree is unknown before a walk, so its progress is counted in walks.
     fn cases(&self) -> Vec<Case> {
         let walks = u64::from(self.walks.max(1));
-        // A directory that cannot be read is an error of the run.
+        // An unreadable directory becomes an error of the run.
         let seen = match &self.tree {
             FindTree::Existing => None,
             FindTree::Generated { files } => {
@@ -118,7 +118,7 @@ impl Job for Find {
         let made = with_target!(session.target(), target => self.make(target, context))?;
         let first = match session.drop_caches() {
             Ok(()) => "walk, first",
-            // A table must not show a cached walk as a cold one.
+            // A table must not present a cached walk as a cold one.
             Err(Error::Unsupported(_)) => "walk, first, not cold",
             Err(error) => return Err(error),
         };
@@ -156,7 +156,7 @@ impl Job for Find {
 }
 
 impl Find {
-    /// Makes the tree and says what is in it; `None` if it was there already.
+    /// Creates the tree and returns its size; `None` for an existing one.
     fn make(&self, target: &impl Target, context: &Context<'_>) -> Result<Option<Seen>> {
         let made = match &self.tree {
             FindTree::Existing => return Ok(None),
@@ -167,7 +167,7 @@ impl Find {
         Ok(Some(made))
     }
 
-    /// Checks that the tree is not made inside of the one that it is made like: that would not end.
+    /// Checks that the tree is not created inside the tree that it copies, which would not terminate.
     fn check_apart(&self, target: &AnyTarget<'_>) -> Result<()> {
         let (FindTree::Like(from), AnyTarget::Host(host)) = (&self.tree, target) else {
             return Ok(());
@@ -190,7 +190,7 @@ impl Find {
 struct Walks<'w, T: Target> {
     target: &'w T,
     walker: Walker<T::Dir>,
-    /// What each walk must see, once it is known.
+    /// Expected result of each walk, once it is known.
     expected: Option<Seen>,
     find: &'w Find,
     context: &'w Context<'w>,
@@ -216,7 +216,7 @@ impl<T: Target> Walks<'_, T> {
         Ok(steps)
     }
 
-    /// A walk that counts for the progress.
+    /// Walks the tree and counts progress.
     fn walk(&mut self) -> Result<Seen> {
         let context = self.context;
         if matches!(self.find.tree, FindTree::Existing) {
@@ -228,7 +228,7 @@ impl<T: Target> Walks<'_, T> {
         }
     }
 
-    /// A walk that sees what all others saw.
+    /// Walks the tree and compares the result with the other walks.
     fn walk_with(&mut self, pulse: &mut dyn FnMut(u64) -> Result<()>) -> Result<Seen> {
         let mut compare = |name: &[u8]| if name == WANTED { Err(is_there()) } else { Ok(()) };
         let top = match self.find.tree {
@@ -245,14 +245,14 @@ impl<T: Target> Walks<'_, T> {
         }
     }
 
-    /// What a walk allocates, if that can be told. Nothing but the walk is in it.
+    /// Returns the number of allocations of a walk, if they are counted.
     fn allocations(&mut self) -> Result<Option<u64>> {
         let mut outcome = Ok(Seen::default());
         let count = allocations::during(&mut || outcome = self.walk_with(&mut |_| Ok(())));
         outcome.map(|_| count)
     }
 
-    /// Walks while the file system measures itself.
+    /// Walks while the file system profiles its listings.
     fn profiled(&mut self, profile: &ListingProfile, seen: Seen, walks: u32) -> Result<Step> {
         let context = self.context;
         profile.start();
@@ -282,7 +282,7 @@ impl<T: Target> Walks<'_, T> {
             rest = rest.saturating_sub(time);
             add(name, "ns/entry", per_entry(time.as_nanos() as f64));
         }
-        // Finding directories by their names, and the walk's own work between listings.
+        // Look-ups of directories by name, and the walk's own work between listings.
         add("elsewhere", "ns/entry", per_entry(rest.as_nanos() as f64));
         add("blocks", "1/entry", per_entry(times.blocks as f64));
         Ok(step)

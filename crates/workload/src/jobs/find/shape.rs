@@ -1,20 +1,19 @@
-//! A tree like the source of Linux.
+//! A tree similar to the Linux source.
 //!
-//! Facts, counted in the source of Linux 6.12 as Debian packages it (`linux-source-6.12`): 86,691 files
-//! in 5,760 directories, 15 each; the lengths of names and the numbers of files per directory are the
-//! tables below; a fifth of the directories have others in them, and the median directory is four deep.
-//! (On most file systems 99 of 100 names have 48 bytes at most, says Andreas Dilger in the thread; here
-//! it is 33.)
+//! Facts, counted in the source of Linux 6.12 as Debian packages it (`linux-source-6.12`): 86,691 files in 5,760
+//! directories, 15 each; the lengths of names and the numbers of files per directory are in the tables below; a fifth
+//! of the directories have subdirectories, and the median depth of a directory is four. (On most file systems 99 of 100
+//! names have 48 bytes at most, according to Andreas Dilger in the thread; here it is 33.)
 
 use fastrand::Rng;
 
-/// Files to a directory.
+/// Number of files per directory.
 const FILES_PER_DIRECTORY: u64 = 15;
 
-/// One in so many directories has others in it.
+/// One in this many directories has subdirectories.
 const DIRECTORIES_PER_PARENT: u64 = 5;
 
-/// Points of a distribution: so many of a thousand are at most so large.
+/// Points of a distribution: a share in thousandths, and the maximum value of that share.
 type Quantiles = &'static [(u16, u16)];
 
 /// Lengths of files' names, in bytes.
@@ -46,30 +45,28 @@ const DIRECTORY_NAMES: Quantiles = &[
     (1000, 28),
 ];
 
-/// How many directories have so many files: none, one, two or three, four to seven, and so on, the
-/// bounds doubling.
+/// Number of directories with none, one, two or three, four to seven files, and so on with doubling bounds.
 const DIRECTORY_SIZES: [u64; 12] = [367, 485, 1177, 1384, 1088, 681, 345, 141, 69, 16, 6, 1];
 
-/// Longest name, in bytes.
+/// Maximum length of a name in bytes.
 const NAME_LEN_MAX: usize = 64;
 
-/// Which directories there are, and what is in them. Directory 0 is the top; all others are below it.
+/// The directories and their contents. Directory 0 is the top; all others are below it.
 pub(super) struct Shape {
-    /// For each directory, its first child among all directories, and that of the next one: children
-    /// have consecutive numbers.
+    /// For each directory, its first child, and that of the next one: children are numbered consecutively.
     children: Vec<u64>,
-    /// For each directory, its number of files.
+    /// Number of files of each directory.
     files: Vec<u64>,
     seed: u64,
 }
 
 impl Shape {
-    /// How many directories `files` files are spread over, the top not counted.
+    /// Returns the number of directories for `files` files, without the top.
     pub(super) const fn directories_for(files: u64) -> u64 {
         files / FILES_PER_DIRECTORY
     }
 
-    /// The tree of `files` files that follows from a seed.
+    /// Creates a tree of `files` files from a seed.
     pub(super) fn new(files: u64, seed: u64) -> Self {
         let directories = Self::directories_for(files);
         let mut random = Rng::with_seed(seed);
@@ -78,12 +75,12 @@ impl Shape {
         Self { children: children(directories, &mut random), files: sizes, seed }
     }
 
-    /// Its directories below the top.
+    /// Returns the number of directories below the top.
     pub(super) fn directories(&self) -> u64 {
         self.files.len() as u64 - 1
     }
 
-    /// The child of a directory that has this name.
+    /// Returns the child of a directory with this name.
     pub(super) fn child(&self, directory: u64, name: &[u8]) -> Option<u64> {
         let digits = name.rsplit(|byte| !byte.is_ascii_digit()).next()?;
         let number = std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?;
@@ -92,7 +89,7 @@ impl Shape {
         (child < *self.children.get(directory as usize + 1)?).then_some(child)
     }
 
-    /// Calls `each` with the names in a directory, and whether they are of directories.
+    /// Calls `each` with the names in a directory, and whether they are directories.
     pub(super) fn names<E>(
         &self,
         directory: u64,
@@ -118,7 +115,7 @@ impl Shape {
     }
 }
 
-/// Letters, and a number in the last `width` bytes, which makes it the only one of its directory.
+/// Writes letters, and a number in the last `width` bytes, which makes the name unique in its directory.
 fn write_name(name: &mut [u8], width: usize, mut number: u64, random: &mut Rng) {
     let (letters, digits) = name.split_at_mut(name.len() - width);
     letters.fill_with(|| random.lowercase() as u8);
@@ -128,7 +125,7 @@ fn write_name(name: &mut [u8], width: usize, mut number: u64, random: &mut Rng) 
     }
 }
 
-/// A number from a distribution.
+/// Draws a number from a distribution.
 fn draw(quantiles: Quantiles, random: &mut Rng) -> usize {
     let at = random.u16(0..1000);
     let above = quantiles.iter().position(|&(share, _)| share > at).unwrap_or(1);
@@ -136,7 +133,7 @@ fn draw(quantiles: Quantiles, random: &mut Rng) -> usize {
     usize::from(low + (high - low) * (at - from) / (to - from))
 }
 
-/// How many of all files each directory has, the smallest first.
+/// Returns the number of files of each directory, the smallest first.
 fn sizes(files: u64, directories: u64) -> Vec<u64> {
     let weights: Vec<f64> = (0..directories).map(|nth| weight(nth, directories)).collect();
     let total: f64 = weights.iter().sum();
@@ -148,14 +145,14 @@ fn sizes(files: u64, directories: u64) -> Vec<u64> {
         sizes.push(until - given);
         given = until;
     }
-    // Where there is one directory, or rounding lost some.
+    // For a single directory, or after rounding.
     if let Some(last) = sizes.last_mut() {
         *last += files - given;
     }
     sizes
 }
 
-/// What the `nth` of so many directories has, in a source of Linux, if they stand by their size.
+/// Returns the number of files of the `nth` directory in a Linux source, sorted by size.
 fn weight(nth: u64, directories: u64) -> f64 {
     let counted: u64 = DIRECTORY_SIZES.iter().sum();
     let mut place = (nth as f64 + 0.5) / directories as f64 * counted as f64;
@@ -170,10 +167,10 @@ fn weight(nth: u64, directories: u64) -> f64 {
     0.0
 }
 
-/// Where the children of each of so many directories and the top begin.
+/// Returns the first child of each directory.
 fn children(directories: u64, random: &mut Rng) -> Vec<u64> {
-    // The nth directory's parent is one of those before it, none of which is moved behind its children
-    // when the parents are sorted: the nth smallest of them is no larger than the largest of the first n.
+    // The parent of the nth directory must come before it. Sorting preserves that: the nth smallest parent is no larger
+    // than the largest of the first n.
     let mut parents: Vec<u64> =
         (0..directories).map(|nth| random.u64(0..=nth / DIRECTORIES_PER_PARENT)).collect();
     parents.sort_unstable();

@@ -1,17 +1,17 @@
-//! Walking a tree: depth first, by the types that the entries have.
+//! A depth-first walk of a tree, based on the types in the entries.
 
 use vfs::FileType;
 
 use crate::error::{Error, Result};
 use crate::target::{EachEntry, Target};
 
-/// Directories inside each other, at most. More are a loop: a path has 4096 bytes.
+/// Maximum nesting of directories. More indicate a loop: a path has at most 4096 bytes.
 const DEPTH_MAX: usize = 2048;
 
-/// Entries after which the caller hears how far the walk is.
+/// Number of entries between two progress reports.
 const PULSE_ENTRIES: u64 = 4096;
 
-/// What has directories in directories.
+/// A tree of directories.
 pub(super) trait Branching {
     /// An open directory.
     type Dir;
@@ -20,7 +20,7 @@ pub(super) trait Branching {
 
     fn child(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir>;
 
-    /// Asked only where the entry has no type.
+    /// Called only if the entry has no type.
     fn is_directory(&self, dir: &Self::Dir, name: &[u8]) -> Result<bool>;
 }
 
@@ -40,29 +40,29 @@ impl<T: Target> Branching for T {
     }
 }
 
-/// What a walk saw.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Entries of all directories.
+    /// Number of entries of all directories.
     pub(super) entries: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub(super) directories: u64,
 }
 
-/// A walk's memory, which the next one uses again: nothing is allocated for an entry.
+/// Buffers of a walk, which the next one reuses, so that no entry causes an allocation.
 pub(super) struct Walker<D> {
-    /// The directories from the top down to the one that is walked.
+    /// The directories from the top down to the current one.
     open: Vec<Level<D>>,
-    /// Names of entries of the open directories that are to be visited or may be: for each, two bytes
-    /// of length, one that says whether the type is known, and the name.
+    /// Names of entries of the open directories that are or may be directories to visit. Each has two bytes of length,
+    /// one that says whether the type is known, and the name.
     pending: Vec<u8>,
 }
 
 struct Level<D> {
     dir: D,
-    /// Where its names start in the buffer. They end where those of the next level start.
+    /// Start of its names in the buffer. They end at the start of the next level.
     start: usize,
-    /// Where the next one to be visited is.
+    /// Position of the next name to visit.
     next: usize,
 }
 
@@ -75,8 +75,8 @@ impl<D> Walker<D> {
         Self { open: Vec::new(), pending: Vec::new() }
     }
 
-    /// Walks everything below `top`. `each` sees every name; `pulse` hears every now and then how
-    /// many entries were seen since it was called last, in sum all.
+    /// Walks everything below `top`. `each` is called with every name; `pulse` occasionally with the number of entries
+    /// since its last call.
     pub(super) fn walk(
         &mut self,
         tree: &impl Branching<Dir = D>,
@@ -109,7 +109,7 @@ impl<D> Walker<D> {
         Ok(seen)
     }
 
-    /// Lists a directory and notes what is to be visited.
+    /// Lists a directory and collects the names to visit.
     fn enter(
         &mut self,
         tree: &impl Branching<Dir = D>,
@@ -145,8 +145,7 @@ fn note(pending: &mut Vec<u8>, name: &[u8], kind: u8) {
 }
 
 impl<D> Level<D> {
-    /// The next name to be visited, and whether it is known to be a directory. To be asked of the last
-    /// level only.
+    /// Returns the next name to visit, and whether it is known to be a directory. Valid for the last level only.
     fn take_next<'n>(&mut self, pending: &'n [u8]) -> Option<(&'n [u8], bool)> {
         let rest = pending.get(self.next..)?;
         let (&[low, high, kind], rest) = rest.split_first_chunk::<HEADER_LEN>()?;

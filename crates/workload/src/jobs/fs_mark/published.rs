@@ -22,7 +22,7 @@ macro_rules! source {
     };
 }
 
-/// What fs_mark and rm took, in seconds, without and with parent pointers; before the patch and with it.
+/// Time of fs_mark and rm in seconds, without and with parent pointers; before the patch and with it.
 pub(super) fn tables() -> Vec<Published> {
     let table = |source, figures: [f64; 6]| Published {
         source,
@@ -49,7 +49,7 @@ pub(super) fn tables() -> Vec<Published> {
     ]
 }
 
-/// What parent pointers cost, beside what they cost in the thread with its patch.
+/// The cost of parent pointers, compared with that in the thread with its patch.
 pub(super) fn headlines() -> Vec<Headline> {
     let headline = |step, processor: [f64; 2], system: [f64; 2]| Headline {
         name: "parent pointers: processor time (user + system) with them by that without",

@@ -1,4 +1,4 @@
-//! Files that get other names: in their directory, and in another one.
+//! Renames of files: within their directory, and into another one.
 
 use vfs::FileType;
 
@@ -11,15 +11,15 @@ use crate::target::Target;
 
 /// The directory that files are moved to.
 const MOVED: &[u8] = b"moved";
-/// Bytes of a name that change: those between the time and what is random. It stays as long as it was.
+/// Bytes of a name that change: those between the time and the random part. The length stays the same.
 const CHANGED: std::ops::Range<usize> = 8..16;
 
-/// Where files get their names.
+/// Target directory of renames.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Where {
-    /// In the directory that they are in.
+    /// The same directory.
     Same,
-    /// In one for all files of a thread.
+    /// One directory for all files of a thread.
     Other,
 }
 
@@ -30,8 +30,8 @@ struct Place<D> {
     names: Vec<Vec<u8>>,
 }
 
-/// Has each of so many threads rename all files below its directory; what it cost. Names are read and
-/// made outside of what is timed.
+/// Lets each of `threads` threads rename all files below its directory. Returns the cost, without reading and
+/// generating names.
 ///
 /// # Errors
 /// `Wrong` if those were not `files` files.
@@ -69,12 +69,12 @@ fn rename_all<T: Target>(target: &T, place: &Place<T::Dir>, context: &Context<'_
     Ok(())
 }
 
-/// What a byte becomes in a new name.
+/// Returns the successor of a byte in a new name.
 fn next(byte: u8) -> u8 {
     if byte == b'~' { b'a' } else { byte + 1 }
 }
 
-/// The directories of a thread with what is in them.
+/// Returns the directories of a thread with their entries.
 fn places<T: Target>(target: &T, number: u64, place: Where) -> Result<Vec<Place<T::Dir>>> {
     let name = directory_name(number);
     let open = || target.open_dir(&target.top()?, name.as_bytes());

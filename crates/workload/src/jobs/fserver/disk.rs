@@ -1,4 +1,4 @@
-//! The jobs that read and write: blocks of 1 KiB, each with a call of its own.
+//! The jobs that read and write: blocks of 1 KiB, one call each.
 
 use super::BLOCK_BYTES;
 use super::task::{POOL, Task};
@@ -8,7 +8,7 @@ use crate::target::Target;
 /// The file that a task writes.
 const WORK: &[u8] = b"work";
 
-/// Blocks between two looks at whether to stop.
+/// Number of blocks between two checks for cancellation.
 const BATCH: u64 = 4096;
 
 impl<T: Target> Task<'_, T> {
@@ -64,7 +64,7 @@ impl<T: Target> Task<'_, T> {
         self.target.close(to)
     }
 
-    /// A new file that was written, closed and opened again.
+    /// Returns a new file that was written, closed and reopened.
     fn written(&mut self) -> Result<T::File> {
         let file = self.target.create(&self.dir, WORK, true)?;
         self.fill(&file)?;
@@ -88,7 +88,7 @@ impl<T: Target> Task<'_, T> {
         Ok(())
     }
 
-    /// Looks now and then whether to stop: with few tasks, files are large.
+    /// Checks for cancellation occasionally: with few tasks, files are large.
     fn look(&self, block: u64) -> Result<()> {
         if block % BATCH == BATCH - 1 { self.shared.context.advance(0) } else { Ok(()) }
     }

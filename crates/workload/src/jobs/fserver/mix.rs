@@ -1,4 +1,4 @@
-//! Which jobs a task does, and in which order.
+//! Selection and order of the jobs of a task.
 
 /// A kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Its name in reaim.
+    /// Returns its name in reaim.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::DiskCp => "disk_cp",
@@ -47,13 +47,13 @@ const WEIGHTS: [(Kind, u32); 9] = [
 /// The sum of the weights.
 const TOTAL: u64 = 240;
 
-/// How many jobs of each kind a task does: the weights scaled to `jobs`, each rounded, halves up.
+/// Returns the number of jobs of each kind: the weights scaled to `jobs`, each rounded half up.
 pub(super) fn counts(jobs: u32) -> [(Kind, u32); 9] {
     let scale = |weight: u32| (u64::from(weight) * u64::from(jobs) + TOTAL / 2) / TOTAL;
     WEIGHTS.map(|(kind, weight)| (kind, scale(weight) as u32))
 }
 
-/// The jobs of a task in the order in which it does them: all orders are equally likely.
+/// Returns the jobs of a task in a random order.
 pub(super) fn draw(jobs: u32, random: &mut fastrand::Rng) -> Vec<Kind> {
     let mut drawn = Vec::new();
     for (kind, count) in counts(jobs) {

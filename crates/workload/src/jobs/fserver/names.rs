@@ -1,16 +1,16 @@
-//! The jobs about names: making, linking and removing files, looking for them, reading a directory.
+//! The jobs on names: creating, linking and removing files, looking them up, reading a directory.
 
 use super::task::{SOURCES, SYSTEM_FILES, Task};
 use crate::error::{Error, Result};
 use crate::target::Target;
 
-/// Times that `creat_clo` makes its file.
+/// Number of times that `creat_clo` creates its file.
 const CREATES: u32 = 1000;
-/// Steps of `disk_src` that look at a file.
+/// Number of `stat` steps of `disk_src`.
 const STATS: u32 = 57;
-/// Steps of `disk_src` that make and remove one.
+/// Number of create-and-remove steps of `disk_src`.
 const COMINGS: u32 = 43;
-/// Times that `link_test` removes and makes each of its links, after making them.
+/// Number of times that `link_test` removes and recreates each of its links.
 const LINK_ROUNDS: u32 = 9;
 const LINKS: [&[u8]; 7] =
     [b"link-1", b"link-2", b"link-3", b"link-4", b"link-5", b"link-6", b"link-7"];
@@ -55,7 +55,7 @@ impl<T: Target> Task<'_, T> {
         const NAME: &[u8] = b"scratch.c";
         let (mut stats, mut comings) = (STATS, COMINGS);
         while stats + comings > 0 {
-            // Draws one of the steps that are left.
+            // Draws one of the remaining steps.
             if self.random.u32(..stats + comings) < stats {
                 stats -= 1;
                 let name = &self.shared.sources[self.random.u32(..SOURCES) as usize];

@@ -1,4 +1,4 @@
-//! What tasks share, what is made for them beforehand, and how a task goes through its jobs.
+//! Data shared by tasks, its preparation, and the execution of a task.
 
 use super::BLOCK_BYTES;
 use super::mix::{self, Kind};
@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use crate::jobs::Context;
 use crate::target::Target;
 
-/// Files in the directory that `dir_rtns_1` reads.
+/// Number of files in the directory that `dir_rtns_1` reads.
 pub(super) const SYSTEM_FILES: u32 = 256;
-/// Files that there are for `disk_src`.
+/// Number of files for `disk_src`.
 pub(super) const SOURCES: u32 = 345;
 
 /// The source of `disk_cp`, in the top directory.
@@ -16,30 +16,30 @@ pub(super) const POOL: &[u8] = b"pool";
 const SYSTEM: &[u8] = b"system";
 const SRC: &[u8] = b"src";
 
-/// Bytes that are written at once beforehand, where the time does not matter.
+/// Write size of the preparation, which is not timed.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Files and directories that there are for so many tasks, with those that jobs make.
+/// Returns the number of files and directories for a number of tasks, including those that jobs create.
 pub(super) fn inodes(tasks: u32) -> u64 {
     let each = 2 + u64::from(SOURCES) + 2;
     2 + u64::from(SYSTEM_FILES) + u64::from(tasks) * each
 }
 
-/// What all tasks use.
+/// Data used by all tasks.
 pub(super) struct Shared<'a, T: Target> {
     pub(super) target: &'a T,
     pub(super) context: &'a Context<'a>,
     pub(super) top: T::Dir,
     /// The directory that `dir_rtns_1` reads.
     pub(super) system: T::Dir,
-    /// Blocks of each file.
+    /// Number of blocks of each file.
     pub(super) blocks: u64,
     /// Names of the files of `disk_src`.
     pub(super) sources: Vec<Vec<u8>>,
 }
 
 impl<'a, T: Target> Shared<'a, T> {
-    /// Makes what all tasks use.
+    /// Creates the shared files.
     pub(super) fn prepare(target: &'a T, blocks: u64, context: &'a Context<'a>) -> Result<Self> {
         let top = target.top()?;
         target.make_dir(&top, SYSTEM)?;
@@ -64,7 +64,7 @@ impl<'a, T: Target> Shared<'a, T> {
         self.target.close(pool)
     }
 
-    /// Makes what one task uses.
+    /// Creates the files of one task.
     pub(super) fn prepare_task(&self, task: u32) -> Result<()> {
         self.context.advance(0)?;
         let name = name_of(task);
@@ -75,7 +75,7 @@ impl<'a, T: Target> Shared<'a, T> {
         self.sources.iter().try_for_each(|name| self.target.make_file(&src, name))
     }
 
-    /// Everything is as it was before the tasks ran.
+    /// Checks that everything is as before the tasks ran.
     pub(super) fn check(&self, tasks: u32) -> Result<()> {
         let size = self.target.stat(&self.top, POOL)?.1;
         if size != self.blocks * BLOCK_BYTES {
@@ -95,7 +95,7 @@ impl<'a, T: Target> Shared<'a, T> {
         Ok(())
     }
 
-    /// The number of entries in a directory.
+    /// Returns the number of entries in a directory.
     pub(super) fn count(&self, dir: &T::Dir) -> Result<u32> {
         let mut count = 0;
         self.target.list(dir, &mut |_, _| {
@@ -106,7 +106,7 @@ impl<'a, T: Target> Shared<'a, T> {
     }
 }
 
-/// Bytes that follow from the seed.
+/// Returns pseudo-random bytes for a seed.
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
@@ -117,7 +117,7 @@ fn name_of(task: u32) -> Vec<u8> {
     format!("task-{task:04}").into_bytes()
 }
 
-/// A task that does its jobs.
+/// A task during its jobs.
 pub(super) struct Task<'a, T: Target> {
     pub(super) shared: &'a Shared<'a, T>,
     pub(super) target: &'a T,
@@ -133,14 +133,14 @@ impl<'a, T: Target> Task<'a, T> {
         let target = shared.target;
         let dir = target.open_dir(&shared.top, &name_of(number))?;
         let src = target.open_dir(&dir, SRC)?;
-        // Neighbouring seeds must not give neighbouring tasks the same jobs.
+        // Similar seeds must not give neighbouring tasks the same jobs.
         let seed = fastrand::Rng::with_seed(shared.context.seed).u64(..) ^ u64::from(number);
         let random = fastrand::Rng::with_seed(seed);
         let buffer = pattern(shared.context.seed, BLOCK_BYTES);
         Ok(Self { shared, target, dir, src, random, buffer })
     }
 
-    /// Does all jobs of the task.
+    /// Executes all jobs of the task.
     pub(super) fn run(mut self, jobs: u32) -> Result<()> {
         for kind in mix::draw(jobs, &mut self.random) {
             self.one(kind)?;

@@ -2,11 +2,11 @@
 
 use crate::jobs::{Headline, Measure, Published, Theirs};
 
-/// Threads from which the place where orphans are recorded is contended for on any machine.
+/// Number of threads from which the record of orphans is contended on any machine.
 const MANY: u64 = 16;
 
-/// The figures of the orphan file's author, in seconds. What each thread did is not known, but it was
-/// the same for all numbers of threads.
+/// The figures of the orphan file's author, in seconds. The work of each thread is unknown, but was the same for all
+/// numbers of threads.
 pub(super) fn tables() -> Vec<Published> {
     const ROWS_2015: [[f64; 3]; 8] = [
         [1.0, 1.6028, 1.26],
@@ -44,7 +44,7 @@ pub(super) fn tables() -> Vec<Published> {
     vec![first, one, many]
 }
 
-/// What the orphan file is worth, and how close it comes to recording nothing.
+/// The benefit of the orphan file, and its distance from recording nothing.
 pub(super) fn headlines() -> Vec<Headline> {
     let headline = |name, [with, without]: [&'static str; 2], least_from, theirs| Headline {
         name,

@@ -6,7 +6,7 @@ use crate::contestant::Description;
 use crate::report::everybody::{Shared, features, kinds, remarks};
 use crate::report::plot::Looks;
 
-/// The contestants, and what is not comparable about them.
+/// Returns the section with the contestants, and remarks on their comparability.
 pub(super) fn section(all: &[&Description], looks: &Looks<'_>) -> Markup {
     let part = |title: &str, shared: Vec<Shared<'_>>, class: &str| {
         html! {
@@ -33,7 +33,7 @@ pub(super) fn section(all: &[&Description], looks: &Looks<'_>) -> Markup {
     }
 }
 
-/// The letters of those who share something; their names are in the legend.
+/// Returns the letters of a group of contestants; their names are in the legend.
 fn names(shared: &Shared<'_>, all: &[&Description], looks: &Looks<'_>) -> Markup {
     html! {
         @if shared.names.len() == all.len() && all.len() > 1 { b { "all" } }

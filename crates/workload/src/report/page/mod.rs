@@ -1,5 +1,4 @@
-//! A report as one page: no scripts, nothing from anywhere else, light and dark, on a phone and on
-//! paper.
+//! A report as a self-contained page without scripts, for light and dark mode, phones and printing.
 
 mod everybody;
 mod summary;
@@ -14,7 +13,7 @@ use super::table::{Kind, Table};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Lets the page load and run nothing at all, whatever names in it look like.
+/// Prevents the page from loading or executing anything, even if a name contained markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The whole page.
@@ -63,8 +62,7 @@ fn conditions(report: &Report) -> Markup {
     }
 }
 
-/// A table that scrolls by itself where it is too wide. Contestants in its titles are shown by their
-/// letters, which the legend has.
+/// Renders a table that scrolls separately if it is too wide. Contestants in its titles are shown by their letters.
 fn table(table: &Table, looks: &Looks<'_>) -> Markup {
     let class = |kind: Kind| if kind.is_figure() { "figure" } else { "words" };
     html! {
@@ -95,7 +93,7 @@ fn table(table: &Table, looks: &Looks<'_>) -> Markup {
     }
 }
 
-/// Where several lines are about the same size, a rule parts them from the next ones.
+/// Returns whether a rule separates this line from the preceding group of lines with the same size.
 fn is_new_group(table: &Table, place: usize) -> bool {
     let first = |place: usize| table.rows.get(place).and_then(|cells| cells.first());
     let has_groups = table.rows.windows(2).any(|pair| pair[0].first() == pair[1].first());

@@ -1,4 +1,4 @@
-//! The part of a page that says the most important figures.
+//! The section with the most important figures.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use crate::report::plot::Looks;
 use crate::report::sides::{Sides, sides};
 use crate::report::{HeadlineRow, HeadlineValue, Report, Row, Workload};
 
-/// Ours beside the kernel's.
+/// Renders our figures next to the kernel's.
 pub(super) fn summary(report: &Report, looks: &Looks<'_>) -> Markup {
     let sides = sides(report);
     if sides.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn summary(report: &Report, looks: &Looks<'_>) -> Markup {
     }
 }
 
-/// The place of a workload's part of the page.
+/// Returns the anchor of a workload's section.
 fn address(report: &Report, workload: &Workload) -> String {
     let place = report.workloads.iter().position(|one| std::ptr::eq(one, workload));
     format!("#w{}", place.unwrap_or_default())
@@ -59,7 +59,7 @@ fn tile(report: &Report, sides: &Sides<'_>, looks: &Looks<'_>) -> Markup {
     }
 }
 
-/// What the workloads are about.
+/// Renders the main comparisons.
 pub(super) fn headlines(report: &Report, looks: &Looks<'_>) -> Markup {
     if report.workloads.iter().all(|workload| workload.headlines.is_empty()) {
         return Markup::default();

@@ -8,7 +8,7 @@ use crate::report::number::{NONE, count_of, rate, seconds, share};
 use crate::report::plot::{self, Axes, Bar, Line, Looks, Point};
 use crate::report::{OTHERS, Row, Workload, everybody, tables, text};
 
-/// Plots, then tables, then the figures of others.
+/// Renders plots, then tables, then published figures.
 pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> Markup {
     let steps = distinct(workload.rows.iter().map(|row| row.step.as_str()));
     let bases = tables::bases(workload);
@@ -29,7 +29,7 @@ pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> M
                             (table(by_size, looks))
                         }
                     }
-                    // Hundreds of lines in all, of which the other table has what matters.
+                    // Collapsed if the other table exists: this one has hundreds of lines.
                     details open[by_size.is_none()] {
                         summary { (step) @if by_size.is_some() { ": all figures" } }
                         (table(&all, looks))
@@ -65,7 +65,7 @@ fn legend(workload: &Workload, looks: &Looks<'_>) -> Markup {
     }
 }
 
-/// The plots of a step: lines if there are several sizes, else bars.
+/// Renders the plots of a step: lines for several sizes, otherwise bars.
 fn plots(workload: &Workload, step: &str, looks: &Looks<'_>) -> Markup {
     let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
     let sizes = distinct(rows.iter().map(|row| row.x));
@@ -105,13 +105,13 @@ fn lines(workload: &Workload, rows: &[&Row], looks: &Looks<'_>) -> Vec<Line> {
     distinct(rows.iter().map(|row| row.contestant.as_str())).into_iter().map(line).collect()
 }
 
-/// The rates of the slowest and of the fastest run.
+/// Returns the rates of the slowest and of the fastest run.
 fn range(row: &Row) -> (f64, f64) {
     let operations = row.operations as f64;
     (operations / row.wall.max_s, operations / row.wall.min_s)
 }
 
-/// The exact figures of a row.
+/// Returns the exact figures of a row.
 fn about(workload: &Workload, row: &Row) -> String {
     let (runs, spread) = (row.wall.runs, share(row.wall.spread));
     let rate =
@@ -139,7 +139,7 @@ fn rates(workload: &Workload, rows: &[&Row], looks: &Looks<'_>) -> Markup {
     plot::bars("rates", &bars.collect::<Vec<_>>())
 }
 
-/// Time in the kernel first, as that is what the overheads of a file system are asked of.
+/// System time comes first, because it is the relevant part for a file system.
 fn processor_times(rows: &[&Row], looks: &Looks<'_>) -> Markup {
     let bars = rows.iter().map(|row| {
         let (user, system) = (row.user.median_s, row.system.median_s);

@@ -1,4 +1,4 @@
-//! One figure for each contestant: bars.
+//! Bar charts: one figure for each contestant.
 
 use maud::{Markup, html};
 
@@ -13,13 +13,13 @@ const THICKNESS: f64 = 12.0;
 pub(crate) struct Bar<'r> {
     pub(crate) look: Look,
     pub(crate) name: &'r str,
-    /// Figures that make up the bar, one behind the other: at most two.
+    /// Parts of a stacked bar, at most two.
     pub(crate) parts: Vec<f64>,
-    /// The lowest and the highest of the runs, of the whole.
+    /// Minimum and maximum of the runs, for the total.
     pub(crate) range: Option<(f64, f64)>,
-    /// The figure, in words.
+    /// The figure as text.
     pub(crate) label: String,
-    /// The exact figures, in words.
+    /// The exact figures as text.
     pub(crate) about: String,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn bars(title: &str, bars: &[Bar<'_>]) -> Markup {
     }
 }
 
-/// What cannot be drawn has no length.
+/// Values that cannot be drawn have length 0.
 fn drawable(value: f64) -> f64 {
     if value.is_finite() { value.max(0.0) } else { 0.0 }
 }

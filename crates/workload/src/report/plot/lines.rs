@@ -1,4 +1,4 @@
-//! Figures over the sizes of cases: a line for each contestant, with its letter at the end.
+//! Line charts over the sizes of cases: one line for each contestant, with its letter at the end.
 
 use maud::{Markup, html};
 
@@ -11,25 +11,25 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 30.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = HEIGHT - 44.0;
-/// Room between the axis and the first point.
+/// Space between the axis and the first point.
 const INSET: f64 = 10.0;
-/// Distance of letters at the ends of lines that lie close.
+/// Minimum distance of the letters at the ends of lines.
 const LABEL_DISTANCE: f64 = 13.0;
 
-/// What the axes count.
+/// Labels of the axes.
 pub(crate) struct Axes<'r> {
-    /// What the horizontal axis counts.
+    /// Unit of the horizontal axis.
     pub(crate) x: &'r str,
-    /// The unit of the figures.
+    /// Unit of the figures.
     pub(crate) y: &'r str,
-    /// What is shown, for those who do not see it.
+    /// Description for accessibility.
     pub(crate) title: String,
 }
 
 /// One contestant.
 pub(crate) struct Line {
     pub(crate) look: Look,
-    /// In the order of their sizes.
+    /// Sorted by size.
     pub(crate) points: Vec<Point>,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Line {
 pub(crate) struct Point {
     pub(crate) x: u64,
     pub(crate) y: f64,
-    /// The lowest and the highest of the runs.
+    /// Minimum and maximum of the runs.
     pub(crate) range: (f64, f64),
-    /// The exact figures, in words.
+    /// The exact figures as text.
     pub(crate) about: String,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn lines(axes: &Axes<'_>, lines: &[Line]) -> Markup {
     }
 }
 
-/// Lines across with their figures, and the unit above.
+/// Renders horizontal lines with their figures, and the unit above.
 fn horizontals(frame: &Frame, unit: &str) -> Markup {
     html! {
         text class="unit" x="4" y="14" { (unit) }
@@ -95,7 +95,7 @@ fn horizontals(frame: &Frame, unit: &str) -> Markup {
     }
 }
 
-/// Round figures need no digits that say so.
+/// Formats a round figure without trailing decimals.
 fn short_tick(value: f64) -> String {
     let text = short(value);
     let (number, prefix) = text.split_once(' ').unwrap_or((&text, ""));
@@ -105,7 +105,7 @@ fn short_tick(value: f64) -> String {
     format!("{number} {prefix}").trim_end().to_owned()
 }
 
-/// The sizes that were run, as far as there is room for them.
+/// Renders the sizes, as far as there is space.
 fn sizes(frame: &Frame, lines: &[Line], axis: &str) -> Markup {
     let mut values: Vec<u64> =
         lines.iter().flat_map(|line| &line.points).map(|point| point.x).collect();
@@ -125,7 +125,7 @@ fn sizes(frame: &Frame, lines: &[Line], axis: &str) -> Markup {
     }
 }
 
-/// The first and the last size, and those between that do not touch another one.
+/// Returns the first and the last size, and those in between that do not overlap.
 fn with_room(frame: &Frame, sizes: &[u64]) -> Vec<u64> {
     let half = |size: u64| text_width(&count(size)) / 2.0 + LETTER_SPACE;
     let touches = |a: u64, b: u64| frame.x(b) - frame.x(a) < half(a) + half(b);
@@ -140,7 +140,7 @@ fn with_room(frame: &Frame, sizes: &[u64]) -> Vec<u64> {
     kept
 }
 
-/// Room between labels, on each side of one.
+/// Space on each side of a label.
 const LETTER_SPACE: f64 = 2.0;
 
 fn curve(frame: &Frame, line: &Line) -> Markup {
@@ -172,7 +172,7 @@ fn marks(frame: &Frame, line: &Line) -> Markup {
     }
 }
 
-/// Where letters stand: beside the ends of lines, moved so that none touches another one.
+/// Returns the positions of letters next to the ends of lines, without overlaps.
 fn labels(frame: &Frame, lines: &[Line]) -> Vec<(Look, f64, f64)> {
     let end = |line: &Line| {
         let last = line.points.last()?;
@@ -189,7 +189,7 @@ fn labels(frame: &Frame, lines: &[Line]) -> Vec<(Look, f64, f64)> {
     labels
 }
 
-/// Moves places in ascending order apart, as little as that needs, within limits.
+/// Moves ascending positions apart by a minimum, within limits.
 fn apart(places: &[f64], least: f64, greatest: f64) -> Vec<f64> {
     let distance = LABEL_DISTANCE.min((greatest - least) / places.len().max(1) as f64);
     let mut moved: Vec<f64> = Vec::new();

@@ -1,30 +1,30 @@
-//! The colour, the mark and the letter of a contestant, the same in a whole page.
+//! Colour, mark and letter of a contestant, consistent within a page.
 
 use maud::{Markup, html};
 
 use super::coordinate;
 
-/// Colours that the style sheet defines, as classes `c0` to `c7`.
+/// Number of colours in the style sheet, as classes `c0` to `c7`.
 const COLOURS: usize = 8;
-/// Shapes of marks. Prime to the number of colours, so that a pair comes again late.
+/// Number of shapes. Coprime to the number of colours, so that pairs repeat late.
 const SHAPES: usize = 7;
-/// Half the size of a mark.
+/// Half of the size of a mark.
 const SIZE: f64 = 4.5;
 
-/// How a contestant looks.
+/// Appearance of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look(usize);
 
-/// The looks of all contestants.
+/// Appearance of all contestants.
 pub(crate) struct Looks<'r>(Vec<&'r str>);
 
 impl<'r> Looks<'r> {
-    /// Contestants by name, in the order of their letters.
+    /// Creates it from the names in the order of their letters.
     pub(crate) fn new(names: Vec<&'r str>) -> Self {
         Self(names)
     }
 
-    /// The look of a contestant.
+    /// Returns the appearance of a contestant.
     pub(crate) fn of(&self, name: &str) -> Look {
         Look(self.0.iter().position(|known| *known == name).unwrap_or(self.0.len()))
     }
@@ -39,13 +39,13 @@ impl Look {
         }
     }
 
-    /// Classes of what is drawn for it.
+    /// Returns the CSS classes.
     pub(crate) fn class(self) -> String {
         let dashed = if self.0 < COLOURS { "" } else { " again" };
         format!("c{}{dashed}", self.0 % COLOURS)
     }
 
-    /// Its mark around a point.
+    /// Renders its mark around a point.
     pub(crate) fn mark(self, x: f64, y: f64) -> Markup {
         let at = |points: &[(f64, f64)]| {
             let points = points.iter().map(|(dx, dy)| {
@@ -67,7 +67,7 @@ impl Look {
         html! { path class="mark" d=(path) {} }
     }
 
-    /// A short piece of its line, for legends.
+    /// Renders a short piece of its line for a legend.
     pub(crate) fn swatch(self) -> Markup {
         html! {
             svg class={ "swatch " (self.class()) } viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" {

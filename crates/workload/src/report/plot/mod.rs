@@ -1,8 +1,8 @@
-//! Plots as inline SVG: what is drawn, and how the contestants look.
+//! Plots as inline SVG.
 //!
-//! Chart libraries were looked at and left aside: plotters writes colours and fonts into every element,
-//! so that a page cannot be dark and has no tooltips without scripts; charming draws with a script.
-//! What is drawn here is lines and bars. All text is escaped by the templates.
+//! Chart libraries were rejected: plotters writes colours and fonts into every element, which prevents a dark mode, and
+//! has no tooltips without scripts; charming draws with a script. Only lines and bars are needed. The templates escape
+//! all text.
 //!
 //! Lengths are units of the view box, which the page scales to its columns.
 
@@ -17,21 +17,21 @@ pub(super) use look::{Look, Looks};
 
 /// Width of every plot.
 const WIDTH: f64 = 480.0;
-/// Width of a letter, on average, in the text of plots. Rather too wide than too narrow.
+/// Average width of a letter in plots, rather an overestimate.
 const LETTER: f64 = 7.0;
 
-/// A coordinate, as short as it can be and still be exact enough.
+/// Formats a coordinate briefly with sufficient precision.
 fn coordinate(value: f64) -> String {
     let text = format!("{:.1}", if value.is_finite() { value } else { 0.0 });
     text.trim_end_matches(".0").to_owned()
 }
 
-/// The room that a text takes.
+/// Returns the width of a text.
 fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// A text of at most so many letters.
+/// Truncates a text to `letters_max` letters.
 fn shortened(text: &str, letters_max: usize) -> String {
     if text.chars().count() <= letters_max {
         return text.to_owned();

@@ -1,11 +1,11 @@
-//! From figures to places on an axis.
+//! Scales: mapping of figures to positions on an axis.
 
-/// Figures farther apart than this would lie on the axis if the scale were linear.
+/// Maximum ratio of figures for a linear scale: smaller ones would coincide with the axis.
 const LINEAR_MAX: f64 = 20.0;
-/// Lines across a plot, about.
+/// Approximate number of lines in a plot.
 const TICKS: f64 = 5.0;
 
-/// An axis. `from` is less than `to`, and above zero if it is logarithmic.
+/// An axis. `from` is less than `to`, and positive if it is logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     is_log: bool,
@@ -13,14 +13,14 @@ pub(super) struct Scale {
     to: f64,
 }
 
-/// The least and the greatest of the figures that can be drawn.
+/// Returns the minimum and maximum of the figures that can be drawn.
 fn extent(values: &[f64]) -> Option<(f64, f64)> {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let least = finite().reduce(f64::min)?;
     Some((least, finite().reduce(f64::max)?))
 }
 
-/// The smallest distance of neighbours as a share of the whole.
+/// Returns the minimum distance of neighbours as a share of the whole.
 fn closest(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -31,7 +31,7 @@ fn closest(values: &[f64]) -> f64 {
 }
 
 impl Scale {
-    /// For the sizes of cases: logarithmic if that keeps them farther apart.
+    /// Returns a scale for the sizes of cases: logarithmic if that increases their distance.
     pub(super) fn of_sizes(values: &[f64]) -> Self {
         let Some((from, to)) = extent(values) else { return Self::linear(0.0, 1.0) };
         if from >= to {
@@ -42,7 +42,7 @@ impl Scale {
         Self { is_log, from, to }
     }
 
-    /// For what was measured: from zero, but logarithmic if the figures are far apart. It ends at lines.
+    /// Returns a scale for measurements: from zero, or logarithmic if the range is large. It ends at ticks.
     pub(super) fn of_figures(values: &[f64]) -> Self {
         let positive: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let Some((from, to)) = extent(&positive) else { return Self::linear(0.0, 1.0) };
@@ -57,7 +57,7 @@ impl Scale {
         Self { is_log: false, from, to }
     }
 
-    /// The place of a figure, 0 at the start of the axis and 1 at its end; those beyond are moved to it.
+    /// Returns the position of a figure, 0 at the start of the axis and 1 at its end, clamped.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = if self.is_log {
             (value / self.from).ln() / (self.to / self.from).ln()
@@ -67,7 +67,7 @@ impl Scale {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Round figures to draw lines at.
+    /// Returns round figures for ticks.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
             let step = step(self.to - self.from);
@@ -78,12 +78,12 @@ impl Scale {
         let (first, last) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
         let all =
             (first..=last).flat_map(|decade| factors.iter().map(move |f| f * 10_f64.powi(decade)));
-        // What is computed in two ways is not quite the same.
+        // Tolerates rounding errors.
         all.filter(|tick| (self.from * 0.999..=self.to * 1.001).contains(tick)).collect()
     }
 }
 
-/// 1, 2 or 5 times a power of ten, so that about [`TICKS`] of them make the whole.
+/// Returns 1, 2 or 5 times a power of ten, so that there are about [`TICKS`] steps.
 fn step(whole: f64) -> f64 {
     let raw = whole / TICKS;
     let decade = 10_f64.powf(raw.log10().floor());

@@ -1,4 +1,4 @@
-//! Files that wait, and what is durable.
+//! Durability of waiting files.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use vfs::{Attributes, SetAttributes, Timestamp};
 
 use super::{NEW, SOON, WaitingTrial, name};
 
-/// Memory of a cache that is smaller than the images, in bytes.
+/// Size of a cache that is smaller than the images, in bytes.
 const SMALL_CACHE_BYTES: usize = 256 << 10;
 
-/// What was synced is there after a crash, and of the others all that were applied.
+/// After a crash, synced files are present, and of the others all that were applied.
 ///
 /// # Panics
-/// If it is not so.
+/// If that is violated.
 pub fn syncs(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let ino = opened.ino(222);
@@ -29,7 +29,7 @@ pub fn syncs(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// A datasync of a file that waits, or of its directory, makes its name durable.
+/// A datasync of a waiting file, or of its directory, makes its name durable.
 ///
 /// # Panics
 /// If it does not.
@@ -49,10 +49,10 @@ pub fn datasyncs(trial: &WaitingTrial<'_>) {
     }
 }
 
-/// Times stay behind after a datasync, and not after a sync.
+/// A datasync does not make times durable, a sync does.
 ///
 /// # Panics
-/// If they do otherwise.
+/// If that is violated.
 pub fn times_of_datasyncs(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let fs = opened.fs();
@@ -75,11 +75,11 @@ pub fn times_of_datasyncs(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// What is found after a crash, on an image with a small log: all files made before the last sync, and of the others
-/// any, each as it was made.
+/// Crashes an image with a small log: all files created before the last sync are present, and any of the others, each
+/// as it was created.
 ///
 /// # Panics
-/// If it is not so, or if files come in the order in which they were made, which says that none waited.
+/// If that is violated, or if files appear in the order of creation, which means that none waited.
 pub fn crashes(trial: &WaitingTrial<'_>) {
     let policy = WaitingPolicy { files_max: 400, parts: 8, ..SOON };
     let base = (trial.make)();
@@ -109,7 +109,7 @@ pub fn crashes(trial: &WaitingTrial<'_>) {
     assert!(is_out_of_order, "{most} waited at most");
 }
 
-/// Whether a file is there that was made after one which is not.
+/// Returns whether a file is present although an earlier one is missing.
 fn look_at_crash(trial: &WaitingTrial<'_>, image: &blockdev::MemoryDevice) -> bool {
     let crashed = trial.after_crash(image);
     let there: Vec<bool> = (0..3_300).map(|number| crashed.has(number)).collect();

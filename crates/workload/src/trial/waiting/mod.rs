@@ -1,4 +1,4 @@
-//! Files that wait in memory before they are entered into their directory: everybody sees them as if they did not.
+//! Files that wait in memory before they are added to their directory: the difference is not visible.
 
 mod durable;
 mod failing;
@@ -23,7 +23,7 @@ pub use threads::threads;
 use super::{NEW, Watchdog, entries, later};
 use crate::crash::Mounted;
 
-/// Files wait in each directory of several blocks, and few at a time.
+/// Files wait in each directory of several blocks, few at a time.
 pub const SOON: WaitingPolicy = WaitingPolicy {
     blocks_min: 2,
     streak_per_block: 0,
@@ -32,32 +32,32 @@ pub const SOON: WaitingPolicy = WaitingPolicy {
     blocks_per_part: 1,
 };
 
-/// As many wait as there are.
+/// Without a limit.
 const ALL: WaitingPolicy = WaitingPolicy { files_max: usize::MAX, ..SOON };
 
-/// Memory of a cache, in bytes.
+/// Size of the cache in bytes.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// A file system in which files may wait.
+/// A file system with waiting files.
 pub trait MayWait: Mounted {
-    /// Files that wait.
+    /// Returns the number of waiting files.
     fn files_waiting(&self) -> usize;
 }
 
-/// Opens a file system on a device, with so many bytes of cache.
+/// Opens a file system on a device, with a given cache size in bytes.
 pub type OpenWaiting<'t> = dyn Fn(Arc<dyn BlockDevice>, usize, Option<WaitingPolicy>) -> vfs::Result<Box<dyn MayWait>>
     + Sync
     + 't;
 
-/// What is tried.
+/// Configuration of a trial.
 pub struct WaitingTrial<'t> {
-    /// What it is called where a trial fails.
+    /// Name in failures.
     pub name: &'t str,
-    /// Makes a file system with room for some thousand files.
+    /// Creates a file system with space for some thousand files.
     pub make: &'t dyn Fn() -> MemoryDevice,
     /// Opens it.
     pub open: &'t OpenWaiting<'t>,
-    /// Panics unless an image that was closed is sound.
+    /// Panics unless a closed image is sound.
     pub check: &'t dyn Fn(&MemoryDevice),
 }
 
@@ -69,7 +69,7 @@ struct Opened {
 }
 
 impl WaitingTrial<'_> {
-    /// A new file system with an empty directory, which is durable.
+    /// Returns a new file system with an empty, durable directory.
     fn empty(&self, policy: WaitingPolicy) -> Opened {
         let device = Arc::new((self.make)());
         let opened = self.open(device, CACHE_BYTES, Some(policy), |fs| {
@@ -91,7 +91,7 @@ impl WaitingTrial<'_> {
         Ok(Opened { device, mounted, dir })
     }
 
-    /// A directory of several blocks in which 200 files do not wait and 100 do.
+    /// Returns a directory of several blocks in which 200 files do not wait and 100 do.
     fn filled(&self) -> Opened {
         self.filled_with(ALL)
     }
@@ -105,7 +105,7 @@ impl WaitingTrial<'_> {
         opened
     }
 
-    /// What somebody sees who opens the image as it would be after a crash.
+    /// Opens the image in its state after a crash.
     fn after_crash(&self, device: &MemoryDevice) -> Opened {
         let device = Arc::new(device.fork());
         let opened = self.open(device, CACHE_BYTES, None, |fs| fs.lookup(fs.root(), b"d"));

@@ -8,11 +8,11 @@ use vfs::{FileSystem, Ino, RenameMode};
 
 use super::{CACHE_BYTES, NEW, WaitingTrial};
 
-/// Blocks of the large directory. By default, files wait in directories of 1024 blocks and more.
+/// Size of the large directory in blocks. By default, files wait in directories of 1024 blocks and more.
 const LARGE_BLOCKS: u64 = 1_100;
-/// Operations of a run.
+/// Number of operations of a run.
 const STEPS: u32 = 7_000;
-/// Crashes of a run.
+/// Number of crashes of a run.
 const CRASHES: usize = 6;
 
 /// The result of crashes in a sequence of operations.
@@ -71,16 +71,16 @@ fn name_of(what: &str, number: u32) -> Vec<u8> {
     format!("{what} {number}").into_bytes()
 }
 
-/// So long that few names make a directory large.
+/// Returns a name so long that few names make a directory large.
 fn long_name(number: u32) -> Vec<u8> {
     format!("{number:0>240}").into_bytes()
 }
 
-/// Stops a run at moments all over it, and compares each image that is left with the prefixes of the operations. Files may
-/// wait in a large directory as `policy` says. Other operations must be a prefix in any case.
+/// Crashes a run at points distributed over it, and compares each image with the prefixes of the operations. Files may
+/// wait in a large directory according to `policy`. Other operations must be a prefix in any case.
 ///
 /// # Panics
-/// If more is wrong than the order of files in a large directory, or if files may wait and none does.
+/// If anything except the order of files in a large directory is wrong, or if files may wait and none does.
 pub fn order(trial: &WaitingTrial<'_>, policy: Option<WaitingPolicy>) -> Order {
     let base = with_large_directory(trial);
     let recording = Arc::new(RecordingDevice::new(Arc::new(base.fork())));
@@ -98,7 +98,7 @@ pub fn order(trial: &WaitingTrial<'_>, policy: Option<WaitingPolicy>) -> Order {
     let flushes = (0..events.len()).filter(|&at| events[at] == Event::Flush);
     let mut ends: Vec<usize> = flushes.map(|at| at + 1).chain([events.len()]).collect();
     assert!(ends.len() > 4, "{}: {} moments to stop at", trial.name, ends.len());
-    // The last ones first: files wait only after many were created one after the other.
+    // The last ones first: files wait only after many consecutive creates.
     ends.reverse();
     let mut order = Order::Kept;
     for &end in ends.iter().step_by(ends.len().div_ceil(CRASHES)) {
@@ -129,7 +129,7 @@ fn with_large_directory(trial: &WaitingTrial<'_>) -> MemoryDevice {
     device.fork()
 }
 
-/// The first operation that is missing before one that is there.
+/// Returns the first operation that is missing before one that is present.
 fn compare(trial: &WaitingTrial<'_>, image: &MemoryDevice) -> Option<String> {
     let device = Arc::new(image.fork());
     let mounted = (trial.open)(device.clone(), CACHE_BYTES, None).unwrap();

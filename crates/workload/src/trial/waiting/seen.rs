@@ -1,4 +1,4 @@
-//! What others see of files that wait, and do to them.
+//! Visibility of waiting files, and operations on them.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use vfs::{Attributes, Error, NewInode, RenameMode, SetAttributes};
 use super::{SOON, WaitingTrial, entries, later, name};
 use crate::trial::NEW;
 
-/// Files that wait are found, have attributes, can be opened, and are listed.
+/// Waiting files are found, have attributes, can be opened, and are listed.
 ///
 /// # Panics
-/// As all trials, if it is not so.
+/// If that is violated.
 pub fn seen(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir) = (opened.fs(), opened.dir);
@@ -30,11 +30,11 @@ pub fn seen(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// Counts of free inodes and times of directories are those with files that wait. `free_is_exact`: free inodes are
-/// all there can ever be.
+/// Free inodes and times of directories include waiting files. `free_is_exact`: the number of free inodes is the
+/// maximum that can be created.
 ///
 /// # Panics
-/// If they are not.
+/// If that is violated.
 pub fn counts(trial: &WaitingTrial<'_>, free_is_exact: bool) {
     let opened = trial.filled();
     let (fs, dir) = (opened.fs(), opened.dir);
@@ -51,10 +51,10 @@ pub fn counts(trial: &WaitingTrial<'_>, free_is_exact: bool) {
     trial.close(opened);
 }
 
-/// What is done to one file applies that one; what is done to the directory, all.
+/// An operation on one file applies that file; an operation on the directory applies all.
 ///
 /// # Panics
-/// If it does not.
+/// If that is violated.
 pub fn one_file(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir) = (opened.fs(), opened.dir);
@@ -78,10 +78,10 @@ pub fn one_file(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// No more files wait than may.
+/// The number of waiting files is limited.
 ///
 /// # Panics
-/// If more do.
+/// If it exceeds the limit.
 pub fn few_at_a_time(trial: &WaitingTrial<'_>) {
     let opened = trial.filled_with(SOON);
     let mut most = 0;
@@ -95,10 +95,10 @@ pub fn few_at_a_time(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// The time of a file that waited is not that of one which leaves its directory's times alone.
+/// The time of a waiting file does not overwrite that of a later change without directory times.
 ///
 /// # Panics
-/// If a directory has other times than those of what was done last.
+/// If the times of a directory are not those of its last change.
 pub fn times(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir) = (opened.fs(), opened.dir);
@@ -116,7 +116,7 @@ pub fn times(trial: &WaitingTrial<'_>) {
     assert_eq!(times(), (later(10), later(10)));
     fs.sync().unwrap();
     assert_eq!(times(), (later(10), later(10)));
-    // One is applied before those that were made earlier.
+    // One is applied before earlier ones.
     create(b"fourth", later(11));
     create(b"fifth", later(12));
     create(b"sixth", None);
@@ -131,14 +131,14 @@ pub fn times(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// A directory whose entries went, but not its blocks, is not empty if a file waits in it.
+/// A directory without entries on disk is not empty if a file waits in it.
 ///
 /// # Panics
 /// If it can be removed.
 pub fn not_empty(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir, root) = (opened.fs(), opened.dir, opened.fs().root());
-    // What is freed last leaves its block to names that follow.
+    // The last freed entry leaves its block to the following names.
     (1..300).chain([0]).for_each(|number| fs.unlink(dir, &name(number), None).unwrap());
     fs.create(dir, b"one", &NEW).unwrap();
     assert!(matches!(fs.rmdir(root, b"d", None), Err(Error::NotEmpty)));
@@ -150,10 +150,10 @@ pub fn not_empty(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// Names that a directory got when it was too small for files to wait are known when it is large again.
+/// Names added to a directory while it was too small for waiting files are known when it is large again.
 ///
 /// # Panics
-/// If one can be made twice.
+/// If a name can be created twice.
 pub fn shrunk(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir) = (opened.fs(), opened.dir);
@@ -170,10 +170,10 @@ pub fn shrunk(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// Nobody else gets an inode that is kept, and all can be used: until there is none left.
+/// A reserved inode is never allocated twice, and all inodes can be used.
 ///
 /// # Panics
-/// If one is given out twice.
+/// If one is allocated twice.
 pub fn inodes_once(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir) = (opened.fs(), opened.dir);
@@ -197,10 +197,10 @@ pub fn inodes_once(trial: &WaitingTrial<'_>) {
     trial.close(opened);
 }
 
-/// The time of a directory's move is not overtaken by those of files that waited in it.
+/// Files that waited in a directory do not overwrite the time of its move.
 ///
 /// # Panics
-/// If it is.
+/// If they do.
 pub fn moves(trial: &WaitingTrial<'_>) {
     let opened = trial.filled();
     let (fs, dir, root) = (opened.fs(), opened.dir, opened.fs().root());

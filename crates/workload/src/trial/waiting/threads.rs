@@ -1,4 +1,4 @@
-//! Threads that make files which wait, beside others that read, sync, remove and rename.
+//! Threads that create waiting files, while others read, sync, remove and rename.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use vfs::{Error, FileSystem, FileType, Ino, NewInode, RenameMode};
 use super::{NEW, Opened, SOON, WaitingTrial, Watchdog, entries, later};
 
 const MAKERS: u32 = 3;
-/// When the test is held to hang.
+/// Time limit of the test.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 fn name(maker: u32, number: u32) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn moved(maker: u32, number: u32) -> Vec<u8> {
     [b"moved: ", &name(maker, number)[..]].concat()
 }
 
-/// What becomes of a file after it was made.
+/// Operation on a file after its creation.
 #[derive(PartialEq, Eq)]
 enum Fate {
     Stays,
@@ -41,7 +41,7 @@ fn fate(number: u32) -> Fate {
 struct Stress<'s> {
     fs: &'s dyn FileSystem,
     dir: Ino,
-    /// Files of each maker that are there.
+    /// Number of existing files of each creator.
     made: [AtomicU32; MAKERS as usize],
     is_over: AtomicBool,
 }
@@ -51,7 +51,7 @@ impl Stress<'_> {
         let (fs, dir) = (self.fs, self.dir);
         for number in 0..files {
             let name = name(maker, number);
-            // As many seconds as there are files before: those of a directory never go back.
+            // The time in seconds is the number of earlier files: the times of a directory never decrease.
             let new = NewInode { parent_time: later(number.into()), ..NEW };
             let ino = fs.create(dir, &name, &new).unwrap();
             assert_eq!(fs.lookup(dir, &name).unwrap(), ino);
@@ -69,7 +69,7 @@ impl Stress<'_> {
         }
     }
 
-    /// All that was made before is seen, and nothing twice.
+    /// Checks that everything created before is visible, and nothing twice.
     fn read(&self, seed: u64) {
         let (fs, dir) = (self.fs, self.dir);
         let mut random = fastrand::Rng::with_seed(seed);
@@ -117,7 +117,7 @@ impl Stress<'_> {
         fs.close(ino).unwrap();
     }
 
-    /// What was made before a sync began is there after a crash that follows it.
+    /// Checks that everything created before a sync is present after a crash that follows it.
     fn sync(&self, crash: &(dyn Fn() -> Opened + Sync)) {
         for round in 0_u32.. {
             if self.is_over.load(Ordering::Relaxed) {
@@ -144,14 +144,14 @@ impl Stress<'_> {
     }
 }
 
-/// Threads make `files` files each that wait, while others read, sync, remove and rename.
+/// Threads create `files` waiting files each, while others read, sync, remove and rename.
 ///
 /// # Panics
-/// If something is lost, or is there that must not be.
+/// If something is lost, or unexpected.
 pub fn threads(trial: &WaitingTrial<'_>, files: u32) {
     let policy = WaitingPolicy { files_max: 300, parts: 8, ..SOON };
     run(trial, policy, files);
-    // Files begin to wait and cease to, again and again.
+    // Files repeatedly start and stop waiting.
     run(trial, WaitingPolicy { streak_per_block: 1, ..policy }, files);
 }
 
@@ -174,7 +174,7 @@ fn run(trial: &WaitingTrial<'_>, policy: WaitingPolicy, files: u32) {
             scope.spawn(move || stress.read(seed));
         }
         scope.spawn(move || stress.sync(crash));
-        // Whether one failed or not, the others come to an end.
+        // The others end even if one failed.
         let outcomes: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
         stress.is_over.store(true, Ordering::Relaxed);
         assert!(outcomes.iter().all(Result::is_ok));

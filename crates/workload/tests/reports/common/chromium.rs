@@ -1,4 +1,4 @@
-//! Opening pages in headless Chromium.
+//! Rendering of pages in headless Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// A browser that has not answered by then never will.
+/// Time after which a browser is considered to hang.
 const ANSWER_AFTER_MAX: Duration = Duration::from_secs(600);
 
 const FLAGS: [&str; 10] = [
@@ -25,33 +25,33 @@ const FLAGS: [&str; 10] = [
     "--force-device-scale-factor=1",
 ];
 
-/// How a page is shown.
+/// Settings for showing a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) width: u32,
     pub(crate) is_dark: bool,
 }
 
-/// What a browser made of a page. Lengths are CSS pixels.
+/// Layout of a page in a browser. Lengths are CSS pixels.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Layout {
-    /// Width of all there is, seen or not.
+    /// Width of the content, including invisible parts.
     pub(crate) width: f64,
     pub(crate) height: f64,
-    /// The colour behind everything.
+    /// Background colour.
     pub(crate) background: String,
     pub(crate) plots: usize,
-    /// Drawings without a size, or that reach out of the page.
+    /// Number of drawings without a size, or larger than the page.
     pub(crate) bad_boxes: Vec<String>,
-    /// Texts of one plot that touch each other.
+    /// Overlapping texts within a plot.
     pub(crate) touching: Vec<String>,
-    /// Texts that reach out of their plot.
+    /// Texts that exceed their plot.
     pub(crate) cut: Vec<String>,
-    /// The smallest letters of all plots.
+    /// Minimum font size of all plots.
     pub(crate) letters_min: f64,
 }
 
-/// Measures the page in the frame and leaves the result where `--dump-dom` shows it.
+/// Measures the page in the frame and stores the result where `--dump-dom` shows it.
 const MEASURE: &str = r"
 const frame = document.querySelector('iframe'), page = frame.contentDocument;
 const found = {bad_boxes: [], touching: [], cut: [], plots: 0, letters_min: 1000};
@@ -87,7 +87,7 @@ result.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
 document.body.append(result);
 ";
 
-/// Runs the browser with an own empty profile; what it prints.
+/// Runs the browser with an empty profile. Returns its output.
 fn chromium(arguments: &[String], address: &Path) -> Vec<u8> {
     let profile = tempfile::tempdir().unwrap();
     let output = profile.path().join("output");
@@ -133,8 +133,8 @@ fn base64(text: &str) -> Vec<u8> {
     bytes.chunks(4).flat_map(group).collect()
 }
 
-/// A page that shows another one in a frame, because a window cannot be as narrow as a phone. The page's
-/// own policy would forbid to look at it.
+/// A page that shows another one in a frame, because a window cannot be as narrow as a phone. The page's own policy
+/// would forbid measuring it.
 fn framed(page: &str, view: View, height: u32, script: &str) -> String {
     let (before, rest) = page.split_once("<meta http-equiv=").expect("the page has a policy");
     let (_, after) = rest.split_once('>').unwrap();
@@ -153,7 +153,7 @@ fn framed(page: &str, view: View, height: u32, script: &str) -> String {
     outer
 }
 
-/// Lays a page out.
+/// Renders a page.
 pub(crate) fn layout(page: &str, view: View) -> Layout {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.html");
@@ -165,12 +165,12 @@ pub(crate) fn layout(page: &str, view: View) -> Layout {
     serde_json::from_slice(&base64(result)).unwrap()
 }
 
-/// The page as the browser understood it, as text, without any script of these tests.
+/// Returns the page as parsed by the browser, without the scripts of these tests.
 pub(crate) fn dom(page: &Path) -> String {
     String::from_utf8(chromium(&["--dump-dom".to_owned()], page)).unwrap()
 }
 
-/// Takes a picture of a page.
+/// Takes a screenshot of a page.
 pub(crate) fn screenshot(page: &str, view: View, height: u32, to: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.html");

@@ -1,4 +1,4 @@
-//! A report of all workloads with figures that look like real ones.
+//! A report of all workloads with realistic figures.
 
 use workload::Result;
 use workload::jobs::{Case, Create, FsMark, Job, Published, Step, StressOrphan};
@@ -10,13 +10,14 @@ const COUNTS: [u64; 7] = [10_000, 20_000, 100_000, 200_000, 1_000_000, 2_000_000
 const THREADS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const TASKS: [u64; 9] = [1, 25, 49, 73, 97, 121, 145, 169, 193];
 
-/// Some per cent up or down, the same in each run of a test.
+/// Returns a variation of some per cent, the same in each run of a test.
 fn wobble(asked: &Asked<'_>) -> f64 {
     let name: u64 = asked.contestant.bytes().map(u64::from).sum();
     1.0 + ((name * 31 + asked.x * 17 + u64::from(asked.run) * 57) % 13) as f64 / 100.0
 }
 
-/// A step of `operations` that take so many microseconds each, and twice that of the processors.
+/// Returns a step of `operations` with the given wall-clock time per operation in microseconds, and twice that in
+/// processor time.
 fn timed(name: &'static str, operations: u64, micros: f64, kernel_share: f64) -> Step {
     let millis = |share: f64| (operations as f64 * micros * share / 1000.0).ceil() as u64;
     step(name, operations, [millis(1.0), millis(1.0 - kernel_share), millis(kernel_share)])

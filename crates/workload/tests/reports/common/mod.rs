@@ -1,4 +1,4 @@
-//! Contestants that do nothing, and workloads whose costs are made up.
+//! Contestants that do nothing, and workloads with invented costs.
 
 pub(crate) mod chromium;
 pub(crate) mod everything;
@@ -16,13 +16,13 @@ use workload::run::{Entry, Observer, Options, run};
 use workload::target::Host;
 use workload::{Cost, Error, Machine, Result};
 
-/// Size of the file systems that there are not.
+/// Size of the nonexistent file systems.
 pub(crate) const SIZE: u64 = 8 << 30;
 
-/// A contestant that notes when it is started.
+/// A contestant that records its starts.
 pub(crate) struct Fake {
     pub(crate) description: Description,
-    /// Why it cannot take part in cases of this many inodes or more.
+    /// Reason for refusing cases with at least this many inodes.
     pub(crate) unsupported: Option<(u64, String)>,
     pub(crate) starts: Rc<RefCell<Vec<String>>>,
 }
@@ -80,7 +80,7 @@ impl Session for FakeSession {
     }
 }
 
-/// What a made-up workload is asked: which contestant, which size, which run of these two.
+/// Input of an invented workload: contestant, size, and number of the run of these two.
 pub(crate) struct Asked<'a> {
     pub(crate) contestant: &'a str,
     pub(crate) x: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Asked<'a> {
 
 type Answer = dyn Fn(&Asked<'_>) -> Result<Vec<Step>>;
 
-/// A workload that says what it is told to say.
+/// A workload with given results.
 pub(crate) struct FakeJob {
     pub(crate) name: &'static str,
     pub(crate) what: String,
@@ -168,13 +168,13 @@ impl Job for FakeJob {
     }
 }
 
-/// A case of `x` files with as many operations.
+/// Returns a case of `x` files with the same number of operations.
 pub(crate) fn case(x: u64, rounds_max: u32) -> Case {
     let need = Need { inodes: x, bytes: 0, threads: 1, existing: false };
     Case { x, need, operations: x, rounds_max }
 }
 
-/// A step of which everything is said in milliseconds.
+/// Returns a step with all times in milliseconds.
 pub(crate) fn step(name: &'static str, operations: u64, [wall, user, system]: [u64; 3]) -> Step {
     let [wall, user, system] = [wall, user, system].map(Duration::from_millis);
     Step { name, operations, cost: Cost { wall, user, system }, extras: Vec::new() }
@@ -184,7 +184,7 @@ pub(crate) fn extra(name: &'static str, unit: &'static str, value: f64) -> Extra
     Extra { name, unit, value }
 }
 
-/// Notes everything it is told, and asks to stop after so many runs have begun.
+/// Records all notifications, and cancels after a number of runs.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) told: Mutex<Vec<String>>,
@@ -254,7 +254,7 @@ pub(crate) fn options(rounds: u32) -> Options {
     }
 }
 
-/// Runs and tells `notes`.
+/// Runs with the observer `notes`.
 pub(crate) fn run_with(entries: &[Entry], rounds: u32, notes: &Notes) -> Report {
     run(entries, &options(rounds), &notes.stop, notes).unwrap()
 }
