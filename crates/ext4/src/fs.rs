@@ -21,27 +21,28 @@ use crate::params::clock::Clock;
 use crate::volume::Volume;
 use operation::locks::InodeLocks;
 
-/// Memory for cached metadata unless told otherwise, in bytes.
+/// Default size of the metadata cache, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 
-/// How to open a file system.
+/// Options for opening a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Memory for cached metadata, in bytes.
+    /// Size of the metadata cache, in bytes.
     pub cache_bytes: usize,
-    /// Read an image whose journal was not replayed as it lies: what the journal holds is missing.
+    /// Read an image that needs recovery without replaying its journal. Changes that only the journal contains are
+    /// missing.
     pub norecovery: bool,
     /// When operations record orphans.
     pub orphans: OrphanPolicy,
-    /// When files that are made wait in memory, to be entered into their directory many together: in large
-    /// directories, unless told otherwise. `None`: never. None wait in an image without a journal.
+    /// When new files wait in memory, so that many are entered into their directory together. By default this applies
+    /// to large directories. `None` disables it; images without a journal never use it.
     ///
-    /// After a crash, files that waited may be missing in any order, each wholly; `fsync` of any file or directory,
-    /// `sync` and closing bring all of them to the device.
+    /// After a crash, any of the waiting files may be missing, each as a whole. `fsync` of any file or directory,
+    /// `sync` and closing write all of them to the device.
     pub waiting: Option<WaitingPolicy>,
-    /// The time that the file system writes by itself (of deletions, of commits, of its closing), and
-    /// that the generations of new inodes follow from, instead of the machine's: the same operations
-    /// then give the same bytes. For tests and measurements only.
+    /// Fixed time for the timestamps that the file system sets itself (deletion, commit, closing) and for inode
+    /// generations, instead of the clock. The same operations then produce the same bytes. For tests and measurements
+    /// only.
     pub time: Option<Timestamp>,
 }
 
@@ -64,11 +65,11 @@ pub struct Ext4 {
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
     pub(crate) spread: Spread,
-    /// Guards the reference counts of the inodes that hold values of attributes.
+    /// Protects the reference counts of the inodes that store attribute values.
     pub(crate) value_inodes: Mutex<()>,
-    /// What the generations of new inodes begin at.
+    /// Start value of the generations of new inodes.
     pub(crate) generations: u32,
-    /// What the replay of the journal did.
+    /// Result of the journal replay.
     pub(crate) recovered: crate::log::Report,
     pub(crate) mode: Mode,
     pub(crate) found: Found,
@@ -78,11 +79,11 @@ pub struct Ext4 {
     pub(crate) waiting: Waiting<NameHasher>,
 }
 
-/// What an image was like before anything was done to it.
+/// State of an image before opening changed anything.
 pub(crate) struct Found {
     /// Its superblock.
     pub(crate) superblock: Superblock,
-    /// Damage that does not keep the image from being read.
+    /// Damage that does not prevent reading the image.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -95,38 +96,38 @@ impl Ext4 {
         self.mode.check_writable()
     }
 
-    /// The device that file contents lie on.
+    /// Returns the device that stores the file contents.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.engine.device()
     }
 
-    /// Whether the journal held changes that were not in their places when the image was opened.
+    /// Returns whether the journal contained changes to replay when the image was opened.
     pub fn needs_recovery(&self) -> bool {
         self.found.superblock.features.incompat(Incompat::RECOVER)
     }
 
-    /// The superblock as it lay in the image when that was opened: [`Self::superblock`] may have
-    /// changed since, because replaying a journal changes it.
+    /// Returns the superblock as it was when the image was opened. [`Self::superblock`] may differ, because the journal
+    /// replay can change it.
     pub fn superblock_found(&self) -> &Superblock {
         &self.found.superblock
     }
 
-    /// Damage that does not keep the image from being read.
+    /// Returns damage that does not prevent reading the image.
     pub fn remarks(&self) -> &[String] {
         &self.found.remarks
     }
 
-    /// What the superblock says.
+    /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.volume.sb
     }
 
-    /// A verified metadata block.
+    /// Reads a metadata block and verifies it.
     pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
         Ok(self.engine.read(block.0, tag)?)
     }
 
-    /// Whether checksums depend on the uuid, so that it cannot change.
+    /// Returns whether checksums depend on the uuid, so that the uuid cannot change.
     pub fn uuid_is_fixed(&self) -> bool {
         self.volume.uuid_is_seed()
     }

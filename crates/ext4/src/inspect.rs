@@ -1,4 +1,4 @@
-//! Looking at structures as they lie, for programs that show an image's insides.
+//! Access to on-disk structures for programs that display the internals of an image.
 
 use vfs::{Ino, Result};
 
@@ -17,21 +17,21 @@ pub struct BlockRun {
     pub len: u64,
     /// First block on the device; `None` for a hole.
     pub start: Option<Block>,
-    /// Whether it was never written and reads as zeros.
+    /// True if the run was never written and reads as zeros.
     pub unwritten: bool,
 }
 
 impl Ext4 {
-    /// Where things are.
+    /// Returns the geometry of the file system.
     pub fn geometry(&self) -> &Geometry {
         &self.volume.geometry
     }
 
-    /// The run of an inode's blocks that starts at `first`, whatever the type of the inode. Its
-    /// contents must not be inline.
+    /// Returns the run of an inode's blocks that starts at `first`, whatever the type of the inode. The contents must
+    /// not be inline.
     ///
     /// # Errors
-    /// `NotFound` if the inode is free; `Corrupt` if its mapping is damaged on the way there.
+    /// `NotFound` if the inode is free; `Corrupt` if the block map is damaged on the path to the run.
     pub fn block_run(&self, ino: Ino, first: FileBlock) -> Result<BlockRun> {
         let _lock = self.locks.shared(ino);
         let run = map::run_at(&mut &*self, &load_unlinked(self, ino)?, first)?;

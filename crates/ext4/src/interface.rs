@@ -1,9 +1,8 @@
-//! ext4 behind the format-blind interface. Each method is one call: of the operation core for what both
-//! formats do alike, which takes the locks there, or of what the format has of its own.
+//! `vfs::FileSystem` for ext4. Each method is one call: either of the operation core, which takes the locks, or of code
+//! that only ext4 has.
 //!
-//! The list of methods stays in each format. The core cannot implement the trait of `vfs` for every
-//! format, because neither the trait nor the type would be its own; and a type of the core around a
-//! format would hide what the format alone offers.
+//! Each format repeats the list of methods. Rust's orphan rule forbids the core a blanket implementation of the `vfs`
+//! trait, and a wrapper type in the core would hide the methods that only one format has.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -29,11 +28,11 @@ use crate::inode;
 use crate::xattr;
 
 thread_local! {
-    /// Memory of listings, kept by each thread so that listing allocates nothing per entry.
+    /// Buffers for listings, one set per thread, so that listing allocates nothing per entry.
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Runs `list` with this thread's memory, or with new memory if a listing is under way on it.
+/// Runs `list` with this thread's buffers, or with new ones if they are in use.
 fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => list(&mut scratch),
@@ -306,13 +305,13 @@ impl FileSystem for Ext4 {
         self.trim_free(range, len_min)
     }
 
-    /// Makes everything durable that was done before, of other inodes too: what waits as well.
+    /// Makes all earlier changes durable, including those of other inodes and waiting files.
     fn fsync(&self, _ino: Ino) -> Result<()> {
         waiting::settle_all(self)?;
         operation::sync(self)
     }
 
-    /// What waits becomes durable, too: whoever asks for a file that waits needs its name.
+    /// Waiting files become durable too: a file that waits cannot be found after a crash without its name.
     fn fdatasync(&self, _ino: Ino) -> Result<()> {
         waiting::settle_all(self)?;
         operation::sync_data(self)

@@ -1,16 +1,16 @@
-//! The kinds of metadata blocks, and the tags by which blocks of each are read.
+//! The kinds of metadata blocks and their tags.
 
 use transaction::Tag;
 
 use crate::format::inode::Owner;
 
-/// A kind of metadata block. Its number is the [`Tag`]'s.
+/// Kind of a metadata block. Its number is stored in [`Tag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Group descriptors, checked one by one.
+    /// Group descriptors. Each one is checked separately.
     Descriptors,
-    /// Part of an inode table; inodes are checked one by one.
+    /// Part of an inode table. Each inode is checked separately.
     InodeTable,
     /// Directory entries.
     DirectoryLeaf,
@@ -20,19 +20,19 @@ pub(crate) enum Kind {
     HtreeNode,
     /// A node of an extent tree.
     ExtentNode,
-    /// Pointers to blocks.
+    /// Block pointers of an indirect block map.
     Indirect,
     /// Extended attributes.
     Xattr,
-    /// A block bitmap; the owner is the group.
+    /// A block bitmap. The owner is the group.
     BlockBitmap,
-    /// An inode bitmap; the owner is the group.
+    /// An inode bitmap. The owner is the group.
     InodeBitmap,
     /// A block of the orphan file.
     Orphan,
-    /// The block that the primary superblock lies in.
+    /// The block that contains the primary superblock.
     Superblock,
-    /// Blocks of a quota file, which carry no checksum.
+    /// Block of a quota file, without a checksum.
     Quota,
 }
 
@@ -54,22 +54,22 @@ impl Kind {
         Self::Quota,
     ];
 
-    /// The tag of a block that belongs to no one.
+    /// Returns the tag of a block without an owner.
     pub(crate) const fn plain(self) -> Tag {
         Tag { kind: self as u8, seed: 0, owner: 0 }
     }
 
-    /// The tag of a block that belongs to an inode.
+    /// Returns the tag of a block that belongs to an inode.
     pub(crate) const fn of(self, owner: Owner) -> Tag {
         Tag { kind: self as u8, seed: owner.seed, owner: owner.ino.0 }
     }
 
-    /// The tag of a group's bitmap.
+    /// Returns the tag of a group's bitmap.
     pub(crate) const fn of_group(self, group: u32) -> Tag {
         Tag { kind: self as u8, seed: 0, owner: group as u64 }
     }
 
-    /// The kind that a tag names.
+    /// Returns the kind of a tag.
     pub(crate) fn from_tag(tag: Tag) -> Self {
         Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Descriptors)
     }

@@ -1,4 +1,4 @@
-//! ext2, ext3 and ext4: the on-disk format, and making, reading and filling file systems of it.
+//! ext2, ext3 and ext4: the on-disk format, and creating, reading, changing and checking file systems of it.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

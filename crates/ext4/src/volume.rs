@@ -1,5 +1,4 @@
-//! An open file system below its operations: parameters, groups and quota, and what the engine asks of the
-//! format.
+//! An open file system below its operations: parameters, groups, quota, and the hooks that the engine calls.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -17,17 +16,16 @@ use crate::kind::Kind;
 use crate::params::{Params, read_superblock};
 use crate::quota::Quota;
 
-/// An open file system: what never changes of it, its groups, and what its owners use.
+/// An open file system: its constant parameters, its groups and the usage of owners.
 pub(crate) struct Volume {
     params: Params,
-    /// Whether the free counts in the superblock are right at each checkpoint. Otherwise they are
-    /// written at the end.
+    /// True if the free counts in the superblock are updated at each checkpoint. Otherwise they are written at closing.
     pub(crate) keeps_counts: bool,
     pub(crate) groups: Groups,
     pub(crate) system_zone: SystemZone,
-    /// What owners use, once that is to be counted.
+    /// Usage per owner, set once usage is to be counted.
     pub(crate) quota: OnceLock<Quota>,
-    /// Blocks that were odd when they were read.
+    /// Blocks with unusual contents, found while reading.
     pub(crate) oddities: Oddities,
 }
 
@@ -40,7 +38,7 @@ impl Deref for Volume {
 }
 
 impl Volume {
-    /// Reads and checks superblock and group descriptors.
+    /// Reads and checks the superblock and the group descriptors.
     pub(crate) fn read(device: &dyn BlockDevice, trust: Trust) -> vfs::Result<Self> {
         let params = Params::of(read_superblock(device)?);
         let groups = Groups::read(device, &params.sb, &params.geometry, trust)?;
@@ -50,8 +48,7 @@ impl Volume {
         Ok(Self { params, keeps_counts: false, groups, system_zone, quota, oddities })
     }
 
-    /// Gives the file system another uuid: in `raw` and in the backups of the superblock. (The
-    /// journal has a uuid of its own.)
+    /// Changes the uuid of the file system in `raw` and in the backup superblocks. The uuid of the journal is separate.
     pub(crate) fn write_uuid(
         &self,
         uuid: [u8; 16],
@@ -82,8 +79,7 @@ impl Volume {
         device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(vfs::Error::Device)
     }
 
-    /// Changes fields of the primary superblock within a transaction; its checksum follows when it
-    /// is written.
+    /// Changes fields of the primary superblock within a transaction. Its checksum is computed when it is written.
     pub(crate) fn edit_superblock(
         &self,
         txn: &mut Txn<'_>,
@@ -95,7 +91,7 @@ impl Volume {
         let old = &txn.data(id)[range.clone()];
         raw.as_mut_bytes().copy_from_slice(old);
         change(&mut raw);
-        // Only what changed is edited: the transaction keeps that many old bytes.
+        // Edit only the bytes that changed: the transaction keeps a copy of all edited bytes.
         let differs = |at: &usize| old[*at] != raw.as_bytes()[*at];
         let Some(first) = (0..SUPERBLOCK_SIZE).find(differs) else { return Ok(()) };
         let end = (first..SUPERBLOCK_SIZE).rfind(differs).unwrap_or(first) + 1;
@@ -104,7 +100,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Checks that `len` blocks from `start` on can belong to a file.
+    /// Checks that `len` blocks from `start` on may belong to a file.
     pub(crate) fn check_blocks(&self, start: Block, len: u64) -> Result<(), Corruption> {
         if !self.geometry.contains(start, len) {
             let damage = Corruption::new("block map", "blocks outside the file system");

@@ -1,5 +1,5 @@
-//! Files that wait ([`operation::waiting`]), in ext4: in directories that have an index, with the runs of inodes of
-//! blocks of the inode table.
+//! Files that wait ([`operation::waiting`]) in ext4. They wait only in indexed directories, and inodes are reserved in
+//! runs that share a block of the inode table.
 
 use std::ops::ControlFlow;
 
@@ -22,13 +22,13 @@ use crate::inode::{self, Handle};
 use crate::op::Op;
 use crate::op::source::Source as _;
 
-/// Flags of a directory whose files are as plain as can be.
+/// Flags that a directory may have if files are to wait in it.
 const PLAIN: u32 = flags::INDEX | flags::EXTENTS;
 
-/// Clusters for blocks that do not follow from the number of names.
+/// Clusters for blocks whose number does not depend on the number of names.
 const SPACE_LEAST: u64 = 16;
 
-/// Whether files may ever wait in a file system.
+/// Returns whether files may wait in this file system at all.
 pub(crate) fn is_possible(volume: &crate::volume::Volume, mode: Mode, has_log: bool) -> bool {
     let features = &volume.sb.features;
     mode == Mode::Writable
@@ -40,7 +40,7 @@ pub(crate) fn is_possible(volume: &crate::volume::Volume, mode: Mode, has_log: b
 }
 
 impl HashNames for NameHasher {
-    /// In the order of the index.
+    /// Returns the sort key of a name, which follows the order of the index.
     fn key(&self, name: &[u8]) -> u64 {
         let hash = self.hash(name);
         (u64::from(hash.major) << 32) | u64::from(hash.minor)
@@ -68,7 +68,7 @@ impl LetFilesWait for Ext4 {
         dir.inode.size() >> self.volume.sb.block_size_log
     }
 
-    /// Far from what an index can lead to: a name that is too many must be refused at once.
+    /// The limit is far below the capacity of the index, so that a name that does not fit is refused at once.
     fn suits(&self, dir: &Handle, blocks: u64, more: u64) -> bool {
         let levels = if self.volume.large_dir { 3 } else { 2 };
         let leaves_max = (self.volume.block_size() as u64 / 16).saturating_pow(levels) / 2;
@@ -95,9 +95,9 @@ impl LetFilesWait for Ext4 {
         record_size(len)
     }
 
-    /// A leaf that is full is split for the first name in it. Both halves have room for a quarter of a block of
-    /// entries at the least, so that much must come before either is split again. Nodes of the index and of the map
-    /// of the directory have more than 32 entries for each that they are split for.
+    /// A full leaf is split for the first name in it. Both halves then have room for at least a quarter of a block, so
+    /// that many bytes must be added before either is split again. A node of the index or of the directory's map is
+    /// split at most once per 32 new entries.
     fn space_for(&self, blocks: u64, names: usize, bytes: usize) -> u64 {
         let first = blocks.min(names as u64);
         let leaves = first + bytes as u64 * 4 / self.volume.block_size() as u64;
@@ -164,15 +164,15 @@ impl LetFilesWait for Ext4 {
 }
 
 impl Ext4 {
-    /// Files that were made and wait in memory to be entered into their directories, as
-    /// [`OpenOptions::waiting`](crate::OpenOptions) allows.
+    /// Returns the number of files that wait in memory to be entered into their directories. See
+    /// [`OpenOptions::waiting`](crate::OpenOptions).
     pub fn files_waiting(&self) -> usize {
         self.waiting.files()
     }
 }
 
 impl Op<'_> {
-    /// How names of a directory are hashed, if files may wait there.
+    /// Returns the name hasher of a directory, or `None` if files must not wait there.
     pub(crate) fn hasher_to_wait(&mut self, dir: &Handle) -> Outcome<Option<NameHasher>> {
         if dir.inode.flags() & !PLAIN != 0 || !index::is_indexed(self.fs, dir) {
             return Ok(None);
@@ -183,7 +183,8 @@ impl Op<'_> {
         Ok(hasher.filter(|hasher| mixes(hasher.version)))
     }
 
-    /// Promises up to `wanted` clusters of a group: at most half of what is free. How many.
+    /// Promises up to `wanted` clusters of a group, but at most half of the free ones. Returns the number of promised
+    /// clusters.
     fn promise(&mut self, group: Group, wanted: u64) -> Outcome<u32> {
         let at = self.hold(group)?;
         let guard = &self.group_guards[at];

@@ -1,4 +1,4 @@
-//! An operation that fails leaves no trace.
+//! A failed operation leaves no trace.
 
 use crate::changing;
 
@@ -48,8 +48,8 @@ fn writing_over_data_changes_nothing_else() {
     }
 }
 
-/// Of each block size, the smallest journal there is and an odd one; and without checksums, whose descriptors
-/// have more tags.
+/// For each block size, the smallest possible journal and one of an odd size; also without checksums, which allows more
+/// tags per descriptor.
 #[test]
 fn small_durable_changes_go_round_the_journal_and_round_again() {
     require!(Tool("e2fsck"));

@@ -1,5 +1,5 @@
-//! Images with `bigalloc`: the contents of files against a model, names, attributes and links in
-//! blocks of their own, space that runs out, and what e2fsck and the kernel make of it.
+//! Images with `bigalloc`: file contents compared with a model, names, attributes and links in separate blocks, lack of
+//! space, and the results of e2fsck and the kernel.
 
 use crate::files;
 
@@ -35,7 +35,7 @@ const MODES: [AllocateMode; 5] = [
 const SIZES: [(u32, u32); 4] =
     [(4096, 16 << 10), (4096, 64 << 10), (1024, 16 << 10), (1024, 2 << 10)];
 
-/// Makes an image, all garbage but for what mke2fs writes.
+/// Creates an image that contains garbage except for what mke2fs writes.
 fn make(path: &Path, size: u64, (block, cluster): (u32, u32), features: &str) -> Arc<FileDevice> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
     let file = file.unwrap();
@@ -54,7 +54,7 @@ fn shape((block_size, _): (u32, u32)) -> Shape {
     Shape { block_size, extents: true }
 }
 
-/// A change within a few windows, so that changes meet in clusters.
+/// Returns a random change in a few windows, so that changes overlap in clusters.
 fn change(rng: &mut Rng, block: u64) -> Change {
     let base = [0, 300_000, 90_000_000][rng.usize(..3)] * block;
     let at = base + rng.u64(..400 * block);
@@ -67,7 +67,7 @@ fn change(rng: &mut Rng, block: u64) -> Change {
     }
 }
 
-/// Lets the kernel change a file that we have left, and goes on with what it leaves.
+/// Lets the kernel change a file that we wrote, and continues with the result.
 fn kernel_round(image: &Path, rng: &mut Rng, model: &mut Model) {
     let block = u64::from(model.shape.block_size);
     populate_with_kernel(image, "ext4", |root| {
@@ -155,12 +155,12 @@ fn a_cluster_is_taken_once_and_freed_with_its_last_block() {
         taken(1);
         fs.write(ino, 0, b"first of the first", None).unwrap();
         taken(1);
-        // With more extents the tree would need a cluster.
+        // With more extents, the tree would need a cluster.
         punch(0, block);
         taken(1);
         fs.allocate(ino, 3 * cluster + block, block, AllocateMode::Unwritten).unwrap();
         taken(2);
-        // Across a cluster that is there, one that is not and one that is.
+        // Covers an allocated cluster, a hole, and another allocated cluster.
         fs.write(ino, cluster - block, &vec![7; (2 * cluster + 2 * block) as usize], None).unwrap();
         taken(4);
         punch(0, cluster - block);
@@ -178,7 +178,7 @@ fn a_cluster_is_taken_once_and_freed_with_its_last_block() {
     }
 }
 
-/// Names in large directories, links and attributes that need blocks, made and partly removed.
+/// Creates and partly removes names in large directories, links and attributes that need blocks.
 fn change_names(fs: &dyn FileSystem) {
     let root = fs.root();
     let many = fs.mkdir(root, b"many", &NEW).unwrap();
@@ -260,7 +260,7 @@ fn names_links_and_attributes_take_clusters_and_give_them_back() {
     }
 }
 
-/// What the kernel made is changed and removed by us.
+/// We change and remove files that the kernel created.
 #[test]
 fn what_the_kernel_left_is_changed_and_removed() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
@@ -298,7 +298,7 @@ fn what_the_kernel_left_is_changed_and_removed() {
     }
 }
 
-/// One change of a fragmented file with so many clusters left; whether there was room.
+/// Makes one change of a fragmented file while `left` clusters are free. Returns whether there was room.
 fn attempt(sizes: (u32, u32), pieces: u64, change: &Change, left: u64) -> bool {
     let dir = scratch();
     let image = dir.path().join("image");
@@ -373,7 +373,7 @@ fn a_change_without_space_leaves_no_trace() {
     assert!(refused > 10, "{refused}");
 }
 
-/// A run that is longer than one extent, and cut in the middle of clusters.
+/// A run longer than one extent, cut in the middle of clusters.
 #[test]
 fn long_runs_are_split_inside_of_clusters() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
@@ -401,7 +401,8 @@ fn long_runs_are_split_inside_of_clusters() {
     }
 }
 
-/// An image without checksums, with a file of one block behind a hole of one: where its extent lies.
+/// Creates an image without checksums, with a file of one block after a hole of one block. Returns the position of its
+/// extent.
 fn image_with_extent(image: &Path) -> (Arc<FileDevice>, u64) {
     let device = make(image, 32 * MIB, SIZES[0], ",^metadata_csum,^64bit");
     let fs = open(&device);
@@ -414,7 +415,7 @@ fn image_with_extent(image: &Path) -> (Arc<FileDevice>, u64) {
     let bytes = std::fs::read(image).unwrap();
     let is_it = |at: &usize| {
         let found = &bytes[*at..at + 12];
-        // Behind the header of a root, and in the second block of a cluster.
+        // After the header of a root, and in the second block of a cluster.
         bytes[at - 12..at - 8] == [0x0a, 0xf3, 1, 0]
             && found[..8] == extent[..8]
             && found[8] % 4 == 1
@@ -443,7 +444,7 @@ fn damage_of_clusters_is_found() {
         assert_eq!(fs.statfs().unwrap().blocks_free, free);
         fs.close().unwrap();
     };
-    // A block at another place of its cluster.
+    // A block at another offset of its cluster.
     let mut start = [0];
     file.read_exact_at(&mut start, extent + 8).unwrap();
     file.write_all_at(&[start[0] + 1], extent + 8).unwrap();
@@ -489,7 +490,7 @@ fn fast_commits_are_refused_and_nothing_is_written() {
     let refused = Ext4::open_writable(device, &OpenOptions::default()).map(drop).unwrap_err();
     assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
     assert!(std::fs::read(&image).unwrap() == before);
-    // Without any in its journal, it is changed like any other.
+    // Without fast commits in its journal, it can be changed like any other image.
     for path in [live, synced] {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let fs = open(&Arc::new(FileDevice::new(file).unwrap()));
@@ -500,7 +501,7 @@ fn fast_commits_are_refused_and_nothing_is_written() {
     }
 }
 
-/// A device that no sector is written to in parts.
+/// A device that checks that no sector is written partly.
 struct WholeSectors(Arc<FileDevice>);
 
 impl BlockDevice for WholeSectors {
@@ -527,8 +528,8 @@ impl BlockDevice for WholeSectors {
     }
 }
 
-/// What was punched out of a cluster may come back with a crash: a write to the same place must not
-/// leave a sector that is half of one and half of the other.
+/// After a crash, a range that was punched out of a cluster may reappear. So a write there must not leave a sector that
+/// mixes old and new bytes.
 #[test]
 fn what_a_cluster_gets_again_is_written_in_whole_sectors() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

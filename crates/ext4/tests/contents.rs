@@ -1,5 +1,5 @@
-//! Random changes of one file against a model of it: contents and map, then the verdict of e2fsck
-//! and what the kernel reads.
+//! Random changes of one file compared with a model of its contents and map. Finally e2fsck checks the image and the
+//! kernel reads the file.
 
 use crate::files;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vfs::AllocateMode;
 
 const IMAGE_SIZE: u64 = 48 * MIB;
-/// Offsets are near one of these parts of the largest size, so that changes meet each other.
+/// Offsets are near one of these parts of the largest size, so that changes overlap.
 const ANCHORS: u64 = 4;
 const MODES: [AllocateMode; 5] = [
     AllocateMode::Unwritten,
@@ -40,7 +40,7 @@ fn changes(shape: Shape) -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Applies changes to a file and a model, which must agree all the time.
+/// Applies changes to a file and a model, which must agree after each.
 fn run(shape: Shape, changes: &[Change]) {
     require!(Tool("e2fsck"));
     let dir = scratch();
@@ -68,7 +68,7 @@ fn run(shape: Shape, changes: &[Change]) {
     model.assert_same_in_kernel(&image, "file");
 }
 
-/// A block map cannot have space past the end.
+/// Returns whether a change would need blocks past the end, which a block map cannot have.
 fn keeps_size_in_map(model: &Model, change: &Change) -> bool {
     let keeps = |mode| matches!(mode, AllocateMode::UnwrittenKeepSize | AllocateMode::ZeroKeepSize);
     match *change {

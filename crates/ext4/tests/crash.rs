@@ -1,7 +1,7 @@
-//! Crashes at many moments of random runs: what recovery finds is what the model allows, and e2fsck
-//! and the kernel recover the same. The rules are in `workload::crash`.
+//! Crashes at many points of random runs: recovery must yield a state that the model allows, and e2fsck and the kernel
+//! must recover the same. The rules are in `workload::crash`.
 //!
-//! A failure prints what reproduces it with the explorer's example.
+//! A failure prints the arguments that reproduce it with the explorer's example.
 
 use crate::changing;
 
@@ -12,14 +12,15 @@ use oracle::require;
 use workload::crash::{Judge, Options, Target};
 use workload::operation::Mix;
 
-/// With the checker as a judge: of what we recovered, and now and then recovering itself.
+/// Asserts that a target survives crashes. The check judges each recovered image, and sometimes recovers the image
+/// itself.
 fn assert_survives(target: &dyn Target, mixes: Vec<Mix>, states: u64) {
     let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
     oracle::assert_survives(target, &judges, Options { mixes, ..Options::default() }, states);
 }
 
-/// Asserts that what is wrong with a target is found.
+/// Asserts that a deliberate fault of a target is detected.
 fn assert_found_out(target: &dyn Target, mixes: Vec<Mix>) {
     let report = oracle::explore(target, &[], Options { mixes, ..Options::default() }, 400);
     assert!(report.failures.len() >= 5, "{} failures", report.failures.len());

@@ -1,4 +1,4 @@
-//! One damage at a time: the error says which structure is damaged, and where.
+//! One damage at a time: the error must name the damaged structure and its position.
 
 use crate::common;
 
@@ -26,7 +26,7 @@ impl Victim {
         Self { layout: Layout::of(&image), image }
     }
 
-    /// The inode at a path, as long as nothing is damaged.
+    /// Returns the inode at a path of the undamaged image.
     fn ino(&self, path: &str) -> Ino {
         Paths::new(&self.fs()).resolve(path.as_bytes(), LastLink::Keep).unwrap()
     }
@@ -46,7 +46,7 @@ impl Victim {
         slot[..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes the checksums right again.
+    /// Recomputes the checksums.
     fn seal(&mut self) {
         self.layout.seal(&mut self.image);
     }
@@ -59,7 +59,7 @@ impl Victim {
         self.open().expect("the damage does not keep it from being opened")
     }
 
-    /// The damage that reading everything meets first.
+    /// Returns the first damage found when everything is read.
     fn damage(&self) -> Corruption {
         let outcome = walk::everything(device(&self.image));
         let corrupt = |e| if let Error::Corrupt(c) = e { Some(c) } else { None };
@@ -86,7 +86,7 @@ fn assert_names(c: &Corruption, structure: &str, ino: Option<Ino>, block: Option
     }
 }
 
-/// Reads a file from its beginning to its end, within reason.
+/// Reads the start of a file, up to 1 MiB.
 fn read(fs: &Ext4, ino: Ino) -> Result<usize, Error> {
     fs.read(ino, 0, &mut vec![0; 1 << 20])
 }
@@ -99,7 +99,7 @@ fn list(fs: &Ext4, dir: Ino) -> Result<(), Error> {
     fs.readdir(dir, Cookie(0), &mut |_| std::ops::ControlFlow::Continue(()))
 }
 
-/// The last block of `path`'s extent tree on the way to its first leaf, with the one before it.
+/// Returns the extent tree blocks of an inode, in tree order.
 fn extent_nodes(victim: &Victim, ino: Ino) -> Vec<Block> {
     let all = victim.layout.structures.iter();
     all.filter(|s| s.kind == Kind::Extents && s.ino == ino).map(|s| s.block).collect()
@@ -122,7 +122,7 @@ fn an_extent_tree_node_under_two_parents() {
     let mut victim = Victim::new("ext4-plain");
     let ino = victim.ino("many-blocks");
     let nodes = extent_nodes(&victim, ino);
-    // The second entry of the first index node leads to the first leaf.
+    // The second entry of the first index node refers to the first leaf.
     let index = victim.block(nodes[0]);
     let range = extent::entry_range(1);
     let second =
@@ -243,7 +243,7 @@ fn an_index_that_leads_back_to_its_root() {
     for (block, at) in [(node, 12), (root, 36)] {
         victim.block(block)[at..at + 4].fill(0);
         let fs = victim.fs();
-        // Some name has a hash so low that it is looked for below the first entry.
+        // Some name has such a low hash that it is searched for below the first entry.
         let numbers = (0..1_000).map(|number: u32| number.to_le_bytes().map(|byte| byte | 0x40));
         let mut lookups = numbers.map(|name| fs.lookup(dir, &name));
         let found = lookups.find(|result| !matches!(result, Err(Error::NotFound)));
@@ -261,8 +261,8 @@ fn an_index_whose_leaves_all_have_one_hash() {
     let dir = victim.ino("many");
     let node = victim.layout.first(Kind::IndexNode).block;
     let root = victim.layout.first(Kind::IndexRoot).block;
-    // All entries lead to the same node, and there to the same leaf, which goes on every time:
-    // sorted by hash, that is one run of 100 times 100 leaves.
+    // All entries refer to the same node, and there to the same leaf, which continues each time. In hash order that is
+    // one run of 100 times 100 leaves.
     for (block, start) in [(root, 32), (node, 8)] {
         let bytes = victim.block(block);
         bytes[start + 2..start + 4].copy_from_slice(&100_u16.to_le_bytes());
@@ -272,7 +272,7 @@ fn an_index_whose_leaves_all_have_one_hash() {
             entry[4..].copy_from_slice(&first);
         }
     }
-    // As many blocks as that takes, in the one group that there is.
+    // The number of blocks for that, in the only group.
     let blocks: u16 = 8192;
     victim.image.resize(usize::from(blocks) << 10, 0);
     edit_superblock(&mut victim.image, |raw| raw.blocks_count_lo = u32::from(blocks).into());
@@ -326,7 +326,7 @@ fn sizes_that_cannot_be() {
     assert!(c.to_string().contains("larger than the file system"), "{c}");
     assert_names(&damage(fs.lookup(dir, b"no such name")), "directory", Some(dir), None);
     assert_names(&damage(fs.readlink(link)), "symbolic link", Some(link), None);
-    // A file may be mostly hole: what it claims costs nothing.
+    // A file may consist mostly of a hole, so a large size costs nothing.
     map(&fs, file).expect("one block and a hole");
     assert_eq!(fs.read(file, huge - 4, &mut [1; 16]).unwrap(), 4);
 }
@@ -385,7 +385,7 @@ fn attributes_out_of_range() {
 fn an_attribute_value_in_a_wrong_inode() {
     let mut victim = Victim::new("ea-inode");
     let ino = victim.ino("small");
-    // The entry whose `e_value_inum` is not 0 gets the inode's own number.
+    // The entry whose `e_value_inum` is not 0 gets the number of its own inode.
     let mut holders = victim.layout.inodes.iter().copied();
     let holder = holders.find(|i| victim.layout.inode(&victim.image, *i).has_flag(flags::EA_INODE));
     let holder = holder.expect("a large value").0 as u32;
@@ -427,7 +427,7 @@ fn every_checksum_is_checked_and_named() {
         let mut victim = Victim::new(name);
         let found = victim.layout.first(kind);
         let block = victim.block(found.block);
-        // A bit that no other check looks at: of an inode number, a hash or the checksum.
+        // A bit that no other check covers: of an inode number, a hash or the checksum.
         let at = match kind {
             Kind::Leaf => 1020,
             Kind::IndexRoot => 1020,
@@ -509,7 +509,7 @@ fn a_journal_that_was_not_replayed_is_replayed_for_readers_or_left_alone() {
     edit_superblock(&mut victim.image, |raw| {
         raw.feature_incompat = (raw.feature_incompat.get() | Incompat::RECOVER.bits()).into();
     });
-    // What needs recovery is what lies there; what is read has been replayed.
+    // The image needs recovery, but the reader sees the replayed state.
     let recovers = |sb: &Superblock| sb.features.incompat(Incompat::RECOVER);
     let replayed = victim.open().unwrap();
     assert!(replayed.needs_recovery() && recovers(replayed.superblock_found()));

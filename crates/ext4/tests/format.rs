@@ -1,4 +1,4 @@
-//! The format layer on images that mke2fs made, and on damaged superblocks.
+//! The format layer on images made by mke2fs, and on damaged superblocks.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superblock> {
     Superblock::parse(&bytes, device.len())
 }
 
-/// Parses everything that a mount looks at first; each has a checksum of its own.
+/// Parses all structures that a mount reads first. Each has its own checksum.
 fn check_image(image: &Path) {
     let device = FileDevice::new(std::fs::File::open(image).unwrap()).unwrap();
     let sb = read_superblock(&device).unwrap();
@@ -99,7 +99,7 @@ fn the_journal_of_mke2fs_parses() {
     assert_eq!((journal.blocksize.get(), journal.is_dirty()), (1024, false));
 }
 
-/// The superblock of a small file system without checksums, so that damage gets further.
+/// Returns the superblock of a small file system without checksums, so that damage is not rejected at once.
 fn sample() -> ([u8; SUPERBLOCK_SIZE], u64) {
     let features = FeatureChange::parse_list("-metadata_csum").unwrap();
     let layout = mkfs::plan(&Options { features, ..Options::new(300 * MIB) }).unwrap();
@@ -110,7 +110,7 @@ fn sample() -> ([u8; SUPERBLOCK_SIZE], u64) {
     (bytes, device.len())
 }
 
-/// Asks a geometry everything, at its edges.
+/// Calls all methods of a geometry with limit values.
 fn exercise(sb: &Superblock) {
     let geometry = Geometry::new(sb);
     assert!(u64::from(geometry.groups_count) <= sb.blocks_count);

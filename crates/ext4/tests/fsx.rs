@@ -1,5 +1,5 @@
-//! Long random runs on one large sparse file, in the manner of fsx: every read is compared with a
-//! model, and now and then the file system is closed, judged and opened again.
+//! Long random runs on one large sparse file, similar to fsx: every read is compared with a model, and from time to
+//! time the file system is closed, checked and reopened.
 
 use crate::files;
 
@@ -14,7 +14,7 @@ use oracle::{effort, require, scratch};
 use vfs::{AllocateMode, FileSystem, Ino};
 
 const IMAGE_SIZE: u64 = 96 * MIB;
-/// Steps between two closings.
+/// Number of steps between closings.
 const STEPS_OPEN: u64 = 500;
 const MODES: [AllocateMode; 5] = [
     AllocateMode::Unwritten,
@@ -24,7 +24,7 @@ const MODES: [AllocateMode; 5] = [
     AllocateMode::ZeroKeepSize,
 ];
 
-/// Two windows of a sparse file: at its start and far out.
+/// Returns an offset in one of two windows of a sparse file: at its start and far out.
 fn offset(rng: &mut Rng, shape: Shape) -> u64 {
     let block = u64::from(shape.block_size);
     let window = 6000 * block;

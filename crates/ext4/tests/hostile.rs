@@ -1,4 +1,4 @@
-//! Damaged images: whatever an image holds, reading and filling it ends soon and without a panic.
+//! Damaged images: whatever an image contains, reading and filling it ends soon and without a panic.
 
 use crate::common;
 
@@ -8,14 +8,13 @@ use common::layout::Layout;
 use common::walk::{self, Outcome};
 use vfs::Error;
 
-/// Most device reads of a walk over a golden image, whatever was done to it: a few times what a
-/// sound one takes.
+/// Maximum number of device reads of a walk over a damaged golden image: a few times that of a valid one.
 const READS_MAX: u64 = 100_000;
-/// Most entries and bytes likewise.
+/// Maximum numbers of entries and bytes.
 const ENTRIES_MAX: usize = 200_000;
 const BYTES_MAX: u64 = 200 << 20;
 
-/// A small generator of even numbers (SplitMix64).
+/// A small random generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -32,7 +31,7 @@ impl Random {
     }
 }
 
-/// Reads everything and checks that the work was bounded.
+/// Reads everything and checks that the work is bounded.
 fn survive(image: &[u8], what: &str) -> Outcome {
     let outcome = walk::everything(device(image));
     let bounded =
@@ -61,7 +60,7 @@ fn golden_images_are_sound() {
     }
 }
 
-/// Runs `damage` on each golden image, in as many threads as there are processors.
+/// Runs `damage` on each golden image, with one thread per processor.
 fn on_each_golden(damage: impl Fn(&str, &[u8], &Layout) + Sync) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -79,7 +78,7 @@ fn on_each_golden(damage: impl Fn(&str, &[u8], &Layout) + Sync) {
     });
 }
 
-/// Changes 1 to 8 bytes at one to three places that hold metadata.
+/// Changes 1 to 8 bytes at one to three positions with metadata.
 fn corrupt(image: &mut [u8], places: &[usize], random: &mut Random) {
     for _ in 0..1 + random.below(3) {
         let start = places[random.below(places.len())] + random.below(64);
@@ -96,7 +95,7 @@ fn corrupt(image: &mut [u8], places: &[usize], random: &mut Random) {
     }
 }
 
-/// Pieces of 64 bytes that are not the same all over.
+/// Returns the offsets of 64-byte pieces whose bytes are not all the same.
 fn places(image: &[u8]) -> Vec<usize> {
     let pieces = image.as_chunks::<64>().0.iter().enumerate();
     pieces.filter(|(_, p)| p.iter().any(|b| *b != p[0])).map(|(nth, _)| nth * 64).collect()

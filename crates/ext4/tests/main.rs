@@ -1,6 +1,6 @@
-//! What this crate promises, judged by e2fsck, the kernel and models.
+//! Tests of this crate's behaviour against e2fsck, the kernel and models.
 //!
-//! Programs of their own are only those that choose an allocator, which counts for a whole program.
+//! Only tests that choose an allocator are separate programs, because an allocator applies to a whole program.
 
 extern crate diskwright_ext4 as ext4;
 #[macro_use]

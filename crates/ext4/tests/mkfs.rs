@@ -24,7 +24,8 @@ struct Case {
     block_size: u32,
     inode_size: u16,
     ratio: u64,
-    /// Changes to the default features; those that go along must be named for mke2fs's sake.
+    /// Changes to the default features. Features that depend on each other must all be named, because mke2fs requires
+    /// it.
     features: &'static str,
 }
 
@@ -89,7 +90,7 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// Sizes, block sizes and features that shape the layout.
+/// Sizes, block sizes and features that determine the layout.
 const CASES: &[Case] = &[
     case(3 * MIB, 1024),
     case(3 * MIB, 4096),
@@ -178,13 +179,13 @@ fn the_kernel_mounts_and_writes_them() {
     }
 }
 
-/// What a program prints about an image, without what may differ.
+/// Returns what a program prints about an image, without the parts that may differ.
 fn description(program: &str, arguments: &[&str], image: &Path, case: &Case) -> String {
     let output =
         oracle::command(program).args(arguments).arg(image).env("TZ", "UTC").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // How much mke2fs wrote depends on how it works; checksums cover that number.
-    // It leaves remains in unused bytes of an inode whose contents moved out into a block.
+    // The amount that mke2fs writes depends on its implementation, and checksums cover that number. mke2fs leaves old
+    // bytes in unused parts of an inode whose contents moved to a block.
     let has_remains = case.size >= 300 * GIB || case.features.contains("inline_data");
     let differs = |line: &str| {
         line.starts_with("Lifetime writes:")

@@ -1,5 +1,5 @@
-//! Every change of a file with almost no space left: it happens as a whole, or the file, its map and
-//! the free space are as they were.
+//! Changes of a file with almost no free space. Each change is complete, or the file, its map and the free space stay
+//! the same.
 
 use crate::files;
 
@@ -10,7 +10,7 @@ use vfs::{AllocateMode, Error, FileSystem, Ino};
 const IMAGE_SIZE: u64 = 16 * MIB;
 /// Blocks of the long runs at the start of the file: written ones, then unwritten ones.
 const LONG: u64 = 60;
-/// Most blocks left free: more than any of the changes takes.
+/// The largest number of blocks left free: more than any change needs.
 const FREE_MAX: u64 = 14;
 
 /// Changes in units of blocks and halves of blocks.
@@ -51,7 +51,7 @@ fn fragmented(shape: Shape, pieces: u64) -> Vec<Change> {
     all
 }
 
-/// Takes all space but at least `left` blocks, and no more than the filler's own map beside them.
+/// Allocates all space except at least `left` blocks. At most the map of the filler takes more.
 fn fill(fs: &dyn FileSystem, filler: Ino, shape: Shape, left: u64) {
     let block = u64::from(shape.block_size);
     let mut size = 0;
@@ -65,7 +65,7 @@ fn fill(fs: &dyn FileSystem, filler: Ino, shape: Shape, left: u64) {
     assert!(fs.statfs().unwrap().blocks_free >= full + left);
 }
 
-/// One change with so many blocks left; whether there was room.
+/// Makes one change with `left` free blocks. Returns true if there was enough space.
 fn attempt(shape: Shape, pieces: u64, change: &Change, left: u64) -> bool {
     let dir = scratch();
     let image = dir.path().join("image");
@@ -97,7 +97,8 @@ fn attempt(shape: Shape, pieces: u64, change: &Change, left: u64) -> bool {
     done
 }
 
-/// Each change must fail without a trace until there is room, and then for good.
+/// Asserts that each change fails without effect until there is enough space, and then succeeds. Returns the number of
+/// failures.
 fn run(shape: Shape, pieces: u64) -> usize {
     let mut refused = 0;
     for change in changes(shape, 2 * LONG + 2 * pieces + 1) {

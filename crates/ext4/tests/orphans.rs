@@ -19,10 +19,10 @@ use vfs::{Error, FileSystem, Ino, NewInode, Timestamp};
 
 const MIB: u64 = 1 << 20;
 
-/// Slots of an orphan block of 1 KiB.
+/// Number of slots in an orphan block of 1 KiB.
 const SLOTS_1K: usize = 254;
 
-/// How orphans are kept in the images of these tests.
+/// The ways in which the images of these tests store orphans.
 const KINDS: [(&str, &[&str]); 3] = [
     ("file", &["-O", "orphan_file"]),
     ("list", &["-O", "^orphan_file"]),
@@ -62,7 +62,7 @@ impl Image {
         Ext4::open_writable(device, &options)
     }
 
-    /// Brings home what the journal holds, and does nothing else.
+    /// Replays the journal, and does nothing else.
     fn replay(&self) {
         oracle::debugfs_write(&self.path, "journal_run");
     }
@@ -95,12 +95,12 @@ fn orphan(fs: &Ext4) -> Ino {
     fs.create_unlinked(fs.root(), &new_file()).unwrap()
 }
 
-/// `Ext4::close` ends the whole file system.
+/// `Ext4::close` closes the whole file system.
 fn close(fs: &Ext4, ino: Ino) -> Result<(), Error> {
     FileSystem::close(fs, ino)
 }
 
-/// Makes an image's repairs as a boot would. What e2fsck printed.
+/// Repairs an image as at boot. Returns what e2fsck printed.
 fn preen(path: &Path) -> String {
     let output = oracle::command("e2fsck").args(["-fp"]).arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -182,7 +182,7 @@ fn a_clean_close_ends_what_is_still_open() {
     }
 }
 
-/// An image that was not closed, with so many orphans.
+/// Creates an image that was not closed, with `count` orphans.
 fn crashed(arguments: &[&str], count: usize) -> Image {
     let image = Image::new(arguments);
     let fs = image.open();
@@ -276,7 +276,7 @@ fn threads_make_and_end_orphans_side_by_side() {
     }
 }
 
-/// Makes and closes files without names at random; how many are left open.
+/// Creates and closes files without names at random. Returns how many are still open.
 fn churn(fs: &Ext4, seed: u64) -> usize {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut open = Vec::new();

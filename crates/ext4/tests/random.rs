@@ -27,7 +27,7 @@ fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<M
     several_threads(&Ext4Target::new(layout).trial(), threads, seed, steps)
 }
 
-/// The kernel shows what we show.
+/// Asserts that the kernel shows the same tree as this crate.
 fn assert_kernel_agrees(device: &MemoryDevice) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");
@@ -135,7 +135,7 @@ fn the_kernel_shows_what_several_threads_left() {
     assert_kernel_agrees(&run_threads(layout, 4, 77, 250));
 }
 
-/// However full it is, and whatever its map needs meanwhile.
+/// Freeing works on a full device, even if the map needs blocks for it.
 #[test]
 fn freeing_works_when_full() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

@@ -1,4 +1,4 @@
-//! A cache that holds little of an image, so that everything is read again and again.
+//! A cache that holds a small part of an image, so that blocks are read repeatedly.
 
 use std::sync::Arc;
 

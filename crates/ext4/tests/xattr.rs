@@ -185,11 +185,11 @@ fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
     (name.into_bytes(), (0..len).map(|_| rng.u8(..)).collect())
 }
 
-/// One random change of one inode. Whether it was made.
+/// Makes one random change of one inode. Returns true if it succeeded.
 fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
     let file = NAMES[rng.usize(..NAMES.len())];
     if NAMES[..5].contains(&file) && rng.u8(..40) == 0 {
-        // All that its attributes take goes with a file.
+        // Deleting a file frees everything that its attributes use.
         fs.unlink(fs.root(), file.as_bytes(), None).unwrap();
         fs.create(fs.root(), file.as_bytes(), &NEW).unwrap();
         model.insert(file, Attributes::new());
@@ -394,7 +394,7 @@ fn threads_let_go_of_shared_blocks_and_values() {
                 receiver.recv_timeout(oracle::HANG_AFTER).expect("no thread fails or waits");
             model.insert(file, expected);
         }
-        // The threads may still be letting go of theirs.
+        // The threads may not have dropped their references yet.
         fs.finish(None).unwrap();
         e2fsck(&image);
         assert!(kernel(&image) == model, "round {round}");

@@ -93,8 +93,8 @@ impl Victim {
         self
     }
 
-    /// Nothing changed but blocks that are free, which a large value may have reached, and the
-    /// superblock, which says that the image is open.
+    /// Asserts that nothing changed except free blocks, which a large value may have used, and the superblock, which
+    /// records that the image is open.
     #[track_caller]
     fn assert_unchanged(&self, now: &[u8]) {
         let geometry = &self.layout.geometry;
@@ -214,7 +214,7 @@ fn attribute_blocks_that_cannot_be_one() {
 fn values_that_cannot_be_one() {
     let names = &[APART];
     let structure = &["extended attribute inode"];
-    // Itself, a directory, a reserved inode, one that is free, and one that cannot be.
+    // The inode itself, a directory, a reserved inode, a free inode, and an impossible number.
     let numbers: [fn(&Victim) -> u32; 5] = [|v| v.ino.0 as u32, |_| 2, |_| 7, |_| 60, |_| u32::MAX];
     for refer in numbers {
         let mut victim = Victim::new("ea-inode");

@@ -1,11 +1,11 @@
-//! Bit arithmetic on allocation bitmaps: bit `n` is bit `n % 8` of byte `n / 8`; 1 is in use.
+//! Bit arithmetic on allocation bitmaps. Bit `n` is bit `n % 8` of byte `n / 8`; a set bit is in use.
 //!
-//! Every function takes the number of bits in use of the bitmap (`len`), never past its bytes.
-//! Searches take a [`Bits`]: a bitmap, and with it what is free there but must not be taken yet.
+//! Each function takes the number of valid bits of the bitmap (`len`), which never exceeds its bytes. Searches take a
+//! [`Bits`]: a bitmap together with the free bits that must not be allocated yet.
 
 use std::ops::Range;
 
-/// A bitmap to search, with up to two others over it: a bit set in any of them is in use.
+/// A bitmap to search and up to two overlays. A bit that is set in any of them is in use.
 #[derive(Clone, Copy)]
 pub(crate) struct Bits<'b> {
     pub(crate) bitmap: &'b [u8],
@@ -13,7 +13,7 @@ pub(crate) struct Bits<'b> {
 }
 
 impl<'b> Bits<'b> {
-    /// A bitmap alone.
+    /// Returns a bitmap without overlays.
     pub(crate) fn plain(bitmap: &'b [u8]) -> Self {
         Self { bitmap, busy: [None; 2] }
     }
@@ -24,7 +24,7 @@ impl<'b> Bits<'b> {
     }
 }
 
-/// Reads the 64 bits from byte-aligned word `word` on; bits past the end read as in use.
+/// Reads the 64 bits of word `word`. Bits past the end read as in use.
 fn word(bits: &[u8], word: u32) -> u64 {
     let at = word as usize * 8;
     match bits.get(at..at + 8) {
@@ -38,12 +38,12 @@ fn word(bits: &[u8], word: u32) -> u64 {
     }
 }
 
-/// Whether all bits of `range` are set.
+/// Returns whether all bits of `range` are set.
 pub(crate) fn all_set(bits: &[u8], range: Range<u32>) -> bool {
     find(Bits::plain(bits), range.start, range.end, false).is_none()
 }
 
-/// The first bit from `from` on whose value is `in_use`, before `len`.
+/// Returns the first bit in `from..len` whose value is `in_use`.
 fn find(bits: Bits<'_>, from: u32, len: u32, in_use: bool) -> Option<u32> {
     let flip = if in_use { 0 } else { u64::MAX };
     let mut at = from;
@@ -58,13 +58,13 @@ fn find(bits: Bits<'_>, from: u32, len: u32, in_use: bool) -> Option<u32> {
     None
 }
 
-/// The first free bit from `from` on.
+/// Returns the first free bit from `from` on.
 pub(crate) fn find_free(bits: Bits<'_>, from: u32, len: u32) -> Option<u32> {
     find(bits, from, len, false)
 }
 
-/// The first run of free bits from `from` on that has at least `wanted` of them, cut to `wanted`;
-/// or else the longest shorter one.
+/// Returns the first free run from `from` on with at least `wanted` bits, cut to `wanted`. If there is none, returns
+/// the longest run.
 pub(crate) fn find_free_run(
     bits: Bits<'_>,
     from: u32,
@@ -87,18 +87,18 @@ pub(crate) fn find_free_run(
     best
 }
 
-/// The first run of free bits from `from` on, to its end.
+/// Returns the whole of the first free run from `from` on.
 pub(crate) fn next_free_run(bits: Bits<'_>, from: u32, len: u32) -> Option<Range<u32>> {
     let start = find_free(bits, from, len)?;
     Some(start..find(bits, start, len, true).unwrap_or(len))
 }
 
-/// Marks `range` in use in `bytes`, which begin with bit `base`.
+/// Marks `range` in use in `bytes`, whose first bit is `base`.
 pub(crate) fn set(bytes: &mut [u8], base: u32, range: Range<u32>) {
     change(bytes, base, range, |byte, mask| *byte |= mask);
 }
 
-/// Marks `range` free in `bytes`, which begin with bit `base`.
+/// Marks `range` free in `bytes`, whose first bit is `base`.
 pub(crate) fn clear(bytes: &mut [u8], base: u32, range: Range<u32>) {
     change(bytes, base, range, |byte, mask| *byte &= !mask);
 }
@@ -115,7 +115,7 @@ fn change(bytes: &mut [u8], base: u32, range: Range<u32>, apply: impl Fn(&mut u8
     }
 }
 
-/// The bytes of a bitmap that hold `range`.
+/// Returns the byte range of a bitmap that contains `range`.
 pub(crate) fn bytes_of(range: &Range<u32>) -> Range<usize> {
     (range.start / 8) as usize..(range.end.div_ceil(8)) as usize
 }

@@ -1,4 +1,4 @@
-//! Finding and taking runs of clusters: of blocks, without `bigalloc`.
+//! Allocation of runs of clusters. Without `bigalloc`, a cluster is a block.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use super::guard::Bitmaps as _;
 use crate::format::address::{Block, Group};
 use crate::op::{Op, Patience};
 
-/// A run that is at least this long is taken even if more was wanted: 8 MiB of clusters of 4 KiB.
+/// A run of this length is taken even if more was requested: 8 MiB with clusters of 4 KiB.
 const GOOD_RUN_CLUSTERS: u32 = 2048;
 
 impl Op<'_> {
-    /// Takes up to `wanted` clusters in one run, at `goal` or as near behind it as can be. Returns
-    /// the first block and how many clusters there are, at least 1.
+    /// Allocates up to `wanted` clusters in one run, at `goal` or as close after it as possible. Returns the first
+    /// block and the number of clusters, at least 1.
     pub(crate) fn allocate_clusters(&mut self, goal: Block, wanted: u32) -> Outcome<(Block, u32)> {
         let geometry = &self.fs.volume.geometry;
         let home = Group(geometry.group_of(goal).0.min(geometry.groups_count - 1));
@@ -44,7 +44,7 @@ impl Op<'_> {
         Err(Error::NoSpace.into())
     }
 
-    /// Clusters of a group that this operation may take.
+    /// Returns the number of clusters of a group that this operation may take.
     fn usable_blocks(&self, group: Group) -> u32 {
         match self.group_guards.find(group) {
             Some(guard) => guard.usable_blocks(self.claim),
@@ -52,8 +52,8 @@ impl Op<'_> {
         }
     }
 
-    /// Takes a run in one group: the first of `wanted` clusters from bit `from` on, else from the
-    /// start, else the longest one, if that has `good_enough`.
+    /// Allocates a run in one group: the first run of `wanted` clusters from bit `from` on, else from the start of the
+    /// group, else the longest run if it has at least `good_enough` clusters.
     fn allocate_run(
         &mut self,
         group: Group,
@@ -70,7 +70,7 @@ impl Op<'_> {
         }
         let id = guard.block_bitmap(volume, &mut self.txn)?;
         let bits = Bits { bitmap: self.txn.data(id), busy: guard.busy() };
-        // A cluster that the end of the file system cuts short is nobody's.
+        // A cluster that the end of the file system cuts short is never allocated.
         let len = volume.geometry.blocks_in(group) >> volume.geometry.cluster_blocks_log;
         let first_free = guard.first_free_block;
         let from = from.max(first_free);
@@ -84,7 +84,7 @@ impl Op<'_> {
                 .corrupt("block bitmap", "more free blocks than the count says")
                 .into());
         }
-        // The reserve is a number of clusters, none in particular.
+        // The reserve is a number of clusters, not a set of particular ones.
         let taken = usable.min(run.end - run.start);
         run.end = run.start + taken;
         let window = bitmap::bytes_of(&run);

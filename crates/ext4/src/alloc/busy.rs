@@ -1,8 +1,8 @@
-//! Blocks of a group that were freed but must not be taken yet: until the checkpoint that freed them is
-//! durable, a crash would give them back to their file.
+//! Freed blocks of a group that must not be allocated yet. Until the checkpoint that freed them is durable, a crash
+//! would return them to their former file.
 //!
-//! They are bits over the block bitmap, so that one search looks at both. An operation's own are among
-//! them at once, so that it does not take again what it has just freed.
+//! They are overlays of the block bitmap, so that one search covers both. Blocks that an operation frees become busy at
+//! once, so that it does not allocate them again itself.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use operation::groups::Busy;
 
 use super::bitmap;
 
-/// The busy blocks of a group.
+/// Busy blocks of a group.
 pub(crate) struct BusyBlocks {
-    /// Length of the group's block bitmap.
+    /// Length of the group's block bitmap, in bytes.
     bitmap_bytes: u32,
-    /// Freed in the running checkpoint.
+    /// Blocks freed in the running checkpoint.
     running: BusyBits,
-    /// Freed in the one being written.
+    /// Blocks freed in the checkpoint that is being written.
     closed: BusyBits,
 }
 
-/// A bitmap, there only while it has bits, and how many.
+/// A bitmap, allocated only while it has set bits, and the number of set bits.
 #[derive(Default)]
 struct BusyBits {
     bits: Option<Box<[u8]>>,
@@ -28,17 +28,17 @@ struct BusyBits {
 }
 
 impl BusyBlocks {
-    /// None yet, of a group whose block bitmap has `bitmap_bytes` bytes.
+    /// Returns an empty set for a group whose block bitmap has `bitmap_bytes` bytes.
     pub(super) fn new(bitmap_bytes: u32) -> Self {
         Self { bitmap_bytes, running: BusyBits::default(), closed: BusyBits::default() }
     }
 
-    /// How many there are.
+    /// Returns the number of busy blocks.
     pub(super) fn count(&self) -> u32 {
         self.running.count + self.closed.count
     }
 
-    /// Bitmaps of them.
+    /// Returns the bitmaps of the busy blocks.
     pub(super) fn bitmaps(&self) -> [Option<&[u8]>; 2] {
         [self.running.bits.as_deref(), self.closed.bits.as_deref()]
     }
@@ -53,7 +53,7 @@ impl Busy for BusyBlocks {
         freed.iter().for_each(|run| self.running.remove(run.clone()));
     }
 
-    /// They are among them already.
+    /// The committed blocks are already in the set.
     fn keep(&mut self, _: &[Range<u32>]) {}
 
     fn close(&mut self) {
@@ -66,7 +66,7 @@ impl Busy for BusyBlocks {
 }
 
 impl BusyBits {
-    /// Adds bits that are not in it, in a bitmap of `bytes` bytes.
+    /// Adds bits that are not set yet, in a bitmap of `bytes` bytes.
     fn add(&mut self, range: Range<u32>, bytes: usize) {
         self.count += range.end - range.start;
         let bits = self.bits.get_or_insert_with(|| vec![0; bytes].into());

@@ -1,4 +1,4 @@
-//! Giving blocks and inodes back.
+//! Freeing of blocks and inodes.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::inode::Handle;
 use crate::op::{FreedRun, Op};
 
 impl Op<'_> {
-    /// Marks the noted runs free, in ascending order, so that groups are taken in order.
+    /// Frees the noted runs in ascending order, so that groups are locked in order.
     pub(crate) fn free_noted_blocks(&mut self) -> Outcome<()> {
         let mut runs = std::mem::take(&mut self.freed_runs);
         runs.sort_unstable_by_key(|run| run.start);
@@ -33,7 +33,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Marks blocks of one group free.
+    /// Frees blocks of one group.
     pub(crate) fn free_in_group(&mut self, group: Group, bits: Range<u32>) -> Outcome<()> {
         let volume = &self.fs.volume;
         let at = self.hold(group)?;
@@ -54,7 +54,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Marks the noted inodes free and empties their slots.
+    /// Frees the noted inodes and clears their slots.
     pub(crate) fn free_noted_inodes(&mut self) -> Outcome<()> {
         let mut handles = std::mem::take(&mut self.freed_inodes);
         handles.sort_unstable_by_key(Handle::ino);
@@ -65,7 +65,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Empties the slot of an inode that is free now. The generation stays: the slot's checksum follows from it.
+    /// Clears the slot of a freed inode. The generation stays, because the slot's checksum depends on it.
     pub(crate) fn stage_gone(&mut self, handle: Handle) {
         let mut gone = handle;
         gone.inode = Inode::zeroed(usize::from(self.fs.volume.geometry.inode_size));

@@ -1,4 +1,4 @@
-//! The groups of an open file system: what ext4 has of each of them.
+//! Block groups of an open file system.
 
 use std::sync::atomic::Ordering;
 
@@ -19,41 +19,41 @@ use crate::format::superblock::Superblock;
 use crate::kind::Kind;
 use crate::params::Params;
 
-/// How much is kept for operations that free: as much as kernels keep (2 %, at most 4096 clusters; `ext4(5)`
-/// of sysfs calls it `reserved_clusters`).
+/// Size of the reserve for operations that free space. It equals the kernel's (2 %, at most 4096 clusters; sysfs calls
+/// it `reserved_clusters`).
 const RESERVE: ReserveSize = ReserveSize { one_in: 50, total_max: 4096 };
 
-/// What changes of a group.
+/// State of a group that changes and is protected by the group's lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupState {
     pub(crate) desc: GroupDescriptor,
-    /// No block is free before this bit.
+    /// No block before this bit is free.
     pub(crate) first_free_block: u32,
-    /// No inode is free before this bit.
+    /// No inode before this bit is free.
     pub(crate) first_free_inode: u32,
 }
 
-/// What can be seen of a group without its lock.
+/// Fields of a group that can be read without its lock.
 pub(crate) struct BlockGroup {
-    /// The first block of the inode table, which never moves.
+    /// First block of the inode table, which never moves.
     inode_table: Block,
-    /// What the group keeps free for operations that free, in clusters.
+    /// Clusters that the group reserves for operations that free space.
     reserve: u32,
-    /// Free blocks that may be taken and free inodes, as they were last time nobody held the group:
-    /// to choose groups by without waiting for them.
+    /// Usable free blocks and free inodes when the group was last released. Used to choose a group without waiting for
+    /// its lock.
     free_blocks: AtomicU32,
     free_inodes: AtomicU32,
-    /// Free inodes that are kept for files that wait.
+    /// Free inodes that are reserved for waiting files.
     pub(super) reserved: ReservedInodes,
-    /// Free clusters that are promised to such files. It grows only with the group's lock.
+    /// Free clusters that are promised to waiting files. Only increased while the group's lock is held.
     promised: AtomicU32,
-    /// Inodes taken since the file system was opened. Of each group, so that threads in different ones do not meet.
+    /// Number of inodes allocated since the file system was opened. Kept per group, so that threads in different groups
+    /// do not share it.
     uses: AtomicU32,
-    /// Where what belongs in this group was last put, because this one is full. Only hints.
+    /// Groups where blocks and inodes for this group were last found, because it is full. Only hints.
     block_spill: AtomicU32,
     inode_spill: AtomicU32,
-    /// Checksums of the bitmaps as they lie on the device, kept outside the lock because bitmaps
-    /// are verified while it is held.
+    /// Checksums of the bitmaps on the device. Kept outside the lock, because bitmaps are verified while it is held.
     block_bitmap_csum: AtomicU32,
     inode_bitmap_csum: AtomicU32,
 }
@@ -73,8 +73,8 @@ impl groups::Group for BlockGroup {
         self.free_inodes.store(state.desc.free_inodes, Ordering::Relaxed);
     }
 
-    /// The checksums of the bitmaps are worked out when the descriptor is written, so a descriptor may
-    /// change though nothing in it differs yet.
+    /// The bitmap checksums in a descriptor are computed when it is written. So a descriptor can change although no
+    /// field differs yet.
     fn is_changed(_: &GroupState, _: &GroupState) -> bool {
         true
     }
@@ -97,17 +97,17 @@ impl BlockGroup {
         }
     }
 
-    /// Clusters that must stay free when an operation with a claim has taken what it wants.
+    /// Returns the number of clusters that must stay free after an allocation with this claim.
     pub(super) fn withheld(&self, claim: Claim) -> u32 {
         let promised = self.promised.load(Ordering::Relaxed);
         match claim {
-            // What was promised may be taken by who keeps the promise, and is little to who frees.
+            // A promise may be used by the operation it was made for. Operations that free space need few clusters.
             Claim::Freeing | Claim::Unbounded => claim.withheld(self.reserve),
             Claim::Ordinary | Claim::Promised => claim.withheld(self.reserve) + promised,
         }
     }
 
-    /// Keeps clusters for files that wait. The group must be held, and have as many that may be taken.
+    /// Reserves clusters for waiting files. The caller holds the group, which must have that many usable clusters.
     pub(crate) fn promise(&self, clusters: u32) {
         self.promised.fetch_add(clusters, Ordering::Relaxed);
     }
@@ -123,13 +123,12 @@ impl BlockGroup {
     }
 }
 
-/// What makes a group's descriptor one to believe.
+/// Checks that a group descriptor must pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Its checksum, and that what it says is possible.
+    /// The checksum must be right and the values possible.
     Checksums,
-    /// That what it says is possible: enough to read what can be read, as kernels do that mount for
-    /// reading.
+    /// The values must be possible. This is enough for reading; kernels do the same on read-only mounts.
     Contents,
 }
 
@@ -137,7 +136,7 @@ pub(crate) enum Trust {
 pub(crate) struct Groups {
     all: groups::Groups<BlockGroup>,
     count: u32,
-    /// Groups whose descriptors were taken though their checksums are wrong.
+    /// Groups whose descriptors were accepted despite a wrong checksum.
     unsealed: Vec<Group>,
 }
 
@@ -152,7 +151,7 @@ impl Groups {
         let (mut groups, mut unsealed) = (Vec::new(), Vec::new());
         let mut block = vec![0; geometry.block_size() as usize];
         if device.has_read_ahead() {
-            // They lie together, but for those of META_BG.
+            // The descriptors are contiguous, except those of META_BG.
             let start = geometry.byte_of(geometry.gdt_block(0));
             let len = u64::from(geometry.gdt_blocks()) * u64::from(geometry.block_size());
             device.read_ahead(start, len);
@@ -183,100 +182,100 @@ impl Groups {
         Ok(Self { count: groups.len() as u32, all: groups::Groups::new(groups), unsealed })
     }
 
-    /// The groups as operations hold them.
+    /// Returns the groups in the form that operations lock.
     pub(crate) fn all(&self) -> &groups::Groups<BlockGroup> {
         &self.all
     }
 
-    /// Groups whose descriptors were taken though their checksums are wrong.
+    /// Returns the groups whose descriptors were accepted despite a wrong checksum.
     pub(crate) fn unsealed(&self) -> &[Group] {
         &self.unsealed
     }
 
-    /// All groups once, starting with one.
+    /// Iterates over all groups once, beginning with `start`.
     pub(crate) fn from(&self, start: Group) -> impl Iterator<Item = Group> + use<> {
         let count = self.count;
         (0..count).map(move |step| Group((start.0 + step) % count))
     }
 
-    /// The group to start in when blocks are wanted in `home`.
+    /// Returns the group to search first when blocks are wanted in `home`.
     pub(crate) fn block_spill(&self, home: Group) -> Group {
         Group(self.all.group(home).block_spill.load(Ordering::Relaxed))
     }
 
-    /// Remembers where blocks that were wanted in `home` were found.
+    /// Records the group in which blocks for `home` were found.
     pub(crate) fn set_block_spill(&self, home: Group, group: Group) {
         self.all.group(home).block_spill.store(group.0, Ordering::Relaxed);
     }
 
-    /// The group to start in when an inode is wanted in `home`.
+    /// Returns the group to search first when an inode is wanted in `home`.
     pub(crate) fn inode_spill(&self, home: Group) -> Group {
         Group(self.all.group(home).inode_spill.load(Ordering::Relaxed))
     }
 
-    /// Remembers where an inode that was wanted in `home` was found.
+    /// Records the group in which an inode for `home` was found.
     pub(crate) fn set_inode_spill(&self, home: Group, group: Group) {
         self.all.group(home).inode_spill.store(group.0, Ordering::Relaxed);
     }
 
-    /// Free clusters of a group that may be taken, be they of the reserve, as of a moment ago.
+    /// Returns a recent count of a group's free clusters that are not busy, including the reserve.
     pub(crate) fn free_blocks(&self, group: Group) -> u32 {
         self.all.group(group).free_blocks.load(Ordering::Relaxed)
     }
 
-    /// Free clusters of a group that a claim allows to take, as of a moment ago.
+    /// Returns a recent count of a group's clusters that a claim may take.
     pub(crate) fn usable_blocks(&self, group: Group, claim: Claim) -> u32 {
         let group = self.all.group(group);
         let free = group.free_blocks.load(Ordering::Relaxed);
         free.saturating_sub(group.withheld(claim))
     }
 
-    /// Free inodes of a group, as of a moment ago.
+    /// Returns a recent count of a group's free inodes.
     pub(crate) fn free_inodes(&self, group: Group) -> u32 {
         let group = self.all.group(group);
         group.free_inodes.load(Ordering::Relaxed).saturating_sub(group.reserved.count())
     }
 
-    /// Counts an inode of a group that is taken; how many were before.
+    /// Counts an allocated inode of a group. Returns the count before.
     pub(super) fn count_use(&self, group: Group) -> u32 {
         self.all.group(group).uses.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets others have an inode that was kept for a file, or that is used by now.
+    /// Releases a reserved inode that is no longer needed or is in use now.
     pub(crate) fn let_go_of_inode(&self, group: Group, index: u32) {
         self.all.group(group).reserved.let_go(index);
     }
 
-    /// Lets others have clusters that were promised.
+    /// Releases promised clusters.
     pub(crate) fn release(&self, group: Group, clusters: u32) {
         self.all.group(group).promised.fetch_sub(clusters, Ordering::Relaxed);
     }
 
-    /// A group's descriptor, for the places in it, which never change.
+    /// Returns a group's descriptor, for the block numbers in it, which never change.
     pub(crate) fn places(&self, group: Group) -> GroupDescriptor {
         self.all.state(group).desc
     }
 
-    /// The first block of a group's inode table.
+    /// Returns the first block of a group's inode table.
     pub(crate) fn inode_table(&self, group: Group) -> Block {
         self.all.group(group).inode_table
     }
 
-    /// Checksums of a group's block and inode bitmap on the device.
+    /// Returns the on-disk checksums of a group's block bitmap and inode bitmap.
     pub(crate) fn bitmap_checksums(&self, group: u32) -> (u32, u32) {
         let group = self.all.group(Group(group));
         let load = |checksum: &AtomicU32| checksum.load(Ordering::Relaxed);
         (load(&group.block_bitmap_csum), load(&group.inode_bitmap_csum))
     }
 
-    /// Free clusters and free inodes of the whole file system.
+    /// Returns the free clusters and free inodes of the whole file system.
     pub(crate) fn totals(&self) -> (u64, u64) {
         self.all.states().fold((0, 0), |(clusters, inodes), (_, GroupState { desc, .. })| {
             (clusters + u64::from(desc.free_blocks), inodes + u64::from(desc.free_inodes))
         })
     }
 
-    /// Free clusters beside the reserve.
+    /// Returns the number of free clusters outside the reserve.
     pub(crate) fn unreserved(&self) -> u64 {
         self.all.states().fold(0, |clusters, (group, state)| {
             let withheld = group.withheld(Claim::Ordinary);
@@ -284,8 +283,8 @@ impl Groups {
         })
     }
 
-    /// Free clusters and free inodes of the whole file system, as of a moment ago, without waiting
-    /// for any group. Clusters that wait for a checkpoint do not count.
+    /// Returns recent counts of the free clusters and free inodes of the whole file system, without locking any group.
+    /// Clusters that are busy until a checkpoint do not count.
     pub(crate) fn estimated_totals(&self) -> (u64, u64) {
         self.all.iter().fold((0, 0), |(clusters, inodes), group| {
             let load = |count: &AtomicU32| u64::from(count.load(Ordering::Relaxed));
@@ -293,7 +292,7 @@ impl Groups {
         })
     }
 
-    /// Writes the descriptors that changed, with the checksums of their bitmaps. Whether any did.
+    /// Writes the descriptors that changed, with the checksums of their bitmaps. Returns whether any changed.
     pub(crate) fn flush_deferred(
         &self,
         params: &Params,

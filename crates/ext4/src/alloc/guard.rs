@@ -1,4 +1,4 @@
-//! What an operation does with a group that it holds.
+//! Operations on a block group whose lock is held.
 
 use std::ops::Range;
 
@@ -13,36 +13,36 @@ use crate::format::group::{GroupDescriptor, GroupFlags};
 use crate::kind::Kind;
 use crate::params::Params;
 
-/// A block group held by an operation.
+/// A block group that an operation holds.
 pub(crate) type GroupGuard<'a> = groups::GroupGuard<'a, BlockGroup>;
 
 /// The block groups that an operation holds.
 pub(crate) type HeldGroups<'a> = groups::HeldGroups<'a, BlockGroup>;
 
-/// What ext4 asks of a group that is held.
+/// Methods of a held block group.
 pub(crate) trait Bitmaps {
-    /// Clusters that a claim allows to take now.
+    /// Returns the number of clusters that a claim may take now.
     fn usable_blocks(&self, claim: Claim) -> u32;
 
-    /// What must not be taken, be it free in the bitmap.
+    /// Returns bitmaps of the blocks that must not be allocated even if the block bitmap has them as free.
     fn busy(&self) -> [Option<&[u8]>; 2];
 
-    /// The group's block bitmap, made first if the group never had one.
+    /// Returns the group's block bitmap. Creates it first if the group is not initialised.
     fn block_bitmap(&mut self, params: &Params, txn: &mut Txn<'_>)
     -> transaction::Result<BufferId>;
 
-    /// The group's block bitmap as it is, or as it would be made.
+    /// Returns a copy of the group's block bitmap, or the bitmap that an uninitialised group would get.
     fn copy_block_bitmap(
         &self,
         params: &Params,
         txn: &mut Txn<'_>,
     ) -> transaction::Result<Box<[u8]>>;
 
-    /// The group's inode bitmap, made first if the group never had one.
+    /// Returns the group's inode bitmap. Creates it first if the group is not initialised.
     fn inode_bitmap(&mut self, params: &Params, txn: &mut Txn<'_>)
     -> transaction::Result<BufferId>;
 
-    /// Damage found in this group.
+    /// Returns damage found in this group.
     fn corrupt(&self, structure: &'static str, problem: &str) -> Corruption;
 }
 
@@ -111,7 +111,7 @@ impl Bitmaps for GroupGuard<'_> {
     }
 }
 
-/// Sets the bits, in a bitmap of zeros, of a group that never had one.
+/// Sets the initial bits of an uninitialised group in `bytes`, which must be zero.
 pub(crate) fn initial_block_bitmap(
     params: &Params,
     group: Group,
@@ -123,7 +123,7 @@ pub(crate) fn initial_block_bitmap(
     }
 }
 
-/// The bits of a group that its fixed metadata takes, and those past its end.
+/// Returns the bits of a group's fixed metadata and of the blocks past its end.
 fn metadata_bits(params: &Params, group: Group, desc: &GroupDescriptor) -> [Range<u32>; 5] {
     let geometry = &params.geometry;
     let first = geometry.first_block(group);

@@ -1,4 +1,4 @@
-//! Finding, taking and numbering inodes.
+//! Allocation of inodes and of their generations.
 
 use operation::Outcome;
 use vfs::{Error, Ino};
@@ -13,8 +13,8 @@ use crate::inode::Handle;
 use crate::op::{Op, Patience};
 
 impl<'a> Op<'a> {
-    /// Takes a free inode: near `parent` for files, and for directories where there is room for
-    /// what will be put into them. All of its fields are zero but the generation.
+    /// Allocates an inode: files near `parent`, directories where there is room for their future contents. All fields
+    /// of the new inode are zero except the generation.
     pub(crate) fn allocate_inode(&mut self, parent: &Handle, is_dir: bool) -> Outcome<Handle> {
         let groups = &self.fs.volume.groups;
         let home = self.home_group(parent, is_dir);
@@ -24,7 +24,7 @@ impl<'a> Op<'a> {
                     continue;
                 }
                 let Some(at) = self.hold_patiently(group, home, patience)? else { continue };
-                // What was read without the group's lock may have been taken meanwhile.
+                // The count was read without the group's lock, so the inodes may be taken by now.
                 let guard = &self.group_guards[at];
                 if guard.desc.free_inodes > guard.group().reserved.count() {
                     groups.set_inode_spill(home, group);
@@ -35,8 +35,8 @@ impl<'a> Op<'a> {
         Err(Error::NoInodes.into())
     }
 
-    /// Directories of the root go to the next group that is emptier than most; everything else
-    /// stays with its parent.
+    /// Directories of the root go to the next group with at least average free space; all other inodes go to their
+    /// parent's group.
     fn home_group(&self, parent: &Handle, is_dir: bool) -> Group {
         let volume = &self.fs.volume;
         let parent_group = volume.geometry.place_of(parent.ino()).map_or(Group(0), |(g, _)| g);
@@ -89,8 +89,8 @@ impl<'a> Op<'a> {
 }
 
 impl Ext4 {
-    /// The generation of an inode that is taken: different for each use of a number, yet the same in every build of
-    /// the same image.
+    /// Returns the generation of a new inode. It differs for each use of an inode number, but is reproducible: building
+    /// the same image again gives the same generations.
     pub(crate) fn next_generation(&self, ino: Ino) -> u32 {
         let group = self.volume.geometry.place_of(ino).map_or(Group(0), |(group, _)| group);
         let uses = self.generations.wrapping_add(self.volume.groups.count_use(group));
@@ -100,7 +100,7 @@ impl Ext4 {
         crc32c(uses, &bytes)
     }
 
-    /// A new inode whose slot is at `place`. All of its fields are zero but the generation.
+    /// Returns a new inode whose slot is at `place`. All of its fields are zero except the generation.
     pub(crate) fn blank_inode(
         &self,
         ino: Ino,

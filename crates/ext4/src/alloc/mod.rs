@@ -1,8 +1,8 @@
 //! Free space and free inodes.
 //!
-//! Each group has a lock, held by an operation from its first allocation in the group to its end;
-//! the group's counts are put back if the operation fails, as its bitmap is by the transaction.
-//! Descriptors and the checksums of bitmaps are brought up to date when a checkpoint is closed.
+//! An operation holds a group's lock from its first allocation in the group to its end. If it fails, the group's counts
+//! are restored, and the transaction restores its bitmap. Descriptors and bitmap checksums are updated when a
+//! checkpoint is closed.
 
 pub(crate) mod bitmap;
 mod blocks;

@@ -1,4 +1,4 @@
-//! Keeping inodes for files that wait, and taking them when the files are applied.
+//! Reserving inodes for waiting files, and allocating them when the files are applied.
 
 use operation::Outcome;
 use operation::waiting::InodeRun;
@@ -12,15 +12,15 @@ use crate::format::group::GroupFlags;
 use crate::inode::Handle;
 use crate::op::{Op, Patience};
 
-/// Bytes of a bitmap of inodes, at most: a block of 64 KiB.
+/// Maximum size of an inode bitmap in bytes: a block of 64 KiB.
 const BITMAP_BYTES_MAX: usize = 64 << 10;
 
-/// The bitmap of a group of as many inodes as one can have, none of them used.
+/// Empty inode bitmap of the maximum size.
 static NOTHING_USED: [u8; BITMAP_BYTES_MAX] = [0; BITMAP_BYTES_MAX];
 
 impl Op<'_> {
-    /// Keeps free inodes near `parent` that lie beside each other: one at least. `NoInodes` also if there are some, but
-    /// with what was on the device before in the part of the inode table that is not in use.
+    /// Reserves a run of adjacent free inodes near `parent`, at least one. Returns `NoInodes` also if the only free
+    /// inodes have slots with stale contents, in the part of an inode table that was never zeroed.
     pub(crate) fn reserve_inodes(&mut self, parent: &Handle) -> Outcome<InodeRun> {
         let groups = &self.fs.volume.groups;
         let home = self.fs.volume.geometry.place_of(parent.ino()).map_or(Group(0), |(g, _)| g);
@@ -39,7 +39,7 @@ impl Op<'_> {
         Err(Error::NoInodes.into())
     }
 
-    /// Keeps free inodes of a group that is held.
+    /// Reserves free inodes in a held group.
     fn reserve_in(&mut self, at: usize) -> Outcome<Option<InodeRun>> {
         let volume = &self.fs.volume;
         let guard = &mut self.group_guards[at];
@@ -51,7 +51,7 @@ impl Op<'_> {
         let reserved =
             if guard.number().0 == 0 { volume.sb.first_ino.saturating_sub(1) } else { 0 };
         let from = guard.first_free_inode.max(reserved);
-        // A group without a bitmap has none made for what may come to nothing.
+        // An uninitialised bitmap is not created for a reservation that may never be used.
         let bitmap = if guard.desc.flags.contains(GroupFlags::INODE_UNINIT) {
             &NOTHING_USED[..count as usize / 8]
         } else {
@@ -69,7 +69,8 @@ impl Op<'_> {
             let damage = guard.corrupt("inode bitmap", "no free inode though the count says so");
             return Err(damage.into());
         };
-        // Inodes before a used one count as written, and of a run some may never be.
+        // All slots before a used inode count as initialised. Some inodes of this run may never be written, so their
+        // slots must be zero.
         let is_zeroed = guard.desc.flags.contains(GroupFlags::INODE_ZEROED);
         if !is_zeroed && first + RUN > count.saturating_sub(guard.desc.itable_unused) {
             return Ok(None);
@@ -78,7 +79,7 @@ impl Op<'_> {
         Ok(Some(InodeRun::new(volume.geometry.ino_of(guard.number(), first), mask)))
     }
 
-    /// Marks an inode used that was kept for a file.
+    /// Allocates an inode that was reserved for a file.
     pub(crate) fn take_reserved(&mut self, ino: Ino) -> Outcome<()> {
         let volume = &self.fs.volume;
         let (group, index) = volume.geometry.place_of(ino).ok_or(Error::NoInodes)?;

@@ -1,7 +1,7 @@
-//! Inodes that are kept in memory for files that wait: free on disk, and nobody else's.
+//! Inodes reserved in memory for waiting files. They are free on disk, but no other file may use them.
 //!
-//! Who holds a group's lock and finds an inode neither used in the bitmap nor among these may take it. An inode is
-//! let go of only after it was marked used in the bitmap by a committed operation, or if it is not needed.
+//! A thread that holds the group's lock may allocate an inode that is neither in the bitmap nor in this set. An inode
+//! leaves the set when a committed operation has set its bit in the bitmap, or when it is not needed.
 
 use std::sync::atomic::Ordering;
 use transaction::locks::Mutex;
@@ -9,10 +9,10 @@ use transaction::locks::atomic::AtomicU32;
 
 use super::bitmap::Bits;
 
-/// Inodes of a run, at most: those of a block of the inode table, mostly.
+/// Maximum number of inodes of a run. Usually one block of the inode table.
 pub(crate) const RUN: u32 = 16;
 
-/// Inodes of a group that are kept.
+/// Reserved inodes of a group.
 #[derive(Default)]
 pub(crate) struct ReservedInodes {
     count: AtomicU32,
@@ -20,12 +20,12 @@ pub(crate) struct ReservedInodes {
 }
 
 impl ReservedInodes {
-    /// How many there are.
+    /// Returns the number of reserved inodes.
     pub(super) fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Lets `look` see them over a bitmap.
+    /// Calls `look` with a bitmap and the reserved inodes as its overlay.
     pub(super) fn over<R>(&self, bitmap: &[u8], look: impl FnOnce(Bits<'_>) -> R) -> R {
         if self.count() == 0 {
             return look(Bits::plain(bitmap));
@@ -43,7 +43,7 @@ impl ReservedInodes {
         self.count.fetch_add(mask.count_ones(), Ordering::Relaxed);
     }
 
-    /// Lets go of one.
+    /// Releases a reserved inode.
     pub(super) fn let_go(&self, index: u32) {
         let mut bits = self.bits.lock();
         let Some(byte) = bits.as_mut().and_then(|bits| bits.get_mut((index / 8) as usize)) else {

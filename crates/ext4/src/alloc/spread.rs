@@ -1,4 +1,4 @@
-//! Which groups top-level directories go to.
+//! Choice of groups for top-level directories.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,14 +6,14 @@ use super::groups::Groups;
 use crate::format::address::Group;
 use crate::format::geometry::Geometry;
 
-/// Spreads directories over groups, so that what is put into them later has room beside them.
+/// Spreads directories over groups, so that there is space near each directory for its later contents.
 #[derive(Default)]
 pub(crate) struct Spread {
     last: AtomicU32,
 }
 
 impl Spread {
-    /// The next group that has at least the average of free inodes and free blocks.
+    /// Returns the next group with at least the average number of free inodes and free blocks.
     pub(crate) fn next_group(&self, groups: &Groups, geometry: &Geometry) -> Group {
         let (clusters, inodes) = groups.estimated_totals();
         let count = u64::from(geometry.groups_count);

@@ -1,4 +1,4 @@
-//! The blocks that no file can have: superblocks, descriptors, bitmaps and inode tables.
+//! The blocks that no file can use: superblocks, descriptors, bitmaps and inode tables.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 
-/// Ranges of blocks, ascending and apart.
+/// Disjoint ranges of blocks in ascending order.
 pub(crate) struct SystemZone {
     ranges: Vec<(u64, u64)>,
 }
@@ -17,7 +17,7 @@ impl SystemZone {
         Self::of(geometry, |group| Some(groups.places(group)))
     }
 
-    /// As [`Self::new`], of groups whose descriptors `places` gives, as far as they are known.
+    /// Like [`Self::new`], but takes the descriptors from `places`, which returns `None` for unknown ones.
     pub(crate) fn of(
         geometry: &Geometry,
         places: impl Fn(Group) -> Option<GroupDescriptor>,
@@ -37,7 +37,7 @@ impl SystemZone {
             add(desc.inode_table, u64::from(geometry.itable_blocks()));
         }
         ranges.sort_unstable();
-        // Neighbours in one piece: with flex_bg hundreds of tables become one range.
+        // Join adjacent ranges: with flex_bg, hundreds of tables become one range.
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (start, end) in ranges {
             match joined.last_mut() {
@@ -49,14 +49,14 @@ impl SystemZone {
         Self { ranges: joined }
     }
 
-    /// The parts of these ranges that lie in `blocks`, ascending.
+    /// Returns the parts of these ranges inside `blocks`, in ascending order.
     pub(crate) fn within(&self, blocks: Range<Block>) -> impl Iterator<Item = Range<Block>> + '_ {
         let first = self.ranges.partition_point(|range| range.1 <= blocks.start.0);
         let parts = self.ranges[first..].iter().take_while(move |range| range.0 < blocks.end.0);
         parts.map(move |range| Block(range.0).max(blocks.start)..Block(range.1).min(blocks.end))
     }
 
-    /// Whether some of `len` blocks from `start` on belong to the file system itself.
+    /// Returns whether any of `len` blocks from `start` on belongs to the file system itself.
     pub(crate) fn overlaps(&self, start: Block, len: u64) -> bool {
         let end = start.plus(len).0;
         let after = self.ranges.partition_point(|range| range.0 < end);

@@ -1,4 +1,4 @@
-//! Giving free blocks back to the device.
+//! Discarding free blocks on the device.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use super::guard::Bitmaps as _;
 use crate::Ext4;
 use crate::format::address::{Block, Group};
 
-/// Runs that are given back while a group is held, so that nobody waits for it for long.
+/// Maximum number of runs that are discarded while a group is held, so that other operations do not wait long.
 const RUNS_AT_ONCE: usize = 64;
 
-/// Which blocks are to be given back.
+/// The blocks to discard.
 struct Wanted {
     blocks: Range<Block>,
     len_min: u64,
 }
 
 impl Ext4 {
-    /// What [`vfs::FileSystem::trim`] does. First everything is made durable, so that what was removed
-    /// before is free for good.
+    /// Implements [`vfs::FileSystem::trim`]. First makes everything durable, so that blocks freed before are no longer
+    /// busy.
     pub(crate) fn trim_free(&self, bytes: Range<u64>, len_min: u64) -> Result<u64> {
         self.check_writable()?;
         self.engine.sync()?;
@@ -44,8 +44,8 @@ impl Ext4 {
         Ok(trimmed << log)
     }
 
-    /// Gives some free runs of a group back, from one bit on; the bit to go on at. Blocks that wait for
-    /// a checkpoint are not free yet: a crash would give them to their file again.
+    /// Discards some free runs of a group, starting at bit `from`. Returns the bit to continue from. Skips busy blocks,
+    /// because a crash would return them to their file.
     fn trim_some(
         &self,
         group: Group,

@@ -1,9 +1,8 @@
-//! How blocks of each kind are verified when they are read, and verified and sealed before they are written.
+//! Verification of each kind of block after reading, and verification and sealing before writing.
 //!
-//! Most kinds have one verifier of their structure, to which reading adds the checksum. A few are checked
-//! more strictly before they are written (`structure`): where an image by somebody else may have what we would
-//! never write, and can be read and changed all the same. Such a block is noted when it is read ([`Oddities`]),
-//! or only what has changed of it is checked.
+//! Most kinds have one structural verifier, to which reading adds the checksum. A few kinds have stricter rules before
+//! writing (`structure`), because other implementations may write usable blocks that this one never would. Such a block
+//! is noted when it is read ([`Oddities`]), or only its changed parts are checked.
 
 pub(crate) mod odd;
 mod structure;
@@ -49,7 +48,7 @@ impl Format for Volume {
     }
 }
 
-/// Checks a block that was just read: everything that lets it be used without harm.
+/// Verifies a block that was just read, as far as it must be right to be used safely.
 fn verify(volume: &Volume, tag: Tag, block: Block, data: &[u8]) -> Result<(), Corruption> {
     let seed = volume.checksums.then_some(tag.seed);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
@@ -90,8 +89,7 @@ fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruptio
     group::check_bitmap(name, computed, stored, &volume.sb).map_err(|c| c.in_group(tag.owner))
 }
 
-/// Checks a block that is about to be written, as its kind's `verify_structure` does, and brings its checksum
-/// up to date.
+/// Verifies a block before it is written, with the kind's `verify_structure`, and updates its checksum.
 fn seal(
     volume: &Volume,
     tag: Tag,
@@ -111,7 +109,7 @@ fn seal(
         Kind::Xattr => xattr::seal_block(data, block, volume.sb.checksum_seed),
         Kind::Orphan => orphan::seal(data, block, Some(tag.seed)),
         Kind::Superblock => superblock::seal(&mut data[volume.superblock_place().1]),
-        // The checksums of bitmaps stand in the descriptors, those of inodes in the inodes.
+        // Checksums of bitmaps are in the descriptors, those of inodes in the inodes.
         Kind::Descriptors
         | Kind::InodeTable
         | Kind::Indirect

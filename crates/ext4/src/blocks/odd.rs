@@ -1,4 +1,4 @@
-//! Blocks that break a rule which we keep and others need not.
+//! Blocks that break a rule that this implementation obeys but others need not.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,17 +8,16 @@ use transaction::locks::Mutex;
 
 use crate::format::address::Block;
 
-/// Blocks that were odd when they were read. What is odd then is not held against whoever changes something
-/// else in the block.
+/// Blocks that broke the stricter rules when they were read. Such faults do not prevent other changes of the block.
 #[derive(Default)]
 pub(crate) struct Oddities {
-    /// Whether there are any: next to no image has some.
+    /// True if there are any. Hardly any image has such blocks.
     has_any: AtomicBool,
     blocks: Mutex<HashSet<Block>>,
 }
 
 impl Oddities {
-    /// Notes what the stricter verifier says of a block that was just read.
+    /// Records the result of the stricter verifier for a block that was just read.
     pub(super) fn note(&self, block: Block, verified: Result<(), Corruption>) {
         if verified.is_err() {
             self.blocks.lock().insert(block);
@@ -28,7 +27,7 @@ impl Oddities {
         }
     }
 
-    /// Whether a block was odd when it was last read.
+    /// Returns whether a block was odd when it was last read.
     pub(super) fn contains(&self, block: Block) -> bool {
         self.has_any.load(Ordering::Acquire) && self.blocks.lock().contains(&block)
     }

@@ -1,5 +1,5 @@
-//! What must be so of a block that is about to be written, whatever its checksum: a fault that is found here
-//! is one of this program.
+//! Structural rules for blocks that are about to be written, independent of checksums. A fault found here is a bug of
+//! this program.
 
 use transaction::{Changed, Corruption, Tag};
 use vfs::Ino;
@@ -16,8 +16,7 @@ use crate::format::{bitmap, dirent, htree, indirect, orphan, quota, slot, superb
 use crate::kind::Kind;
 use crate::volume::Volume;
 
-/// Checks a block by its kind. Only what lies in pieces that changed is held to rules that
-/// [`super::verify`] does not check.
+/// Verifies a block by its kind. Rules that [`super::verify`] does not check apply only to the parts that changed.
 pub(super) fn verify(
     volume: &Volume,
     tag: Tag,
@@ -63,7 +62,7 @@ fn verify_extents(volume: &Volume, changed: Changed, data: &[u8]) -> Result<(), 
         .try_for_each(|entries| node.check_places(entries, volume.geometry.blocks_count))
 }
 
-/// Checks the slots that changed. Those that were never used may hold anything.
+/// Verifies the slots that changed. Slots that were never used may contain anything.
 fn verify_inodes(
     volume: &Volume,
     block: Block,
@@ -75,7 +74,8 @@ fn verify_inodes(
         let bytes = &data[row * size..(row + 1) * size];
         let Err(fault) = slot::verify_structure(&volume.geometry, bytes) else { continue };
         let ino = inode_at(volume, block, row);
-        // In a piece of several slots, perhaps only a neighbour has changed: what was written is sealed.
+        // If a piece contains several slots, perhaps only another slot changed. Slots written here have a valid
+        // checksum.
         if changed.piece() > size && !is_sealed(volume, ino, bytes) {
             continue;
         }
@@ -92,7 +92,7 @@ fn is_sealed(volume: &Volume, ino: Option<Ino>, slot: &[u8]) -> bool {
     computed == stored
 }
 
-/// The inode of a slot. Asked for messages only, for it looks through all groups.
+/// Returns the inode of a slot. Used for messages only, because it searches all groups.
 fn inode_at(volume: &Volume, block: Block, row: usize) -> Option<Ino> {
     let geometry = &volume.geometry;
     let blocks = u64::from(geometry.itable_blocks());
@@ -103,7 +103,7 @@ fn inode_at(volume: &Volume, block: Block, row: usize) -> Option<Ino> {
     })
 }
 
-/// Checks the descriptors that changed: as when they were read, and that inode tables are where they were.
+/// Verifies the descriptors that changed: with the rules for reading, and that inode tables have not moved.
 fn verify_descriptors(
     volume: &Volume,
     block: Block,
@@ -130,8 +130,8 @@ fn verify_descriptors(
     Ok(())
 }
 
-/// Checks that what a group never gives away is in use: in a block bitmap metadata that has its fixed place
-/// there, and in both what lies past the end.
+/// Checks that bits that are never free are set: in a block bitmap those of metadata at fixed positions, and in both
+/// kinds those past the end.
 pub(super) fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruption> {
     let geometry = &volume.geometry;
     let group = Group(tag.owner as u32);
@@ -149,7 +149,7 @@ pub(super) fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<()
     verified.map_err(|c| c.in_group(tag.owner))
 }
 
-/// Checks blocks of a quota file: those that `changed`, or all.
+/// Verifies blocks of a quota file: those in `changed`, or all.
 pub(super) fn verify_quota(
     volume: &Volume,
     data: &[u8],

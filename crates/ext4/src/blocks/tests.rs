@@ -1,4 +1,4 @@
-//! Blocks of every kind, made wrong in memory: none of them is ever written.
+//! Damages blocks of every kind in memory and checks that none of them is written.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::{Ext4, OpenOptions};
 
 const SIZE: u64 = 16 << 20;
 const BLOCK_SIZE: usize = 4096;
-/// A block that nothing uses, for those that are made up.
+/// An unused block, the position of generated blocks.
 const SPARE: Block = Block(4000);
 const OWNER: Owner = Owner { ino: Ino(12), seed: 77 };
 /// An inode in use that no operation here needs, and its slot in the first inode table.
 const LOST_FOUND: Ino = Ino(11);
 const LOST_FOUND_SLOT: usize = 10 * 256;
 
-/// A sound block.
+/// A valid block.
 struct Sound {
     tag: Tag,
     block: Block,
-    /// What it holds, if it is made up. Others are there.
+    /// Contents of a generated block; `None` if the block exists in the image.
     made: Option<Vec<u8>>,
 }
 
-/// Bytes to write over a sound block, and what is said of it then.
+/// Offset and bytes to write over a valid block, and the expected message.
 type Harm = (usize, Vec<u8>, &'static str);
 
 fn made(tag: Tag, fill: impl FnOnce(&mut [u8])) -> Sound {
@@ -51,7 +51,7 @@ fn le16(value: u16) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
-/// A sound block of each kind.
+/// Returns a valid block of each kind.
 fn sound(fs: &Ext4, kind: Kind) -> Sound {
     let groups = &fs.volume.groups;
     let there = |tag, block| Sound { tag, block, made: None };
@@ -96,7 +96,7 @@ fn sound(fs: &Ext4, kind: Kind) -> Sound {
         }),
         Kind::Orphan => made(kind.of(OWNER), |block| orphan::seal(block, SPARE, None)),
         Kind::Quota => made(kind.plain(), |block| {
-            // Magic number, version, blocks of the file, and a root with one child behind it.
+            // Magic number, version, number of blocks, and a root with one child after it.
             block[..8].copy_from_slice(&[0x11, 0x1f, 0xc0, 0xd9, 1, 0, 0, 0]);
             block[20] = 6;
             block[1024] = 2;
@@ -110,7 +110,7 @@ fn fill_index(block: &mut [u8], place: Place) {
     htree::insert(&mut block[htree::insert_range(place, 1, 1)], 0x8000_0000, FileBlock(2));
 }
 
-/// Ways to make a block of each kind wrong.
+/// Returns ways to damage a block of each kind.
 fn harms(kind: Kind) -> Vec<Harm> {
     match kind {
         Kind::Descriptors => vec![
@@ -126,7 +126,7 @@ fn harms(kind: Kind) -> Vec<Harm> {
             (LOST_FOUND_SLOT + 0x3c, le32(u32::MAX), "blocks outside the file system"),
             (LOST_FOUND_SLOT + 0x68, le32(u32::MAX), "block of its attributes"),
             (LOST_FOUND_SLOT + 0x80, le16(33), "extra_isize"),
-            // Without the flag for extents, the root of the tree is pointers.
+            // Without the flag for extents, the root of the tree is read as pointers.
             (LOST_FOUND_SLOT + 0x20, le32(0), "a pointer past the last block"),
         ],
         Kind::DirectoryLeaf => vec![
@@ -176,13 +176,13 @@ fn harms(kind: Kind) -> Vec<Harm> {
             (4, le32(9), "version"),
             (28, le32(6), "a free block past the last"),
             (1024, le32(u32::MAX), "it leads outside"),
-            // A leaf that says it has an entry, and has two.
+            // A leaf whose header counts one entry, but which contains two.
             (1024 + 16, [vec![9; 72], vec![7; 72]].concat(), "number of entries in a leaf"),
         ],
     }
 }
 
-/// A new file system that is open to be changed, over a device of memory.
+/// Creates a file system on a memory device and opens it for writing.
 fn open(features: &str) -> (Arc<MemoryDevice>, Ext4) {
     let features = FeatureChange::parse_list(features).unwrap();
     let options = Options { block_size: Some(4096), features, ..Options::new(SIZE) };
@@ -226,7 +226,7 @@ fn refuse(features: &str, kind: Kind, (at, bytes, says): &Harm) {
     fs.create(fs.root(), b"before", &NewInode::default()).unwrap();
     fs.engine.sync().unwrap();
     let before = all_bytes(&device);
-    // Another block of the same checkpoint, which is as it should be.
+    // Another, valid block of the same checkpoint.
     let other = Sound { block: Block(SPARE.0 - 1), ..self::sound(&fs, Kind::Indirect) };
     write(&fs, &other, 0, &[0; BLOCK_SIZE]);
     write(&fs, &sound, *at, bytes);
@@ -237,7 +237,7 @@ fn refuse(features: &str, kind: Kind, (at, bytes, says): &Harm) {
     assert!(all_bytes(&device) == before, "{kind:?}, {says}: something was written");
 }
 
-/// Each kind is made wrong in several ways, in file systems with a journal and without.
+/// Damages each kind in several ways, in file systems with and without a journal.
 #[test]
 fn no_kind_of_block_is_written_that_is_wrong() {
     for kind in Kind::ALL {
@@ -251,7 +251,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
     }
 }
 
-/// Where only the inode tells what is wrong, the message says which one it is.
+/// If the fault is in an inode, the message contains its number.
 #[test]
 fn an_inode_that_is_wrong_is_named() {
     let (_, fs) = open("");
@@ -261,7 +261,7 @@ fn an_inode_that_is_wrong_is_named() {
     assert_eq!(fault.inode(), Some(LOST_FOUND.0));
 }
 
-/// Rules that we keep are not held against images by others that break them, where those can be changed.
+/// Images of other implementations that break our stricter rules can still be changed.
 #[test]
 fn what_was_odd_already_can_be_changed() {
     let (device, fs) = open("-has_journal,-metadata_csum");
@@ -270,7 +270,7 @@ fn what_was_odd_already_can_be_changed() {
     drop(fs);
     let offset = bitmap.block.0 * BLOCK_SIZE as u64;
     device.write_at(offset + BLOCK_SIZE as u64 - 1, &[0]).unwrap();
-    // A slot that is in use by nobody, but looks as if it were, and is not touched.
+    // A free slot with contents that look like an inode in use. It is not changed.
     let slot = table.block.0 * BLOCK_SIZE as u64 + 14 * 256;
     device.write_at(slot, &[0xff; 128]).unwrap();
     let mark = |state: u8| device.write_at(1024 + 0x3a, &[state]).unwrap();

@@ -1,4 +1,4 @@
-//! Extended attributes: in the inode, in a block that inodes may share, and values in inodes of their own.
+//! Extended attributes: in the inode, in a block that inodes may share, and values in separate inodes.
 
 use check::{Code, Finding};
 use transaction::Corruption;
@@ -20,13 +20,13 @@ use crate::format::xattr::{
     is_acl_index,
 };
 
-/// Where attributes are.
+/// Location of attributes.
 #[derive(Clone, Copy)]
 struct Home<'h> {
     subject: &'h Subject,
-    /// `None` in the inode.
+    /// The attribute block; `None` for the inode.
     block: Option<Block>,
-    /// Whether this is where the references to values are counted: once for a block that is shared.
+    /// True if references to values are counted here. For a shared block they are counted once.
     counts: bool,
 }
 
@@ -72,7 +72,7 @@ impl Scanner<'_, '_> {
         } else {
             context.references.share(block);
             let features = &context.params.sb.features;
-            // What it holds was checked; some of it counts for each inode.
+            // The contents were already checked, but references and policies count for each inode.
             if !features.incompat(Incompat::EA_INODE) && !subject.has(flags::ENCRYPT) {
                 return;
             }
@@ -108,7 +108,7 @@ impl Scanner<'_, '_> {
 }
 
 impl Context<'_> {
-    /// Checks that values lie apart, names are there once and in order, and each attribute by itself.
+    /// Checks that values do not overlap, that names are unique and in order, and each attribute by itself.
     fn check_area(&self, area: Area<'_>, home: Home<'_>, space: &mut AttributeSpace) {
         let mut values: Vec<(usize, usize)> = Vec::new();
         let mut names: Vec<(u8, usize, &[u8])> = Vec::new();
@@ -132,7 +132,7 @@ impl Context<'_> {
         if home.block.is_none() {
             names.sort_unstable();
         }
-        // Blocks are searched in order.
+        // Lookups in blocks expect this order.
         if let Some(pair) = names.windows(2).find(|pair| pair[0] >= pair[1]) {
             let problem =
                 if pair[0] == pair[1] { "it is there twice" } else { "it is out of order" };
@@ -185,7 +185,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks what says how the inode is encrypted.
+    /// Checks the encryption context.
     fn check_context(&self, entry: &Entry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
         let Value::Here(value) = entry.value else { return };
         match encryption::read(value) {
@@ -211,7 +211,7 @@ impl Context<'_> {
 
     fn check_block_hash(&self, bytes: &[u8], home: Home<'_>) {
         let (computed, stored) = xattr::block_hashes(bytes);
-        // Without one, nobody finds the block to share it.
+        // A block without a hash is valid; it just cannot be found for sharing.
         if computed != stored && stored != 0 {
             let show = |hash| format!("{hash:#010x}");
             let finding = home.finding(XATTR_HASH).field("h_hash");
@@ -219,7 +219,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks that an attribute's value is in the inode that it names.
+    /// Checks that an attribute's value is in the inode that the entry names.
     fn check_reference(&self, entry: &Entry<'_>, (ino, size): (u32, u32), home: Home<'_>) {
         let tell = |detail: &str| {
             let finding = home.finding(XATTR_VALUE).named(entry.name);

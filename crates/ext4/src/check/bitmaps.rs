@@ -1,4 +1,4 @@
-//! Bitmaps and counts, against what was found to be in use.
+//! Compares bitmaps and counts with the inodes and blocks found in use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,10 +14,10 @@ use super::context::Context;
 use super::groups::GroupFacts;
 use crate::format::address::{Block, Group};
 
-/// Bits of a word.
+/// Number of bits of a word.
 const WORD: u32 = 64;
 
-/// What each kind of difference is called.
+/// Codes for each kind of difference.
 struct Words {
     free: &'static Code,
     used: &'static Code,
@@ -29,7 +29,7 @@ const BLOCKS: Words =
 const INODES: Words =
     Words { free: INODE_BITMAP_FREE, used: INODE_BITMAP_USED, padding: INODE_BITMAP_PADDING };
 
-/// One thread's memory.
+/// Buffers of a thread.
 #[derive(Default)]
 struct Scratch {
     bitmap: Vec<u8>,
@@ -37,7 +37,7 @@ struct Scratch {
 }
 
 impl Context<'_> {
-    /// Compares bitmaps and counts of all groups with what is in use, and those of the superblock.
+    /// Compares the bitmaps and counts of all groups, and the counts of the superblock, with what is in use.
     pub(super) fn check_counts(&self) {
         let (clusters, inodes) = (AtomicU64::new(0), AtomicU64::new(0));
         check::each(
@@ -81,7 +81,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks what a group says of its blocks. Returns the clusters of it that are free.
+    /// Checks the block bitmap and the block count of a group. Returns the number of its free clusters.
     fn check_blocks_of(&self, group: Group, facts: &GroupFacts, scratch: &mut Scratch) -> u32 {
         let geometry = self.geometry();
         let range = self.claims.of_group(geometry, group);
@@ -119,7 +119,7 @@ impl Context<'_> {
         self.read(block, bitmap)
     }
 
-    /// The block bitmap that a group has whose own is not initialised.
+    /// Generates the implied block bitmap of an uninitialised group.
     fn uninitialised_bitmap(&self, group: Group, bitmap: &mut Vec<u8>) {
         let geometry = self.geometry();
         bitmap.clear();
@@ -127,7 +127,7 @@ impl Context<'_> {
         let start = geometry.first_block(group);
         let end = start.plus(geometry.blocks_in(group).into());
         let first = self.claims.of_group(geometry, group).start;
-        // Only the group's own structures, not those of others that lie in it.
+        // Only the group's own structures, not those of other groups inside it.
         let mut ranges = vec![geometry.base_metadata(group)];
         if let Some(GroupFacts { desc, .. }) = self.group(group) {
             let table = u64::from(geometry.itable_blocks());
@@ -148,7 +148,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks what a group says of its inodes. Returns those that are free.
+    /// Checks the inode bitmap and the inode counts of a group. Returns the number of its free inodes.
     fn check_inodes_of(&self, group: Group, facts: &GroupFacts, scratch: &mut Scratch) -> u32 {
         let count = self.geometry().inodes_per_group;
         scratch.expected.clear();
@@ -188,7 +188,7 @@ impl Context<'_> {
         count - used
     }
 
-    /// Compares a bitmap of `count` bits with what is in use.
+    /// Compares a bitmap of `count` bits with the expected one.
     fn compare(&self, scratch: &Scratch, count: u32, group: Group, place: Block, words: &Words) {
         let (mut free, mut used) = (Difference::default(), Difference::default());
         for (at, &expected) in (0_u32..).zip(&scratch.expected) {
@@ -223,7 +223,7 @@ fn set_bit(bitmap: &mut [u8], bit: usize) {
     }
 }
 
-/// Bits that differ: how many, and the first ranges of them.
+/// Number of differing bits, and their first ranges.
 #[derive(Default)]
 struct Difference {
     count: u32,
@@ -231,7 +231,7 @@ struct Difference {
 }
 
 impl Difference {
-    /// Most ranges that are named.
+    /// Maximum number of ranges to report.
     const RANGES_MAX: usize = 8;
 
     fn add(&mut self, first: u32, mut bits: u64) {

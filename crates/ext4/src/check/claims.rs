@@ -1,4 +1,4 @@
-//! Which clusters (blocks without `bigalloc`) are in use, and which of them by several.
+//! Clusters (blocks without `bigalloc`) in use, and clusters with several claims.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -14,21 +14,21 @@ use crate::format::geometry::Geometry;
 /// Clusters in use, counted from the first of group 0.
 pub(super) struct Claims {
     used: BitSet,
-    /// Those that were claimed again.
+    /// Clusters that were claimed more than once.
     again: OnceLock<BitSet>,
-    /// Blocks of attributes that were met, which inodes may share.
+    /// Attribute blocks seen so far. Inodes may share them.
     attributes: OnceLock<BitSet>,
-    /// The kinds of claims, if the file system has `shared_blocks`.
+    /// Kinds of claims, if the file system has `shared_blocks`.
     sharing: Option<Sharing>,
     first_data_block: u64,
     cluster_blocks_log: u32,
 }
 
-/// Claims where files may share their contents (`shared_blocks`).
+/// Claims in a file system whose files may share contents (`shared_blocks`).
 struct Sharing {
-    /// Clusters with contents of files.
+    /// Clusters with file contents.
     contents: BitSet,
-    /// Clusters that everything else claims.
+    /// Clusters with all other claims.
     alone: BitSet,
 }
 
@@ -48,7 +48,7 @@ impl Claims {
         }
     }
 
-    /// The clusters that some blocks lie in.
+    /// Returns the clusters of a run of blocks.
     pub(super) fn clusters(&self, start: Block, len: u64) -> Range<u64> {
         let first = start.0.saturating_sub(self.first_data_block);
         let end = start.plus(len).0.saturating_sub(self.first_data_block);
@@ -56,12 +56,12 @@ impl Claims {
         first >> log..end.div_ceil(1_u64 << log)
     }
 
-    /// The first block of a cluster.
+    /// Returns the first block of a cluster.
     pub(super) fn block_of(&self, cluster: u64) -> Block {
         Block((cluster << self.cluster_blocks_log) + self.first_data_block)
     }
 
-    /// The clusters of a group.
+    /// Returns the clusters of a group.
     pub(super) fn of_group(&self, geometry: &Geometry, group: Group) -> Range<u64> {
         self.clusters(geometry.first_block(group), geometry.blocks_in(group).into())
     }
@@ -70,12 +70,12 @@ impl Claims {
         &self.used
     }
 
-    /// Marks blocks of the file system itself.
+    /// Marks blocks of the file system itself as in use.
     pub(super) fn take_system(&self, start: Block, len: u64) {
         self.used.insert_range(self.clusters(start, len), |_| {});
     }
 
-    /// Clusters that were claimed again, if there are any.
+    /// Returns the clusters that were claimed more than once, if any.
     pub(super) fn shared(&self) -> Option<&BitSet> {
         self.again.get()
     }
@@ -89,8 +89,8 @@ impl Claims {
         self.again.get_or_init(|| BitSet::new(self.used.limit()))
     }
 
-    /// Marks as claimed again what contents of files share with anything else, once all claims are known. The order
-    /// in which threads claim does not matter then.
+    /// Once all claims are known, marks clusters shared between file contents and other claims. So the result does not
+    /// depend on the order of threads.
     pub(super) fn settle_sharing(&self) {
         let Some(Sharing { contents, alone }) = &self.sharing else { return };
         for word in 0..self.used.limit().div_ceil(64) {
@@ -102,7 +102,7 @@ impl Claims {
         }
     }
 
-    /// Notes that a block of attributes was met. Whether it is the first time.
+    /// Records an attribute block. Returns whether it is new.
     pub(super) fn meet_attributes(&self, block: Block) -> bool {
         self.attributes
             .get_or_init(|| BitSet::new(self.used.limit()))
@@ -111,7 +111,7 @@ impl Claims {
 }
 
 impl Context<'_> {
-    /// Claims clusters that an inode must have alone. Returns whether all were free.
+    /// Claims clusters that an inode must not share. Returns whether all were free.
     pub(super) fn claim(&self, ino: u32, clusters: Range<u64>) -> bool {
         let again = |cluster| {
             self.claims.again().insert(cluster);
@@ -121,7 +121,7 @@ impl Context<'_> {
         self.take(ino, clusters, |_| {})
     }
 
-    /// Claims clusters for the contents of a file, which files share if the feature says so.
+    /// Claims clusters for the contents of a file, which may be shared with the feature `shared_blocks`.
     pub(super) fn claim_contents(&self, ino: u32, clusters: Range<u64>) {
         match &self.claims.sharing {
             Some(sharing) => {
@@ -134,7 +134,8 @@ impl Context<'_> {
         }
     }
 
-    /// Marks clusters as in use. Calls `again` with each that was so before and is not the file system's own.
+    /// Marks clusters as in use. Calls `again` for each that was already in use and does not belong to the file system
+    /// itself.
     fn take(&self, ino: u32, clusters: Range<u64>, again: impl Fn(u64)) -> bool {
         let mut is_new = true;
         let mut of_system = None;

@@ -1,8 +1,8 @@
-//! The catalogue: every kind of thing that the check can find.
+//! The catalogue of all findings of the check.
 
 use check::{Code, Severity};
 
-/// Declares codes and lists them all.
+/// Declares codes and a list of all of them.
 macro_rules! codes {
     ($($name:ident: $text:literal, $severity:ident, $structure:literal, $meaning:literal, $repair:literal;)*) => {
         $(pub(crate) const $name: &Code = &Code {
@@ -13,7 +13,7 @@ macro_rules! codes {
             repair: $repair,
         };)*
 
-        /// Everything that [`super::check`] can find.
+        /// All codes that [`super::check`] can report.
         pub const CODES: &[&Code] = &[$($name),*];
     };
 }

@@ -1,4 +1,4 @@
-//! Whether everything in use can be reached, and has as many links as it says.
+//! Checks that everything in use can be reached and has the right link count.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -11,21 +11,21 @@ use super::directories::{Directories, Directory};
 use super::inodes::{HIDDEN, INDEXED, ORPHAN, State, VALUE};
 use super::survey::ROOT;
 
-/// Most links of a directory that are counted; one link stands for more.
+/// Maximum link count of a directory. A directory with more links has a count of 1.
 const LINKS_MAX: u32 = 65_000;
 
-/// What is known of a directory's way to the root.
+/// State of a directory's path to the root.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Unknown,
-    /// On the way that is being followed.
+    /// On the path that is being followed.
     Here,
     Connected,
     Lost,
 }
 
 impl Context<'_> {
-    /// Checks that every directory can be reached from the root, and `..` of each.
+    /// Checks that every directory can be reached from the root, and its `..`.
     pub(super) fn check_connections(&self, directories: &Directories) {
         let mut ways = vec![Way::Unknown; directories.all.len()];
         for at in 0..directories.all.len() {
@@ -40,7 +40,7 @@ impl Context<'_> {
         self.check_lost_found(directories);
     }
 
-    /// Follows the way from a directory to the root, as far as it is not known.
+    /// Follows the path from a directory to the root until a directory with a known state.
     fn follow(&self, directories: &Directories, start: usize, ways: &mut [Way]) {
         let mut path = Vec::new();
         let mut at = start;
@@ -105,7 +105,7 @@ impl Context<'_> {
         self.tell(finding.mismatch(names, links));
     }
 
-    /// Checks the links of all that is no directory.
+    /// Checks the link counts of everything except directories.
     pub(super) fn check_links(&self) {
         let count = self.geometry().groups_count.into();
         check::each(

@@ -1,4 +1,4 @@
-//! The blocks that inodes claim.
+//! Blocks that inodes claim.
 
 use check::Finding;
 
@@ -11,34 +11,34 @@ use crate::format::features::{Compat, RoCompat};
 use crate::format::indirect::DIRECT_COUNT;
 use crate::format::inode::flags;
 
-/// What an inode's map came to.
+/// Result of claiming the blocks of an inode's map.
 #[derive(Default)]
 pub(super) struct Claimed {
-    /// Clusters of contents and of the map.
+    /// Number of clusters of contents and map blocks.
     pub(super) clusters: u64,
-    /// One past the last file block that is mapped.
+    /// End of the mapped file blocks, exclusive.
     pub(super) end: u64,
-    /// One past the last file block that was written.
+    /// End of the written file blocks, exclusive.
     pub(super) written_end: u64,
-    /// The place of file block 0.
+    /// Device block of file block 0.
     pub(super) first: Option<Block>,
-    /// Whether not all of the map could be walked.
+    /// True if part of the map could not be walked.
     pub(super) is_cut: bool,
     /// True if the map has nodes in blocks.
     pub(super) has_nodes: bool,
 }
 
-/// Claims what a map holds.
+/// Claims the blocks of a map.
 struct Claimer<'s, 'c> {
     context: &'s Context<'c>,
     ino: u32,
     claimed: Claimed,
-    /// Whether each block must have been written.
+    /// True if all blocks must be written, not just allocated.
     is_written: bool,
-    /// True for a file, whose contents others may share.
+    /// True for a file, whose contents may be shared.
     is_file: bool,
     runs: Option<Vec<Run>>,
-    /// The last cluster: in the file, and on the device.
+    /// The last cluster: its number in the file and on the device.
     last: Option<(u64, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl<'s, 'c> Claimer<'s, 'c> {
         self.context.tell(finding.of_inode(self.ino.into()));
     }
 
-    /// The clusters of a run that the run before does not have already.
+    /// Returns the clusters of a run, except one that the previous run already covers.
     fn new_clusters(&mut self, run: Run) -> std::ops::Range<u64> {
         let mut clusters = self.context.claims.clusters(run.start, run.len.into());
         let log = self.context.geometry().cluster_blocks_log;
@@ -104,7 +104,7 @@ impl Blocks for Claimer<'_, '_> {
         self.claimed.clusters += 1;
         self.claimed.has_nodes = true;
         let is_new = self.context.claim(self.ino, clusters);
-        // Whoever claimed it first looks into it, so that all nodes of an image are read once.
+        // A shared node is walked only for the inode that claimed it first, so that each node is read once.
         self.claimed.is_cut |= !is_new;
         is_new
     }
@@ -127,7 +127,7 @@ impl Scanner<'_, '_> {
         claimer.claimed
     }
 
-    /// The inode of bad blocks holds what nobody else is to use.
+    /// The inode of the bad block list claims blocks that nothing else may use.
     pub(super) fn check_bad_blocks(&self, subject: &Subject) {
         if subject.inode.i_block().iter().any(|&byte| byte != 0) {
             let mut claimer = Claimer::new(self.context, subject.ino, false);
@@ -144,7 +144,7 @@ impl Scanner<'_, '_> {
         let geometry = self.context.geometry();
         let (log, size) = (geometry.block_size_log, subject.inode.size());
         let is_protected = subject.has(flags::VERITY);
-        // An orphan may be in the midst of a truncation.
+        // An orphan may have an unfinished truncation.
         let has_more = claimed.written_end > 0 && size < (claimed.written_end - 1) << log;
         if has_more && !is_protected && !subject.is_orphan && !claimed.is_cut {
             self.tell_size(subject, format_args!("at least {}", (claimed.written_end - 1) << log));
@@ -177,7 +177,7 @@ impl Scanner<'_, '_> {
             && blocks > 0
             && claimed.end >= blocks
             && claimed.end - blocks <= preallocated;
-        // An orphan directory may be in the midst of its end.
+        // An orphan directory may be partly freed.
         if !is_right && !claimed.is_cut && !subject.is_orphan {
             self.tell_size(subject, claimed.end << log);
         }
@@ -188,8 +188,8 @@ impl Scanner<'_, '_> {
 }
 
 impl Scanner<'_, '_> {
-    /// Notes a directory whose entries are to be read. Recovery frees removed directories, with names in them or
-    /// without, so that their entries count nothing.
+    /// Adds a directory whose entries are to be read. Recovery frees removed directories, with or without names in
+    /// them, so their entries do not count.
     pub(super) fn add_directory(&mut self, subject: &Subject, runs: &[Run]) {
         if !subject.is_removed() {
             self.directories.add(subject, runs, self.context.geometry().block_size_log);
@@ -198,14 +198,14 @@ impl Scanner<'_, '_> {
 }
 
 impl Context<'_> {
-    /// Most bytes of a file whose blocks are named by pointers.
+    /// Returns the maximum size of a file with a block map, in bytes.
     pub(super) fn largest_mapped(&self) -> u64 {
         let pointers = u64::from(self.geometry().block_size() / 4);
         let blocks = u64::from(DIRECT_COUNT) + pointers + pointers.pow(2) + pointers.pow(3);
         blocks.min((1 << 32) - 1) << self.geometry().block_size_log
     }
 
-    /// Checks that features say what was found to be used.
+    /// Checks that the superblock has the features that files were found to use.
     pub(super) fn check_used_features(&self) {
         let features = &self.params.sb.features;
         let has_large = self.has_large_file.load(std::sync::atomic::Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What all parts of a check share: the device, what the superblock says, what was found so far.
+//! Shared state of all parts of a check: the device, the superblock, and results so far.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -27,28 +27,28 @@ use crate::format::geometry::Geometry;
 use crate::format::inode::{I_BLOCK_SIZE, Inode, flags};
 use crate::params::Params;
 
-/// A check that is under way.
+/// A running check.
 pub(super) struct Context<'c> {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) observer: &'c dyn Observer,
     pub(super) threads: NonZero<usize>,
     pub(super) params: Params,
     pub(super) groups: Vec<GroupFacts>,
-    /// Where the file system's own structures lie.
+    /// Blocks of the file system's own structures.
     pub(super) system: SystemZone,
     pub(super) claims: Claims,
     pub(super) inodes: Inodes,
-    /// Inodes that the orphan list or the orphan file names.
+    /// Inodes on the orphan list or in the orphan file.
     pub(super) orphans: BitSet,
     pub(super) references: References,
     pub(super) tally: Tally,
-    /// The encryption policies of inodes.
+    /// Encryption policies of inodes.
     pub(super) policies: Mutex<HashMap<u32, Policy>>,
     waiting: Waiting,
     is_incomplete: AtomicBool,
-    /// Whether a file needs the feature `large_file`.
+    /// True if a file needs the feature `large_file`.
     pub(super) has_large_file: AtomicBool,
-    /// Whether an inode has a block of attributes.
+    /// True if an inode has an attribute block.
     pub(super) has_attribute_block: AtomicBool,
     pub(super) inodes_used: AtomicU64,
     pub(super) directories: AtomicU64,
@@ -59,7 +59,7 @@ pub(super) struct Context<'c> {
 pub(super) struct Subject {
     pub(super) ino: u32,
     pub(super) inode: Inode,
-    /// Seed of the checksums of its blocks, where there are any.
+    /// Checksum seed of its blocks, if there are checksums.
     pub(super) seed: Option<u32>,
     pub(super) is_orphan: bool,
 }
@@ -102,12 +102,12 @@ impl<'c> Context<'c> {
         self.params.block_size()
     }
 
-    /// Tells of a finding; one of an inode waits for a path.
+    /// Reports a finding. A finding about an inode is held back until its path is known.
     pub(super) fn tell(&self, finding: Finding) {
         self.waiting.hold(finding, self.observer);
     }
 
-    /// Tells of something that a verifier said of an inode.
+    /// Reports damage of an inode that a verifier found.
     pub(super) fn tell_damage(&self, ino: u32, code: &'static Code, damage: &Corruption) {
         self.tell(Finding::of_damage(code, damage).of_inode(u64::from(ino)));
     }
@@ -116,7 +116,7 @@ impl<'c> Context<'c> {
         &self.waiting
     }
 
-    /// Notes that not everything could be looked at.
+    /// Records that the check is incomplete.
     pub(super) fn leave_out(&self) {
         self.is_incomplete.store(true, Ordering::Relaxed);
     }
@@ -125,7 +125,7 @@ impl<'c> Context<'c> {
         !self.is_incomplete.load(Ordering::Relaxed) && !self.observer.is_cancelled()
     }
 
-    /// Fills `bytes` from a block on. Tells of a device that fails, and returns false then.
+    /// Fills `bytes` from a block on. On a device error, reports it and returns `false`.
     pub(super) fn read(&self, block: Block, bytes: &mut [u8]) -> bool {
         let offset = self.geometry().byte_of(block);
         match self.device.read_at(offset, bytes) {
@@ -138,13 +138,13 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// One block; `None` if the device fails.
+    /// Reads one block. Returns `None` if the device fails.
     pub(super) fn block(&self, block: Block) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.block_size()];
         self.read(block, &mut bytes).then_some(bytes)
     }
 
-    /// The slot of an inode, read by itself. `None` if there is no such inode, or the device fails.
+    /// Reads the slot of an inode. Returns `None` if there is no such inode, or if the device fails.
     pub(super) fn slot(&self, ino: u32) -> Option<Vec<u8>> {
         let (group, index) = self.geometry().place_of(Ino(ino.into()))?;
         let facts = self.group(group).filter(|facts| facts.is_usable)?;
@@ -157,11 +157,11 @@ impl<'c> Context<'c> {
         self.groups.get(group.0 as usize)
     }
 
-    /// The inode in a slot.
+    /// Returns the inode in a slot.
     pub(super) fn subject(&self, ino: u32, slot: &[u8]) -> Subject {
         let mut inode = Inode::from_slot(slot);
         if self.params.sb.is_of_hurd() && !self.params.sb.features.incompat(Incompat::BIT64) {
-            // The Hurd stores something else in the high half.
+            // The Hurd uses the high half for something else.
             inode.set_file_acl(inode.file_acl() & 0xffff_ffff);
         }
         let seed = self
@@ -178,14 +178,14 @@ impl Subject {
         self.is_orphan && self.inode.links_count() == 0
     }
 
-    /// The block of its passive translator in a file system of the Hurd, if it has one.
+    /// Returns the block of its passive translator in a file system of the Hurd, if there is one.
     pub(super) fn translator(&self, context: &Context<'_>) -> Option<Block> {
         let block = Block(self.inode.translator().into());
         let has_one = context.params.sb.is_of_hurd() && self.has_map();
         Some(block).filter(|block| has_one && context.geometry().contains(*block, 1))
     }
 
-    /// Returns whether a map names its blocks.
+    /// Returns whether it has a block map.
     pub(super) fn has_map(&self) -> bool {
         let is_of_type = match self.inode.file_type() {
             Some(FileType::Regular | FileType::Directory) => true,
@@ -195,7 +195,7 @@ impl Subject {
         is_of_type && !self.has(flags::INLINE_DATA) && self.ino != RESIZE_INO
     }
 
-    /// Whether any of the flags is set.
+    /// Returns whether any of the flags is set.
     pub(super) fn has(&self, flags: u32) -> bool {
         self.inode.has_flag(flags)
     }

@@ -1,4 +1,4 @@
-//! The directories that were found, where their blocks are, and reading them in the order of places.
+//! Directories found by the survey and the positions of their blocks. They are read in device order.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,18 +16,18 @@ use crate::format::dirent;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::format::xattr::{Area, AttributeName, Value};
 
-/// How long one read of a directory is, in bytes.
+/// Size of one read of a directory in bytes.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes before the entries of an inline directory: the inode of its parent.
+/// Size of the parent's inode number before the entries of an inline directory, in bytes.
 const INLINE_PARENT_SIZE: usize = 4;
 
-/// Called with the number of a directory's block, its place and its bytes, until it breaks.
+/// Callback for the number, the position and the bytes of a directory's blocks, until it breaks.
 pub(super) type EachBlock<'a> = dyn FnMut(u32, Block, &[u8]) -> ControlFlow<()> + 'a;
 
-/// Called with name and inode of an entry, until it breaks.
+/// Callback for the name and inode of entries, until it breaks.
 pub(super) type EachEntry<'a> = dyn FnMut(&[u8], u32) -> ControlFlow<()> + 'a;
 
-/// Blocks of a directory that lie together.
+/// A contiguous run of a directory's blocks.
 #[derive(Clone, Copy)]
 pub(super) struct DirRun {
     start: Block,
@@ -38,16 +38,16 @@ pub(super) struct DirRun {
 /// A directory in use.
 pub(super) struct Directory {
     pub(super) ino: u32,
-    /// Seed of the checksums of its blocks.
+    /// Checksum seed of its blocks.
     pub(super) seed: u32,
-    /// Blocks that its size says it has.
+    /// Number of blocks according to its size.
     pub(super) blocks: u32,
     runs_start: u32,
     runs_len: u32,
     flags: u32,
-    /// Where `..` leads; 0 if it is not there.
+    /// Target of `..`; 0 if it is missing.
     pub(super) dotdot: AtomicU32,
-    /// The directory with its name; 0 if none was met.
+    /// Directory that contains its name; 0 if none was found.
     pub(super) parent: AtomicU32,
 }
 
@@ -56,7 +56,7 @@ impl Directory {
         self.flags & flag != 0
     }
 
-    /// How its names are compared.
+    /// Returns the comparison style of its names.
     pub(super) const fn style(&self) -> Style {
         if self.has(flags::ENCRYPT) {
             Style::Encrypted
@@ -96,7 +96,7 @@ impl Directories {
         self.runs.extend(runs.iter().map(compact));
     }
 
-    /// Takes over what another thread found.
+    /// Adds the directories of another thread.
     pub(super) fn append(&mut self, other: &mut Self) {
         let shift = self.runs.len() as u32;
         for directory in &mut other.all {
@@ -120,7 +120,7 @@ impl Directories {
         self.runs.get(start..start + directory.runs_len as usize).unwrap_or_default()
     }
 
-    /// Where a block of a directory is.
+    /// Returns the device block of a directory block.
     pub(super) fn place(&self, directory: &Directory, block: u32) -> Option<Block> {
         let runs = self.runs(directory);
         let run = runs[..runs.partition_point(|run| run.first <= block)].last()?;
@@ -128,7 +128,7 @@ impl Directories {
         (within < run.len).then(|| run.start.plus(within.into()))
     }
 
-    /// The directories in the order of their first blocks.
+    /// Returns the directories in the order of their first blocks.
     fn in_place_order(&self, context: &Context<'_>) -> Vec<u32> {
         let place = |at: &u32| {
             let directory = &self.all[*at as usize];
@@ -145,8 +145,8 @@ impl Directories {
         order
     }
 
-    /// Calls `each` with the blocks of a directory, in their order, up to its size: the number, the place and
-    /// the bytes. A block that it has several times is read once, so that its names take memory once. Reports nothing.
+    /// Calls `each` with the number, the position and the bytes of a directory's blocks, in order, up to its size. A
+    /// block that occurs several times is read once, so that its names use memory once. Reports no findings.
     pub(super) fn for_each_block(
         &self,
         context: &Context<'_>,
@@ -183,7 +183,7 @@ impl Directories {
         }
     }
 
-    /// The file blocks of a directory that have no place.
+    /// Returns the first range of unmapped file blocks of a directory.
     fn holes(&self, directory: &Directory) -> Option<std::ops::Range<u32>> {
         let mut next = 0;
         for run in self.runs(directory) {
@@ -195,7 +195,7 @@ impl Directories {
         (next < directory.blocks).then_some(next..directory.blocks)
     }
 
-    /// Calls `each` with name and inode of all entries that can be read, `.` and `..` included. Tells of nothing.
+    /// Calls `each` with name and inode of all readable entries, including `.` and `..`. Reports no findings.
     pub(super) fn for_each_entry(
         &self,
         context: &Context<'_>,
@@ -219,7 +219,7 @@ impl Directories {
     }
 }
 
-/// The contents of an inline directory.
+/// Contents of an inline directory.
 pub(super) struct Inline {
     bytes: Vec<u8>,
 }
@@ -229,7 +229,7 @@ impl Inline {
         self.bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// The two chains of entries.
+    /// Returns the two chains of entries.
     pub(super) fn parts(&self) -> [&[u8]; 2] {
         let split = self.bytes.len().min(I_BLOCK_SIZE);
         let first = self.bytes.get(INLINE_PARENT_SIZE..split).unwrap_or_default();
@@ -238,7 +238,7 @@ impl Inline {
 }
 
 impl Context<'_> {
-    /// The contents of an inline directory, as far as its inode can be read.
+    /// Returns the contents of an inline directory, as far as its inode can be read.
     pub(super) fn inline_directory(&self, ino: u32) -> Option<Inline> {
         let slot = self.slot(ino)?;
         let inode = self.subject(ino, &slot).inode;

@@ -1,4 +1,4 @@
-//! Group descriptors, their backups, and what lies where they say.
+//! Group descriptors, their backups, and the positions of the structures that they name.
 
 use check::Finding;
 use vfs::{Corruption, Ino};
@@ -13,21 +13,21 @@ use crate::format::features::Incompat;
 use crate::format::group::{GroupDescriptor, GroupFlags};
 use crate::format::inode;
 
-/// A group descriptor, and how far it can be believed.
+/// A group descriptor, and how far it can be trusted.
 #[derive(Clone, Copy, Default)]
 pub(super) struct GroupFacts {
     pub(super) desc: GroupDescriptor,
-    /// Whether its checksum is right, if it has one.
+    /// True if its checksum is right or not used.
     is_sealed: bool,
-    /// Whether its places can be used.
+    /// True if its positions can be used.
     pub(super) is_usable: bool,
 }
 
-/// How long one read of the descriptor table is, in bytes.
+/// Size of one read of the descriptor table in bytes.
 const READ_BYTES: usize = 1 << 20;
 
 impl Context<'_> {
-    /// Reads all descriptors, and marks what is the file system's own as in use.
+    /// Reads all descriptors, and marks the file system's own structures as in use.
     pub(super) fn check_groups(&mut self) {
         let mut groups = Vec::with_capacity(self.geometry().groups_count as usize);
         self.for_each_descriptor(&mut |context, group, bytes| {
@@ -42,8 +42,7 @@ impl Context<'_> {
         self.check_backups();
     }
 
-    /// Calls `each` with the descriptor of each group, in order, as the primary table has it. Ends where the
-    /// device fails.
+    /// Calls `each` with each group's descriptor in the primary table, in order. Stops if the device fails.
     fn for_each_descriptor(&self, each: &mut dyn FnMut(&Self, Group, &[u8])) {
         let geometry = self.geometry();
         let size = usize::from(geometry.desc_size);
@@ -52,7 +51,7 @@ impl Context<'_> {
         let mut bytes = Vec::new();
         let (mut index, mut group) = (0, 0);
         while index < geometry.gdt_blocks() {
-            // Blocks of the table that lie together are read together.
+            // Read contiguous blocks of the table together.
             let start = geometry.gdt_block(index);
             let follows =
                 |count: &u32| geometry.gdt_block(index + count) == start.plus((*count).into());
@@ -92,7 +91,7 @@ impl Context<'_> {
             let finding = Finding::new(GROUP_FLAGS).in_group(group.0);
             self.tell(finding.mismatch("none", found));
         }
-        // Its bitmap says which of its bits are behind the end, so that it is written by whoever makes it.
+        // The bitmap of the last group also marks the bits past the end, so it is always initialised.
         let is_last = group.0 + 1 == self.geometry().groups_count;
         if sb.features.group_csum() && is_last && desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
             let finding = Finding::new(GROUP_FLAGS).in_group(group.0);
@@ -105,7 +104,7 @@ impl Context<'_> {
         GroupFacts { desc, is_sealed: seal.is_ok(), is_usable: places.is_ok() }
     }
 
-    /// Checks that bitmaps and table lie in the file system, and in the group where they must.
+    /// Checks that bitmaps and table are in the file system, and in their own group if required.
     fn check_places(&self, desc: &GroupDescriptor, group: Group) -> Result<(), Corruption> {
         desc.check_places(&self.params.sb)?;
         if self.params.sb.features.incompat(Incompat::FLEX_BG) {
@@ -123,7 +122,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Takes places from the backups where the primary descriptors have none.
+    /// For damaged primary descriptors, uses the positions in backups.
     fn find_better_places(&mut self) {
         let damaged: Vec<_> =
             self.geometry().groups().filter(|g| !self.groups[g.0 as usize].is_usable).collect();
@@ -137,7 +136,7 @@ impl Context<'_> {
         }
     }
 
-    /// A sound backup of a descriptor.
+    /// Returns a valid backup of a descriptor.
     fn backup_of(&self, group: Group) -> Option<GroupDescriptor> {
         const BACKUPS_MAX: usize = 8;
         let geometry = self.geometry();
@@ -156,7 +155,7 @@ impl Context<'_> {
         })
     }
 
-    /// Marks the blocks of superblocks, descriptors, bitmaps and tables, and finds those that lie on others.
+    /// Marks the blocks of superblocks, descriptors, bitmaps and tables, and finds overlaps.
     fn take_system_blocks(&self) {
         let geometry = *self.geometry();
         let mut ranges: Vec<(u64, u64, Group)> = Vec::new();
@@ -184,8 +183,8 @@ impl Context<'_> {
         }
     }
 
-    /// Tells if an inode that was not looked at, for it lies in the part of its group that was never used, seems
-    /// to be in use.
+    /// Reports an inode that was not read, because it is in the unused part of its group's table, but that seems to be
+    /// in use.
     pub(super) fn check_left_out(&self, ino: u32) {
         let Some((group, index)) = self.geometry().place_of(Ino(ino.into())) else { return };
         let is_left_out = self
@@ -206,8 +205,8 @@ impl Context<'_> {
         }
     }
 
-    /// Compares the places in the backups of the descriptors with the primary ones. Counts and flags of the
-    /// backups are as old as the file system, and mean nothing.
+    /// Compares the positions in the backup descriptors with the primary ones. Counts and flags of backups are never
+    /// updated, so they are ignored.
     fn check_backups(&self) {
         let geometry = self.geometry();
         for holder in geometry.groups().skip(1) {
@@ -243,12 +242,12 @@ impl Context<'_> {
 }
 
 impl GroupFacts {
-    /// Whether the block bitmap is not initialised: nothing but metadata is in use.
+    /// Returns whether the block bitmap is uninitialised: only metadata is in use.
     pub(super) fn is_block_uninit(&self, context: &Context<'_>) -> bool {
         self.has_flag(context, GroupFlags::BLOCK_UNINIT)
     }
 
-    /// Whether inode bitmap and table are not initialised: no inode is in use.
+    /// Returns whether inode bitmap and table are uninitialised: no inode is in use.
     pub(super) fn is_inode_uninit(&self, context: &Context<'_>) -> bool {
         self.has_flag(context, GroupFlags::INODE_UNINIT)
     }
@@ -257,7 +256,7 @@ impl GroupFacts {
         context.params.sb.features.group_csum() && self.is_sealed && self.desc.flags.contains(flag)
     }
 
-    /// The inodes of the group that may be in use: all at the start of its table.
+    /// Returns the number of inodes at the start of the table that may be in use.
     pub(super) fn inodes_to_read(&self, context: &Context<'_>) -> u32 {
         let all = context.geometry().inodes_per_group;
         if !self.is_usable || self.is_inode_uninit(context) {

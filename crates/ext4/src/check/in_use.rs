@@ -1,4 +1,4 @@
-//! What a survey of all inodes found in use, for whoever writes bitmaps and counts anew.
+//! Blocks and inodes that a survey of all inodes found in use, for rebuilding bitmaps and counts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,33 +16,33 @@ use crate::format::address::{Block, Group};
 use crate::format::group::GroupDescriptor;
 use crate::params::Params;
 
-/// Keeps nothing of what is found.
+/// Observer that ignores all findings.
 struct Nobody;
 
 impl Observer for Nobody {
     fn found(&self, _: Finding) {}
 }
 
-/// What inodes say, all taken together.
+/// Result of a survey of all inodes.
 pub(crate) struct InUse<'c>(Context<'c>);
 
-/// What a group has, counted.
+/// Counts of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupCounts {
-    /// Clusters that nobody uses.
+    /// Number of free clusters.
     pub(crate) free_clusters: u32,
-    /// Inodes that are not in use.
+    /// Number of free inodes.
     pub(crate) free_inodes: u32,
-    /// Directories among those that are.
+    /// Number of directories.
     pub(crate) directories: u32,
-    /// Inodes up to the last one in use.
+    /// Number of inodes up to the last one in use.
     pub(crate) inodes_to_last: u32,
 }
 
-/// Surveys an image as a check does, without telling anybody of anything. `None` if it has no superblock.
+/// Surveys an image like a check, without reporting findings. Returns `None` if there is no superblock.
 ///
 /// # Errors
-/// As [`super::check`].
+/// Like [`super::check`].
 pub(crate) fn find_in_use<R>(
     device: Arc<dyn BlockDevice>,
     options: &Options,
@@ -59,44 +59,44 @@ pub(crate) fn find_in_use<R>(
 }
 
 impl InUse<'_> {
-    /// Whether all could be read. What could not be may use more than is known.
+    /// Returns whether everything could be read. Otherwise more may be in use than is known.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_complete()
     }
 
-    /// A group's descriptor, if its places can be used.
+    /// Returns a group's descriptor, if its positions can be used.
     pub(crate) fn descriptor(&self, group: Group) -> Option<GroupDescriptor> {
         self.0.group(group).filter(|facts| facts.is_usable).map(|facts| facts.desc)
     }
 
-    /// The clusters in use, counted from the first of group 0.
+    /// Returns the clusters in use, counted from the first of group 0.
     pub(crate) fn clusters(&self) -> &BitSet {
         self.0.claims.used()
     }
 
-    /// Whether no two claim a block, and the file system itself does not.
+    /// Returns whether a block has at most one claim and does not belong to the file system itself.
     pub(crate) fn is_alone(&self, block: Block) -> bool {
         let cluster = self.0.claims.clusters(block, 1).start;
         let is_shared = self.0.claims.shared().is_some_and(|shared| shared.contains(cluster));
         !is_shared && !self.0.system.overlaps(block, 1)
     }
 
-    /// The cluster that a block lies in.
+    /// Returns the cluster of a block.
     pub(crate) fn cluster_of(&self, block: Block) -> u64 {
         self.0.claims.clusters(block, 1).start
     }
 
-    /// The first block of a cluster.
+    /// Returns the first block of a cluster.
     pub(crate) fn block_of(&self, cluster: u64) -> Block {
         self.0.claims.block_of(cluster)
     }
 
-    /// What owners use, for each kind of quota; `None` if it could not be counted.
+    /// Returns the usage per owner, for each kind of quota; `None` if it could not be counted.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.0.tally.is_wanted().then(|| self.0.tally.take())
     }
 
-    /// The blocks of a small file, in order, up to the first hole and at most `max`.
+    /// Returns the first blocks of a small file, up to the first hole and at most `max`.
     pub(crate) fn places(&self, ino: u32, max: usize) -> Vec<Block> {
         let Some(slot) = self.0.slot(ino) else { return Vec::new() };
         let mut runs = Runs::default();
@@ -112,7 +112,7 @@ impl InUse<'_> {
         places
     }
 
-    /// The counts of a group.
+    /// Returns the counts of a group.
     pub(crate) fn counts(&self, group: Group) -> GroupCounts {
         let geometry = self.0.geometry();
         let clusters = geometry.clusters_in(group);
@@ -130,7 +130,7 @@ impl InUse<'_> {
         }
     }
 
-    /// How many of the first inodes of a group are reserved.
+    /// Returns the number of reserved inodes at the start of a group.
     fn reserved_in(&self, group: Group) -> u32 {
         let geometry = self.0.geometry();
         let first = geometry.ino_of(group, 0).0;
@@ -138,7 +138,7 @@ impl InUse<'_> {
         reserved.min(u64::from(geometry.inodes_per_group)) as u32
     }
 
-    /// The block bitmap that a group must have.
+    /// Returns the block bitmap that a group must have.
     pub(crate) fn block_bitmap(&self, group: Group) -> Vec<u8> {
         let geometry = self.0.geometry();
         let clusters: Range<u64> = self.0.claims.of_group(geometry, group);
@@ -147,12 +147,12 @@ impl InUse<'_> {
         self.bitmap(count, |bit| used.contains(clusters.start + u64::from(bit)))
     }
 
-    /// Inodes at the start of a group's table that were read: those after them were never used.
+    /// Returns the number of inodes at the start of a group's table that were read. Those after them were never used.
     pub(crate) fn inodes_read(&self, group: Group) -> u32 {
         self.0.group(group).map_or(0, |facts| facts.inodes_to_read(&self.0))
     }
 
-    /// The inode bitmap that a group must have.
+    /// Returns the inode bitmap that a group must have.
     pub(crate) fn inode_bitmap(&self, group: Group) -> Vec<u8> {
         let states = self.0.inodes.of(group);
         let reserved = self.reserved_in(group);
@@ -161,7 +161,7 @@ impl InUse<'_> {
         self.bitmap(count, |bit| bit < reserved || is_used(bit))
     }
 
-    /// A block of bits, of which those from `count` on stand for nothing and are set.
+    /// Returns a bitmap block. The unused bits from `count` on are set.
     fn bitmap(&self, count: u32, is_set: impl Fn(u32) -> bool) -> Vec<u8> {
         let mut bytes = vec![0; self.0.block_size()];
         for (byte, first) in bytes.iter_mut().zip((0_u32..).step_by(8)) {

@@ -1,4 +1,4 @@
-//! What must be so of one inode in use: flags, fields, size, contents.
+//! Checks of one inode in use: flags, fields, size, contents.
 
 use check::Finding;
 use vfs::FileType;
@@ -17,29 +17,29 @@ use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, I_BLOCK_SIZE, flags};
 
-/// `i_flags`: for the AFS server.
+/// `i_flags`: inode of an AFS server.
 const IMAGIC: u32 = 0x2000;
-/// Bytes of `obso_faddr`, the address of a fragment, which there are none of.
+/// Byte range of `obso_faddr`, the address of a fragment. Fragments are not used.
 const FADDR: std::ops::Range<usize> = 0x70..0x74;
-/// The inode that keeps blocks for descriptors.
+/// Inode of the blocks reserved for descriptors.
 pub(super) const RESIZE_INO: u32 = 7;
 
-/// What of an inode's space its attributes take.
+/// Space and properties of an inode's attributes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct AttributeSpace {
-    /// Whether there is a block of them.
+    /// True if there is an attribute block.
     pub(super) has_block: bool,
-    /// Whether they say how the inode is encrypted.
+    /// True if there is an encryption context.
     pub(super) has_context: bool,
     /// The encryption policy, if it can be read.
     pub(super) policy: Option<Policy>,
-    /// Bytes of `system.data`, if there is one.
+    /// Size of `system.data` in bytes, if it exists.
     pub(super) inline: Option<usize>,
-    /// Whether they could not be read, so that nothing is known.
+    /// True if the attributes could not be read, so that the other fields are unknown.
     pub(super) is_damaged: bool,
-    /// 512-byte units of values in inodes of their own, which may count.
+    /// 512-byte units of values in separate inodes. The block count may include them.
     pub(super) value_units: u64,
-    /// Values in inodes of their own.
+    /// Number of values in separate inodes.
     pub(super) values: u64,
 }
 
@@ -94,7 +94,7 @@ impl Scanner<'_, '_> {
         }
     }
 
-    /// Checks that flags go with the type and the features.
+    /// Checks that flags match the type and the features.
     fn check_flags(&self, subject: &Subject, file_type: FileType, space: &AttributeSpace) {
         let context = self.context;
         let features = &context.params.sb.features;
@@ -160,7 +160,7 @@ impl Scanner<'_, '_> {
             }
             FileType::Directory => self.claim_directory(subject),
             FileType::Regular if is_inline => {
-                // What its size has beyond what is there reads as zeros: mke2fs makes such files of holes.
+                // A size beyond the inline data reads as zeros: mke2fs creates such files from holes.
                 self.check_inline_size(subject, space, None);
                 let most = self.context.largest_mapped();
                 if subject.inode.size() > most {
@@ -179,8 +179,8 @@ impl Scanner<'_, '_> {
         }
     }
 
-    /// Checks that there are inline contents, and as many as the size says; `is_whole` if nothing may be left
-    /// over, and `None` if the size does not matter.
+    /// Checks that there is inline data and that it is large enough for the size. With `is_whole`, it must match the
+    /// size exactly; `None` ignores the size.
     fn check_inline_size(&self, subject: &Subject, space: &AttributeSpace, is_whole: Option<bool>) {
         if space.is_damaged {
             return;
@@ -212,12 +212,12 @@ impl Scanner<'_, '_> {
         };
         let is_encrypted = subject.has(flags::ENCRYPT);
         if is_inline {
-            // A shorter one would be no data, but lie in the inode as it does without this feature.
+            // A shorter target would be stored in `i_block` without this feature.
             self.check_inline_size(subject, space, Some(true));
             return Claimed::default();
         }
         if size < I_BLOCK_SIZE as u64 {
-            // An orphan that is being freed may have none.
+            // An orphan that is being freed may have size 0.
             if size == 0 && !subject.is_orphan {
                 tell("its size is 0");
             } else if subject.has(flags::EXTENTS) {
@@ -232,7 +232,7 @@ impl Scanner<'_, '_> {
         let claimed = self.claim_symlink(subject);
         match claimed.first {
             _ if claimed.is_cut => {}
-            // The inode itself names the block: neither a map of pointers nor a tree leads to it.
+            // The block must be mapped in the inode itself, without pointer blocks or tree nodes.
             Some(block)
                 if size < self.context.block_size() as u64
                     && claimed.end == 1
@@ -251,7 +251,7 @@ impl Scanner<'_, '_> {
         self.context.tell(finding.mismatch(expected, subject.inode.size()));
     }
 
-    /// Checks the number of blocks against those that were claimed.
+    /// Compares the block count with the claimed blocks.
     fn check_blocks(&self, subject: &Subject, space: &AttributeSpace, claimed: &Claimed) {
         if claimed.is_cut {
             return;
@@ -259,7 +259,7 @@ impl Scanner<'_, '_> {
         let units = self.units(space, claimed);
         let found = subject.inode.blocks_512(self.context.geometry().block_size());
         let translator = subject.translator(self.context).map_or(0, |_| self.units_of(1));
-        // Kernels count values in inodes of their own, others do not; the Hurd counts translators, e2fsck does not.
+        // Kernels count values in separate inodes, other programs do not. The Hurd counts translators, e2fsck does not.
         let possible = [units, units + space.value_units, units + translator];
         if !possible.contains(&found) {
             let finding = Finding::new(INODE_BLOCKS).of_inode(subject.ino.into()).field("blocks");
@@ -267,7 +267,7 @@ impl Scanner<'_, '_> {
         }
     }
 
-    /// Returns what the owner pays for values in other inodes, beyond what `i_blocks` says.
+    /// Returns the values in other inodes that the owner's quota must include beyond `i_blocks`.
     fn values_to_pay(
         &self,
         subject: &Subject,
@@ -280,7 +280,7 @@ impl Scanner<'_, '_> {
         Values { count: space.values, bytes }
     }
 
-    /// The 512-byte units of an inode's own clusters.
+    /// Returns the 512-byte units of an inode's own clusters.
     fn units(&self, space: &AttributeSpace, claimed: &Claimed) -> u64 {
         self.units_of(claimed.clusters + u64::from(space.has_block))
     }
@@ -290,7 +290,7 @@ impl Scanner<'_, '_> {
         clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9)
     }
 
-    /// The place of an inode's block of attributes, if it can be one.
+    /// Returns the position of an inode's attribute block, if it is valid.
     pub(super) fn attribute_block(&self, subject: &Subject) -> Option<Block> {
         let block = Block(subject.inode.file_acl());
         if block.0 == 0 {

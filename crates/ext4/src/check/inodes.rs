@@ -1,4 +1,4 @@
-//! What is remembered of each inode in use: 8 bytes.
+//! State of each inode in use, 8 bytes per inode.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,26 +9,26 @@ use crate::format::address::Group;
 use crate::format::dirent::file_type_code;
 use crate::format::geometry::Geometry;
 
-/// The bits of [`State::facts`]: the lowest three are the type as entries of directories have it.
+/// Bits of [`State::facts`]: the lowest three are the type code of directory entries.
 const TYPE: u16 = 7;
 const USED: u16 = 1 << 3;
-/// It holds the value of an attribute.
+/// It stores the value of an attribute.
 pub(super) const VALUE: u16 = 1 << 4;
-/// It belongs to the file system itself, and no name leads to it.
+/// It belongs to the file system itself and must not have a name.
 pub(super) const HIDDEN: u16 = 1 << 5;
 /// It is in use as an orphan.
 pub(super) const ORPHAN: u16 = 1 << 6;
-/// A directory with an index.
+/// It is a directory with an index.
 pub(super) const INDEXED: u16 = 1 << 7;
 /// Its contents or names are encrypted.
 pub(super) const ENCRYPTED: u16 = 1 << 8;
 
 const _: () = assert!(size_of::<State>() == 8);
 
-/// What is known of an inode.
+/// State of an inode.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Links that it says it has, less the names met; wraps.
+    /// Its link count minus the names found; wraps around.
     left: AtomicU32,
     facts: u16,
     links: u16,
@@ -48,7 +48,7 @@ impl State {
         self.facts & facts != 0
     }
 
-    /// The type as entries of directories have it; 0 for a mode that names none.
+    /// Returns the type code of directory entries; 0 for an invalid mode.
     pub(super) const fn type_code(&self) -> u8 {
         (self.facts & TYPE) as u8
     }
@@ -77,13 +77,13 @@ impl State {
         self.left.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The names that were counted.
+    /// Returns the number of names found.
     pub(super) fn names(&self) -> u32 {
         u32::from(self.links).wrapping_sub(self.left.load(Ordering::Relaxed))
     }
 }
 
-/// The inodes of all groups, as far as they are in use.
+/// The inodes in use of all groups.
 pub(super) struct Inodes {
     groups: Vec<OnceLock<Box<[State]>>>,
     geometry: Geometry,
@@ -95,20 +95,20 @@ impl Inodes {
         Self { groups: groups.take(geometry.groups_count as usize).collect(), geometry: *geometry }
     }
 
-    /// Notes the inodes of a group, up to the last one in use.
+    /// Stores the inodes of a group, up to the last one in use.
     pub(super) fn set(&self, group: Group, states: Vec<State>) {
         if let Some(place) = self.groups.get(group.0 as usize) {
             let _ = place.set(states.into_boxed_slice());
         }
     }
 
-    /// The inodes of a group, up to the last one in use.
+    /// Returns the inodes of a group, up to the last one in use.
     pub(super) fn of(&self, group: Group) -> &[State] {
         let states = self.groups.get(group.0 as usize).and_then(OnceLock::get);
         states.map_or(&[], |states| states)
     }
 
-    /// An inode in use.
+    /// Returns the state of an inode in use.
     pub(super) fn get(&self, ino: u32) -> Option<&State> {
         let (group, index) = self.geometry.place_of(Ino(ino.into()))?;
         self.of(group).get(index as usize).filter(|state| state.is_used())

@@ -1,4 +1,4 @@
-//! The journal's inode and superblock.
+//! Checks of the journal's inode and superblock.
 
 use check::Finding;
 use vfs::{Error, Result};
@@ -10,13 +10,13 @@ use crate::format::jbd2::{BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperbl
 use crate::log::JournalMap;
 
 impl Context<'_> {
-    /// Checks that the journal is where it must be, and its superblock.
+    /// Checks the journal's inode and superblock.
     ///
     /// # Errors
-    /// `Unsupported` for a journal on another device, or with features that are not known.
+    /// `Unsupported` for a journal on another device, or with unknown features.
     pub(super) fn check_journal(&self) -> Result<()> {
         let sb = &self.params.sb;
-        // What names a journal on another device.
+        // This field is set only for a journal on another device.
         if sb.raw.journal_uuid != [0; 16] {
             self.tell(Finding::new(SUPERBLOCK_FIELD).field("journal_uuid").detail("it is not 0"));
         }
@@ -79,8 +79,8 @@ impl Context<'_> {
         }
     }
 
-    /// Checks that a journal whose area for fast commits is reserved at the next mount has room for both: kernels
-    /// refuse the mount otherwise.
+    /// If the fast-commit area is still to be reserved at the next mount, checks that the journal has room for it.
+    /// Otherwise kernels refuse the mount.
     fn check_fast_commits(&self, journal: &JournalSuperblock) {
         let blocks = match journal.raw.num_fc_blks.get() {
             0 => FAST_COMMIT_BLOCKS_DEFAULT,

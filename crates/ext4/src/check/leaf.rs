@@ -1,4 +1,4 @@
-//! The entries of directories.
+//! Checks of directory entries.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -22,34 +22,34 @@ use crate::format::dirent::{self, Record};
 use crate::format::features::Incompat;
 use crate::format::inode::flags;
 
-/// Shortest name that encryption makes.
+/// Minimum length of an encrypted name.
 const ENCRYPTED_NAME_MIN: usize = 16;
-/// How entries of directories name the type of directories.
+/// Type code of directories in directory entries.
 const TYPE_DIRECTORY: u8 = 2;
 
-/// Bytes of the first block behind the names `.` and `..`.
+/// Offset of the byte after the name `.` in the first block; `DOT_DOT_END` is the one after `..`.
 const DOT_END: usize = 9;
 const DOT_DOT_END: usize = 22;
 
-/// One thread's part of reading directories.
+/// State of a thread that reads directories.
 pub(super) struct Reader<'r, 'c> {
     context: &'r Context<'c>,
     directories: &'r Directories,
     has_types: bool,
     plan: Plan,
     buffer: Vec<u8>,
-    /// Of a block: hash of each name and the byte at which its entry starts.
+    /// For the current block: the hash of each name and the offset of its entry.
     keys: Vec<u64>,
-    /// Of a directory without index: hashes of all names.
+    /// For a directory without an index: hashes of all names.
     all_keys: Vec<u64>,
     folded: Vec<u8>,
 }
 
-/// Where entries are that are being checked.
+/// The chain of entries that is being checked.
 #[derive(Clone, Copy)]
 struct Chain<'d> {
     directory: &'d Directory,
-    /// `None` in the inode.
+    /// The block; `None` for entries in the inode.
     place: Option<Block>,
     role: Role,
 }
@@ -144,7 +144,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         let mut records = dirent::records(bytes);
         if number == 0 {
             self.dots(&chain, records.next(), records.next());
-            // Programs compare these names as strings that end with a zero byte.
+            // Some programs compare these names as zero-terminated strings.
             if bytes[DOT_END] != 0 || bytes[DOT_DOT_END] != 0 {
                 let finding =
                     chain.finding(DIR_DOTS).detail("a name does not end with a zero byte");
@@ -166,9 +166,8 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    /// Has the processor fetch what is known of the inodes that entries lead to. They come in the order of hashes, so
-    /// that in a large directory each is far from the others: fetched in turn with all else that is done for an entry,
-    /// each would be waited for alone.
+    /// Prefetches the states of all inodes of a block. Entries are in hash order, so in a large directory their states
+    /// are far apart in memory. Reading them together overlaps the cache misses.
     fn fetch_states(&self, bytes: &[u8]) {
         let states =
             dirent::records(bytes).filter_map(|record| self.context.inodes.get(record.inode));
@@ -214,7 +213,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         chain.directory.dotdot.store(parent, Ordering::Relaxed);
         match self.context.inodes.get(parent) {
             Some(state) if state.is_dir() => state.count_name(),
-            // That it is not the parent is found later.
+            // Whether it is the real parent is checked later.
             _ => {}
         }
     }
@@ -257,14 +256,14 @@ impl<'r, 'c> Reader<'r, 'c> {
         let expected = if self.has_types { code } else { 0 };
         // The Hurd stores no types, because translators may change them.
         let is_left_out = record.file_type == 0 && self.context.params.sb.is_of_hurd();
-        // The high byte of the name's length, without types.
+        // Without types, this byte is the high byte of the name's length.
         if record.file_type != expected && !is_left_out {
             let finding = chain.of_entry(DIR_TYPE, record);
             self.context.tell(finding.mismatch(expected, record.file_type));
         }
     }
 
-    /// Checks that the files of an encrypted directory have its policy. Kernels refuse others.
+    /// Checks that the files of an encrypted directory have its policy. Kernels reject others.
     fn check_policy(&self, chain: &Chain<'_>, record: &Record<'_>, state: &State) {
         if !state.has_contents() {
             return;
@@ -310,11 +309,11 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    /// The key of a name in its block. Checks that the index would look for it there.
+    /// Returns the key of a name in its block. Checks that the index leads to this block for it.
     fn key(&mut self, chain: &Chain<'_>, record: &Record<'_>, bytes: &[u8]) -> u64 {
         let hash = match (chain.role, self.hash(chain, record, bytes)) {
             (Role::Leaf { low, high }, Some(hash)) => {
-                // Bit 0 says that names of that hash go on from the block before.
+                // Bit 0 is set if the block continues the last hash of the block before.
                 let is_in = hash >= low & !1
                     && (hash < high || high == u32::MAX || high & 1 == 1 && hash == high & !1);
                 if !is_in && !self.plan.is_broken {
@@ -334,7 +333,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         u64::from(hash) << 32 | record.offset as u64
     }
 
-    /// The hash of a name by which the index leads to it, if it is known.
+    /// Returns the hash that the index uses for a name, if it is known.
     fn hash(&mut self, chain: &Chain<'_>, record: &Record<'_>, bytes: &[u8]) -> Option<u32> {
         if self.plan.is_keyed {
             let at = record.offset + (dirent::HEADER_SIZE + record.name.len()).next_multiple_of(4);
@@ -345,7 +344,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         Some(chain.directory.style().hash(&hasher, record.name, &mut self.folded).major)
     }
 
-    /// A hash of a name as it is compared, which different names hardly share.
+    /// Returns a hash of the comparison form of a name. Collisions are unlikely.
     fn long_key(&mut self, directory: &Directory, name: &[u8]) -> u64 {
         let name = if directory.style() == Style::Folded {
             casefold::fold(name, &mut self.folded);
@@ -356,13 +355,13 @@ impl<'r, 'c> Reader<'r, 'c> {
         hash_64(name)
     }
 
-    /// Finds equal names among the entries whose keys were taken.
+    /// Finds equal names among the entries whose keys were collected.
     fn check_duplicates(&mut self, chain: &Chain<'_>, bytes: &[u8]) {
         self.keys.sort_unstable();
         let keys = std::mem::take(&mut self.keys);
         let is_folded = chain.directory.style() == Style::Folded;
         for (at, key) in keys.iter().enumerate() {
-            // Names of one hash are few, unless somebody made them so: then some stay unseen.
+            // Few names share a hash, except with deliberate collisions; some duplicates are then missed.
             const SAME_HASH_MAX: usize = 64;
             let others = keys[at + 1..].iter().take(SAME_HASH_MAX);
             for other in others.take_while(|other| *other >> 32 == key >> 32) {
@@ -384,7 +383,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         self.keys = keys;
     }
 
-    /// Finds equal names among those of a directory whose keys are equal.
+    /// Finds equal names among the names of a directory with equal keys.
     fn find_duplicates(&mut self, directory: &Directory) {
         let keys = std::mem::take(&mut self.all_keys);
         let mut suspects: Vec<u64> =
@@ -409,7 +408,7 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 }
 
-/// A hash of bytes, quickly: each word is mixed in by a multiplication.
+/// Returns a fast hash that mixes in each word by a multiplication.
 fn hash_64(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -423,7 +422,7 @@ fn hash_64(bytes: &[u8]) -> u64 {
 }
 
 impl State {
-    /// Returns true for inodes without names: the file system's own, values of attributes, removed ones.
+    /// Returns true for inodes that need no name: the file system's own, attribute values, removed ones.
     pub(super) const fn needs_no_name(&self) -> bool {
         self.has(VALUE | HIDDEN) || self.is_removed()
     }

@@ -1,4 +1,4 @@
-//! Walking all of an inode's map: extents or pointers.
+//! Walks an inode's whole map: extents or pointers.
 
 use check::{Code, Finding};
 use transaction::Corruption;
@@ -10,7 +10,7 @@ use crate::format::extent::{self, ENTRY_SIZE, Node};
 use crate::format::indirect;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
-/// Blocks of a file that lie together.
+/// A contiguous run of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: u32,
@@ -19,21 +19,21 @@ pub(super) struct Run {
     pub(super) unwritten: bool,
 }
 
-/// Who wants to know what a map holds.
+/// Visitor of a map.
 pub(super) trait Blocks {
-    /// Blocks of the file, in its order.
+    /// Receives a run of the file's blocks, in file order.
     fn run(&mut self, run: Run);
 
-    /// A block of the map itself. Whether to look into it.
+    /// Receives a map block. Returns whether to walk it.
     fn node(&mut self, block: Block) -> bool;
 
-    /// Something is wrong with the map, so that not all of it was walked.
+    /// Receives a fault of the map, due to which part of it was not walked.
     fn fault(&mut self, _context: &Context<'_>, _finding: Finding) {}
 }
 
-/// Walks the map in an inode. It holds pointers or extents, as the flags say.
+/// Walks the map in an inode, which contains pointers or extents depending on the flags.
 ///
-/// Each node lies in the range of its parent's entry, and each level is one lower, so that the walk ends.
+/// Each node is within the range of its parent's entry, and each level is one lower, so the walk ends.
 pub(super) fn walk(context: &Context<'_>, subject: &Subject, blocks: &mut dyn Blocks) {
     let mut walk = Walk { context, subject, blocks, pending: None, next: 0 };
     let root = subject.inode.i_block();
@@ -53,7 +53,7 @@ pub(super) fn walk(context: &Context<'_>, subject: &Subject, blocks: &mut dyn Bl
     walk.deliver();
 }
 
-/// Checks a node: also that it does not waste room, which programs do not expect.
+/// Parses a node. Also checks that its capacity is not too small, which other programs do not accept.
 fn parse(bytes: &[u8], depth: Option<u16>) -> Result<Node<'_>, Corruption> {
     let node = Node::parse(bytes, depth)?;
     let most = (bytes.len() - ENTRY_SIZE) / ENTRY_SIZE;
@@ -68,9 +68,9 @@ struct Walk<'w, 'c> {
     context: &'w Context<'c>,
     subject: &'w Subject,
     blocks: &'w mut dyn Blocks,
-    /// Of pointers: blocks that lie together so far.
+    /// For pointers: the current contiguous run.
     pending: Option<Run>,
-    /// Of pointers: the file block that the next one is of.
+    /// For pointers: file block of the next pointer.
     next: u64,
 }
 
@@ -85,7 +85,7 @@ impl Walk<'_, '_> {
         self.blocks.fault(self.context, finding);
     }
 
-    /// Whether blocks lie in the file system.
+    /// Checks that blocks are in the file system.
     fn is_inside(&mut self, code: &'static Code, start: Block, len: u32) -> bool {
         let geometry = self.context.geometry();
         let is_inside = geometry.contains(start, len.into());
@@ -116,7 +116,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A node in a block, which holds what lies from `start` to before `end`.
+    /// Walks a child node in a block, which maps the range `start..end`.
     fn child(&mut self, block: Block, start: FileBlock, end: u64, depth: u16) {
         let Some(bytes) = self.context.block(block) else { return };
         let node = match parse(&bytes, Some(depth)) {
@@ -140,7 +140,7 @@ impl Walk<'_, '_> {
         self.extents(&node, end);
     }
 
-    /// Pointers to data or, with more levels, to blocks of pointers.
+    /// Visits pointers to data or, with more levels, to pointer blocks.
     fn pointers(&mut self, pointers: &[u8], levels: usize) {
         let per_block = self.context.block_size() as u64 / 4;
         let span = per_block.pow(levels as u32);
@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// One block that a pointer leads to, which may go on with those before.
+    /// Adds the block of a pointer to the current run, or starts a new one.
     fn point(&mut self, first: u32, start: Block) {
         if let Some(run) = &mut self.pending
             && run.first + run.len == first

@@ -1,19 +1,19 @@
-//! Checking an image: nothing is written, whatever is found.
+//! Checks of an image. Nothing is ever written.
 //!
-//! The parts run one after the other, each over all groups or directories, which several threads share:
+//! These parts run one after the other. Each covers all groups or directories, which several threads share:
 //!
-//! 1. Superblock, descriptors, their backups, the journal (`superblock`, `groups`, `journal`); what the
-//!    journal holds is replayed in memory first. Orphans (`orphans`).
-//! 2. Inode tables, each read from start to end (`survey`): every inode in use (`inode`), its map
-//!    (`mapping`) and the blocks that it claims (`contents`, `claims`), its attributes (`attributes`).
-//! 3. Directories in the order of their places (`directories`): entries (`leaf`), indexes (`tree`); then
-//!    what can be reached, and links (`connect`).
-//! 4. Bitmaps and counts against what was found (`bitmaps`), quota (`quota`).
-//! 5. Only if there were findings: who shares blocks (`shared`), and paths (`paths`).
+//! 1. Superblock, descriptors, their backups, the journal (`superblock`, `groups`, `journal`). The journal is first
+//!    replayed in memory. Orphans (`orphans`).
+//! 2. Inode tables, each read from start to end (`survey`): every inode in use (`inode`), its map (`mapping`), the
+//!    blocks that it claims (`contents`, `claims`), its attributes (`attributes`).
+//! 3. Directories in device order (`directories`): entries (`leaf`), indexes (`tree`); then reachability and link
+//!    counts (`connect`).
+//! 4. Bitmaps and counts compared with the results (`bitmaps`), quota (`quota`).
+//! 5. Only with findings: inodes that share blocks (`shared`), and paths (`paths`).
 //!
-//! Of each inode 8 bytes are remembered, of each directory 40, of each cluster a bit. Everything that is walked
-//! is walked once, so that no image makes a check endless: a node of a map by the inode that claims it first, a
-//! block of an index by the entry that leads to it first.
+//! The check stores 8 bytes per inode, 40 per directory, and one bit per cluster. Each structure is walked only once,
+//! so that a check always ends: a map node for the inode that claims it first, an index block for the entry that leads
+//! to it first.
 
 mod attributes;
 mod bitmaps;
@@ -57,12 +57,12 @@ pub(crate) use superblock::ENCODING_UTF8;
 
 use crate::params::Params;
 
-/// Checks an ext2, ext3 or ext4 image, and tells `observer` of all that is wrong. Writes nothing; a journal that
-/// must be replayed is replayed in memory, unless the options say `norecovery`.
+/// Checks an ext2, ext3 or ext4 image and reports all findings to `observer`. Writes nothing; a journal is replayed in
+/// memory, unless the options contain `norecovery`.
 ///
 /// # Errors
-/// `Unsupported` for features that are not known, and for a journal on another device. Everything else that is
-/// wrong is a finding, also a device that fails, or that there is no superblock.
+/// `Unsupported` for unknown features, and for a journal on another device. Everything else is a finding, including
+/// device errors and a missing superblock.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: &Options,
@@ -98,10 +98,10 @@ pub fn check(
     })
 }
 
-/// Checks an image by the copy of the superblock that a caller names. A damaged primary superblock is a finding.
+/// Checks an image using the superblock copy that the caller specifies. A damaged primary superblock is a finding.
 ///
 /// # Errors
-/// As [`check()`]; `Corrupt` if no sound superblock is in that place.
+/// Like [`check()`]; `Corrupt` if there is no valid superblock at that position.
 pub fn check_by_copy(
     device: Arc<dyn BlockDevice>,
     place: crate::SuperblockPlace,
@@ -112,7 +112,7 @@ pub fn check_by_copy(
 }
 
 impl Context<'_> {
-    /// Directories and what follows from them, as far as nobody cancels.
+    /// Checks directories and everything that depends on them, until the check is cancelled.
     fn check_names(&self, directories: &Directories) {
         let steps: [&dyn Fn(); 6] = [
             &|| self.check_directories(directories),

@@ -1,4 +1,4 @@
-//! Orphans: inodes that the list or the orphan file names are in use, with names or without.
+//! Orphans: inodes on the list or in the orphan file. They are in use, with or without names.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::format::features::{Compat, RoCompat};
 use crate::format::inode::Inode;
 use crate::format::orphan;
 
-/// Most blocks of an orphan file.
+/// Maximum number of blocks of an orphan file.
 const FILE_BLOCKS_MAX: u64 = 512;
 
 impl Context<'_> {
@@ -89,7 +89,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether the block names an orphan.
+    /// Reads a block of the orphan file. Returns whether it contains an orphan.
     fn read_orphan_block(&self, file: &Subject, place: Block) -> bool {
         let Some(bytes) = self.block(place) else { return false };
         let slots = match orphan::parse(&bytes, place, file.seed) {
@@ -120,11 +120,11 @@ impl Context<'_> {
     }
 }
 
-/// The blocks of a small file, in order and without holes.
+/// Blocks of a small file, in order and without holes.
 #[derive(Default)]
 struct Places {
     all: Vec<Block>,
-    /// Nodes of the map that were read.
+    /// Map nodes that were read.
     met: HashSet<Block>,
 }
 

@@ -1,4 +1,4 @@
-//! The paths of files that findings are about: the directories are read again, but only if there are findings.
+//! Paths of files with findings. The directories are read again, but only if there are findings.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -9,13 +9,13 @@ use super::context::Context;
 use super::directories::Directories;
 use super::survey::ROOT;
 
-/// Most directories above a file.
+/// Maximum number of directories above a file.
 const DEPTH_MAX: usize = 1000;
-/// Most bytes of a path.
+/// Maximum length of a path in bytes.
 const PATH_MAX: usize = 16 << 10;
 
 impl Context<'_> {
-    /// Tells of all findings that wait for a path.
+    /// Reports all findings that wait for a path.
     pub(super) fn release(&self, directories: &Directories) {
         let mut buffer = Vec::new();
         if !self.waiting().is_empty() && !self.observer.is_cancelled() {
@@ -50,7 +50,7 @@ impl Paths<'_, '_> {
         Some(join(&above, &parent.name))
     }
 
-    /// The path of a directory: the names on the way up are looked for, each once.
+    /// Returns the path of a directory. The names on the way up are each searched for once.
     fn directory(&mut self, ino: u32) -> Option<Vec<u8>> {
         let mut way = Vec::new();
         let mut at = ino;
@@ -79,7 +79,7 @@ impl Paths<'_, '_> {
         path
     }
 
-    /// The name of an inode in a directory.
+    /// Returns the name of an inode in a directory.
     fn name(&mut self, child: u32, parent: u32) -> Option<Vec<u8>> {
         let directory = self.directories.find(parent)?;
         let mut found = None;

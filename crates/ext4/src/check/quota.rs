@@ -1,4 +1,4 @@
-//! Quota files: their trees, and the usage that they hold against what was counted.
+//! Quota files: checks their trees, and compares their usage with the counted usage.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ struct File<'f, 'c> {
 }
 
 impl Context<'_> {
-    /// Checks the quota files, and the usage in them.
+    /// Checks the quota files and their usage.
     pub(super) fn check_quota(&self) {
         let sb = &self.params.sb;
         if !sb.features.ro_compat(RoCompat::QUOTA) {
@@ -84,7 +84,7 @@ fn bad(problem: &'static str) -> Corruption {
 }
 
 impl File<'_, '_> {
-    /// A block of the file, which the file must have.
+    /// Reads a block of the file. Fails if the file does not have it.
     fn block(&self, block: u32) -> Result<Vec<u8>, Corruption> {
         if block >= self.blocks {
             return Err(
@@ -102,7 +102,7 @@ impl File<'_, '_> {
         Ok(bytes[start..start + BLOCK_SIZE].to_vec())
     }
 
-    /// A node of the tree, which leads to the ids that start with `prefix`. Each block is met once.
+    /// Reads a node of the tree for the ids that start with `prefix`. Each block may occur once.
     fn node(&mut self, block: u32, level: u32, prefix: u32) -> Result<(), Corruption> {
         if !self.met.insert(block) {
             return Err(bad("two ways lead to a block").mismatch("one", block));
@@ -122,7 +122,7 @@ impl File<'_, '_> {
         Ok(())
     }
 
-    /// The leaf that holds the entry of an id.
+    /// Reads the entry of an id in a leaf.
     fn leaf(&mut self, block: u32, id: u32) -> Result<(), Corruption> {
         let bytes = self.block(block)?;
         let entries = || (0..ENTRIES_PER_BLOCK).filter_map(|index| entry_at(&bytes, index));

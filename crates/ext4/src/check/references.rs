@@ -1,4 +1,4 @@
-//! Who refers to blocks of attributes and to inodes that hold values.
+//! References to attribute blocks and to inodes that store values.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,39 +12,39 @@ use super::mapping::{Blocks, Run, walk};
 use crate::format::address::Block;
 use crate::format::xattr::{self, VALUE_SIZE_MAX};
 
-/// An inode that holds a value.
+/// An inode that stores a value.
 #[derive(Default)]
 struct Holder {
-    /// References that were met.
+    /// Number of references found.
     counted: u64,
-    /// Those that it says there are, and whether its hash is that of its contents.
+    /// Its stored reference count, and whether its hash matches its contents.
     stored: Option<(u64, bool)>,
-    /// Whether it has neither hash nor count, but names the one inode that refers to it.
+    /// True if it has neither hash nor count, but names the only inode that refers to it.
     is_plain: bool,
 }
 
-/// What refers to attributes, as far as more than one thing does.
+/// References to shared attribute blocks and to value inodes.
 #[derive(Default)]
 pub(super) struct References {
-    /// By block: what its count says beside the first reference, less the others that were met.
+    /// By block: its reference count minus one, minus the further references found.
     blocks: Mutex<HashMap<Block, i64>>,
     values: Mutex<HashMap<u32, Holder>>,
 }
 
 impl References {
-    /// Notes how many inodes a block says to be shared by, when it is met first.
+    /// Records the reference count of a block when it is found first.
     pub(super) fn own(&self, block: Block, count: u32) {
         if count != 1 {
             *self.blocks.lock().entry(block).or_default() += i64::from(count) - 1;
         }
     }
 
-    /// Notes another inode that shares a block.
+    /// Records another inode that shares a block.
     pub(super) fn share(&self, block: Block) {
         *self.blocks.lock().entry(block).or_default() -= 1;
     }
 
-    /// Notes an attribute whose value is in an inode.
+    /// Records an attribute whose value is in an inode.
     pub(super) fn value(&self, ino: u32, is_plain: bool) {
         let mut values = self.values.lock();
         let holder = values.entry(ino).or_default();
@@ -53,8 +53,7 @@ impl References {
     }
 }
 
-/// The runs of a file. Nodes of its map are read once, so that a map that repeats one neither takes long nor much
-/// memory.
+/// Runs of a file. Map nodes are read once, so that a map with repeated nodes needs neither much time nor much memory.
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) all: Vec<Run>,
@@ -72,7 +71,7 @@ impl Blocks for Runs {
 }
 
 impl Context<'_> {
-    /// The contents of an inode, of which there are at most `max` bytes; holes read as zeros.
+    /// Returns the contents of an inode with at most `max` bytes. Holes read as zeros.
     pub(super) fn contents(&self, subject: &Subject, max: u64) -> Option<Vec<u8>> {
         let size = subject.inode.size();
         if size > max {
@@ -93,7 +92,7 @@ impl Context<'_> {
         Some(bytes)
     }
 
-    /// Checks an inode that holds a value: its hash, and how many references it says there are.
+    /// Checks an inode that stores a value: its hash, and its reference count.
     pub(super) fn check_value(&self, subject: &Subject, claimed: &Claimed) {
         let is_sound = !claimed.is_cut && {
             let value = self.contents(subject, VALUE_SIZE_MAX.into());
@@ -104,7 +103,7 @@ impl Context<'_> {
         self.references.values.lock().entry(subject.ino).or_default().stored = stored;
     }
 
-    /// Compares what was counted with what is said, once all inodes were met.
+    /// Compares the counted references with the stored counts, after all inodes were read.
     pub(super) fn check_references(&self) {
         let blocks = std::mem::take(&mut *self.references.blocks.lock());
         for (block, left) in blocks.into_iter().filter(|(_, left)| *left != 0) {

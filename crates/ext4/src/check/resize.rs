@@ -1,7 +1,7 @@
-//! The inode that keeps blocks for the descriptor table to grow into.
+//! Checks of the inode with the blocks reserved for growth of the descriptor table.
 //!
-//! Its double indirect block names the blocks kept in group 0, each at the place of its number in a whole
-//! table; each of those names its counterparts in the groups with backups.
+//! Its double indirect block refers to the reserved blocks in group 0, at the index of each in a whole table. Each of
+//! those refers to its counterparts in the groups with backups.
 
 use check::Finding;
 
@@ -13,7 +13,7 @@ use crate::format::indirect::{self, DIRECT_COUNT};
 use crate::format::inode::flags;
 
 impl Context<'_> {
-    /// Checks the resize inode. All blocks but one that it has are the file system's own.
+    /// Checks the resize inode. Except for one, all its blocks are the file system's own.
     pub(super) fn check_resize_inode(&self, subject: &Subject) -> Claimed {
         let geometry = self.geometry();
         let unknown = Claimed { is_cut: true, ..Claimed::default() };
@@ -72,8 +72,8 @@ impl Context<'_> {
 
     fn check_counterparts(&self, block: Block, backups: &[Group]) -> bool {
         let Some(bytes) = self.block(block) else { return true };
-        // As mke2fs counts: where group 0 starts with an empty block and the others do not (bigalloc of small
-        // blocks), that is the block behind.
+        // As in mke2fs: if group 0 starts with an empty block and the others do not (bigalloc with small blocks), this
+        // is the block after it.
         let group_blocks = u64::from(self.geometry().blocks_per_group);
         let expected =
             backups.iter().map(|group| Some(block.plus(u64::from(group.0) * group_blocks)));

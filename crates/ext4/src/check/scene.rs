@@ -1,4 +1,4 @@
-//! What a check learned of an image, for those who repair it: nobody is told of findings.
+//! Results of a check for repair. Findings are not reported.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -23,37 +23,37 @@ impl Observer for Nobody {
     fn found(&self, _: Finding) {}
 }
 
-/// What is known of an inode in use.
+/// Properties of an inode in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// The type as entries of directories have it; 0 for a mode that names none.
+    /// Type code of directory entries; 0 for an invalid mode.
     pub(crate) type_code: u8,
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub(crate) is_dir: bool,
-    /// True if no name may lead to it: the file system's own inodes, values of attributes, removed directories.
+    /// True if it must not have a name: the file system's own inodes, attribute values, removed directories.
     pub(crate) is_nameless: bool,
 }
 
-/// Where a directory's way up leads.
+/// Parents of a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
-    /// Where `..` leads; 0 if it is not there.
+    /// Target of `..`; 0 if it is missing.
     pub(crate) dot_dot: u32,
-    /// The directory with its name; 0 if none was met.
+    /// Directory that contains its name; 0 if none was found.
     pub(crate) parent: u32,
 }
 
-/// An image as a check sees it, read as far as it is needed.
+/// An image as seen by the check, read on demand.
 pub(crate) struct Scene {
     context: Context<'static>,
     directories: Directories,
 }
 
 impl Scene {
-    /// Reads superblock and descriptors. `None` if there is no superblock.
+    /// Reads superblock and descriptors. Returns `None` if there is no superblock.
     ///
     /// # Errors
-    /// As [`super::check`].
+    /// Like [`super::check`].
     pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &Options) -> Result<Option<Self>> {
         let options = options.with_norecovery(true);
         let Some(start) = superblock::begin(device, &options, &Nobody)? else { return Ok(None) };
@@ -64,12 +64,12 @@ impl Scene {
         Ok(Some(Self { context, directories: Directories::default() }))
     }
 
-    /// Reads all inodes and what they claim.
+    /// Reads all inodes and their claims.
     pub(crate) fn survey(&mut self) {
         self.directories = survey::survey(&self.context);
     }
 
-    /// Reads all directories, after [`Self::survey`].
+    /// Reads all directories. Requires [`Self::survey`].
     pub(crate) fn read_names(&self) {
         self.context.check_directories(&self.directories);
     }
@@ -82,27 +82,27 @@ impl Scene {
         self.context.geometry()
     }
 
-    /// Whether some blocks lie in the file system, and not in its own structures.
+    /// Returns whether some blocks are in the file system but not in its own structures.
     pub(crate) fn can_be_of_file(&self, start: Block, len: u64) -> bool {
         self.geometry().contains(start, len) && !self.context.system.overlaps(start, len)
     }
 
-    /// Whether some blocks are of the file system's own structures.
+    /// Returns whether some blocks belong to the file system's own structures.
     pub(crate) fn is_system(&self, start: Block, len: u64) -> bool {
         self.context.system.overlaps(start, len)
     }
 
-    /// One block; `None` if the device fails.
+    /// Reads one block. Returns `None` if the device fails.
     pub(crate) fn block(&self, block: Block) -> Option<Vec<u8>> {
         self.context.block(block)
     }
 
-    /// The slot of an inode; `None` if there is none, or the device fails.
+    /// Reads the slot of an inode. Returns `None` if there is none, or if the device fails.
     pub(crate) fn slot(&self, ino: u32) -> Option<Vec<u8>> {
         self.context.slot(ino)
     }
 
-    /// The byte at which the slot of an inode starts.
+    /// Returns the byte offset of an inode's slot.
     pub(crate) fn slot_place(&self, ino: u32) -> Option<u64> {
         let geometry = self.geometry();
         let (group, index) = geometry.place_of(Ino(ino.into()))?;
@@ -111,42 +111,42 @@ impl Scene {
         Some(geometry.byte_of(block) + offset as u64)
     }
 
-    /// The descriptor of a group, if its places can be used.
+    /// Returns the descriptor of a group, if its positions can be used.
     pub(crate) fn descriptor(&self, group: Group) -> Option<GroupDescriptor> {
         self.context.group(group).filter(|facts| facts.is_usable).map(|facts| facts.desc)
     }
 
-    /// The inodes of a group that are read, all at the start of its table.
+    /// Returns the number of inodes at the start of a group's table that are read.
     pub(crate) fn inodes_read(&self, group: Group) -> u32 {
         self.context.group(group).map_or(0, |facts| facts.inodes_to_read(&self.context))
     }
 
-    /// Whether inode bitmap and table of a group are not initialised.
+    /// Returns whether inode bitmap and table of a group are uninitialised.
     pub(crate) fn is_inode_uninit(&self, group: Group) -> bool {
         self.context.group(group).is_none_or(|facts| facts.is_inode_uninit(&self.context))
     }
 
-    /// Whether the block bitmap of a group is not initialised.
+    /// Returns whether the block bitmap of a group is uninitialised.
     pub(crate) fn is_block_uninit(&self, group: Group) -> bool {
         self.context.group(group).is_none_or(|facts| facts.is_block_uninit(&self.context))
     }
 
-    /// Clusters in use, after [`Self::survey`].
+    /// Returns the clusters in use. Requires [`Self::survey`].
     pub(crate) fn used(&self) -> &BitSet {
         self.context.claims.used()
     }
 
-    /// Clusters that were claimed several times, if there are any.
+    /// Returns the clusters that were claimed several times, if any.
     pub(crate) fn shared(&self) -> Option<&BitSet> {
         self.context.claims.shared()
     }
 
-    /// The clusters that some blocks lie in.
+    /// Returns the clusters of a run of blocks.
     pub(crate) fn clusters(&self, start: Block, len: u64) -> Range<u64> {
         self.context.claims.clusters(start, len)
     }
 
-    /// The first block of a cluster.
+    /// Returns the first block of a cluster.
     pub(crate) fn block_of(&self, cluster: u64) -> Block {
         self.context.claims.block_of(cluster)
     }
@@ -155,17 +155,17 @@ impl Scene {
         self.context.orphans.contains(ino.into())
     }
 
-    /// Whether an inode is the file system's own, so that no name leads to it.
+    /// Returns whether an inode belongs to the file system itself and must not have a name.
     pub(crate) fn is_hidden(&self, ino: u32) -> bool {
         self.context.is_hidden(ino)
     }
 
-    /// Whether an inode is reserved for something that this file system does not have.
+    /// Returns whether an inode is reserved for a feature that this file system does not have.
     pub(crate) fn is_reserved_for_nothing(&self, ino: u32) -> bool {
         self.context.is_reserved_for_nothing(ino)
     }
 
-    /// An inode in use, after [`Self::survey`].
+    /// Returns the properties of an inode in use. Requires [`Self::survey`].
     pub(crate) fn known(&self, ino: u32) -> Option<Known> {
         let state: &State = self.context.inodes.get(ino)?;
         Some(Known {
@@ -175,12 +175,12 @@ impl Scene {
         })
     }
 
-    /// A directory.
+    /// Returns the parents of a directory.
     pub(crate) fn directory(&self, ino: u32) -> Option<Ways> {
         self.directories.find(ino).map(ways)
     }
 
-    /// Calls `each` with directory, name and inode of all entries that can be read, `.` and `..` left out.
+    /// Calls `each` with directory, name and inode of all readable entries except `.` and `..`.
     pub(crate) fn for_each_name(&self, each: &mut dyn FnMut(u32, &[u8], u32)) {
         let mut buffer = Vec::new();
         for directory in &self.directories.all {
@@ -198,7 +198,7 @@ impl Scene {
         }
     }
 
-    /// Calls `each` with number and slot of every inode that may be in use.
+    /// Calls `each` with the number and the slot of every inode that may be in use.
     pub(crate) fn for_each_slot(&self, each: &mut dyn FnMut(u32, &[u8])) {
         let geometry = self.geometry();
         let per_block = geometry.inodes_per_block();

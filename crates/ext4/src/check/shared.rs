@@ -1,4 +1,4 @@
-//! Who claims the blocks that several claim: the tables are read again, but only if there are such blocks.
+//! Finds the inodes that share blocks. The inode tables are read again, but only if there are such blocks.
 
 use check::{BitSet, Finding};
 
@@ -7,10 +7,10 @@ use super::context::Context;
 use super::mapping::{Blocks, Run, walk};
 use crate::format::address::{Block, Group};
 
-/// Most claims that are remembered.
+/// Maximum number of claims to store.
 const CLAIMS_MAX: usize = 100_000;
 
-/// Some clusters that an inode claims and others too.
+/// Clusters of an inode with several claims.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     start: u64,
@@ -21,7 +21,7 @@ struct Claim {
 struct Finder<'f, 'c> {
     context: &'f Context<'c>,
     shared: &'f BitSet,
-    /// Nodes of maps that were looked into: each once for each of two owners would not end.
+    /// Map nodes already walked. Walking a shared node once per owner might never end.
     nodes: &'f BitSet,
     ino: u32,
     claims: Vec<Claim>,
@@ -56,10 +56,10 @@ impl Blocks for Finder<'_, '_> {
     }
 }
 
-/// Takes all that maps say to be used.
+/// Marks all blocks of maps as in use.
 struct Beneath<'b, 'c> {
     context: &'b Context<'c>,
-    /// Nodes of maps that were looked into.
+    /// Map nodes already walked.
     nodes: BitSet,
 }
 
@@ -82,7 +82,7 @@ impl Blocks for Beneath<'_, '_> {
 }
 
 impl Context<'_> {
-    /// Takes for used what lies beneath nodes that others claim, too: a survey does not look into these.
+    /// Marks the blocks below shared map nodes as in use, because a survey does not walk these nodes.
     pub(super) fn take_beneath_shared(&self) {
         let Some(shared) = self.claims.shared() else { return };
         let mut beneath = Beneath { context: self, nodes: BitSet::new(shared.limit()) };
@@ -96,7 +96,7 @@ impl Context<'_> {
         }
     }
 
-    /// Finds and tells who claims blocks that others claim.
+    /// Finds and reports the inodes that share blocks.
     pub(super) fn find_sharers(&self) {
         let Some(shared) = self.claims.shared() else { return };
         let nodes = BitSet::new(shared.limit());
@@ -149,7 +149,7 @@ impl Context<'_> {
     }
 
     fn tell_sharers(&self, claims: &[Claim]) {
-        /// Claims that are looked at for one that overlaps.
+        /// Number of preceding claims that are checked for an overlap.
         const NEAR: usize = 16;
         for (at, claim) in claims.iter().enumerate() {
             let near = claims[at.saturating_sub(NEAR)..].iter().take(2 * NEAR);

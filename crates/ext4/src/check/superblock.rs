@@ -1,4 +1,4 @@
-//! The superblock and its backups, and the image as a mount would see it.
+//! The superblock, its backups, and the replay of the journal before the check.
 
 use std::sync::Arc;
 
@@ -22,29 +22,29 @@ use crate::log;
 use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
 
-/// The image as it is checked.
+/// The image in the state to check.
 pub(super) struct Start {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) transactions_replayed: u64,
 }
 
-/// Seconds that a time may lie in the future: clocks differ.
+/// Maximum time in the future, in seconds: clocks differ.
 const TIME_SLACK: i64 = 24 * 3600;
 
-/// Highest `s_def_hash_version`: TEA of unsigned bytes. SipHash is only for directories with a key of their own.
+/// Maximum `s_def_hash_version`: TEA of unsigned bytes. SipHash is only for directories with their own key.
 const HASH_VERSION_MAX: u8 = 5;
 
-/// `s_encoding` of UTF-8, the only one there is.
+/// `s_encoding` of UTF-8, the only defined one.
 pub(crate) const ENCODING_UTF8: u16 = 1;
 
-/// Features that kernels turn on while the file system is in use, so that backups need not have them.
+/// Features that kernels enable on mounted file systems, so backups may lack them.
 const COMPAT_LATER: Compat = Compat::EXT_ATTR;
 const INCOMPAT_LATER: Incompat = Incompat::RECOVER.union(Incompat::EXTENTS);
 const RO_COMPAT_LATER: RoCompat =
     RoCompat::LARGE_FILE.union(RoCompat::DIR_NLINK).union(RoCompat::ORPHAN_PRESENT);
 
-/// Reads the superblock, and replays the journal in memory. `None` if there is no superblock.
+/// Reads the superblock, and replays the journal in memory. Returns `None` if there is no superblock.
 pub(super) fn begin(
     device: Arc<dyn BlockDevice>,
     options: &Options,
@@ -68,7 +68,7 @@ pub(super) fn begin(
     }
 }
 
-/// A view of the image with a named copy of the superblock in the place of the primary one.
+/// Returns a view of the image with the specified superblock copy instead of the primary one.
 pub(super) fn by_copy(
     device: Arc<dyn BlockDevice>,
     place: SuperblockPlace,
@@ -81,7 +81,7 @@ pub(super) fn by_copy(
     Ok(copy.in_place(device)?.0)
 }
 
-/// The superblock, or a backup in its place.
+/// Returns the superblock, or a view with a backup instead of a damaged one.
 fn find(
     device: Arc<dyn BlockDevice>,
     observer: &dyn Observer,
@@ -123,7 +123,7 @@ fn replay(device: &Arc<dyn BlockDevice>) -> Result<Start> {
         let sb = read_superblock(&*overlay)?;
         return Ok(Start { device: overlay, sb, transactions_replayed });
     }
-    // Fast commits are operations, for which the file system must be open.
+    // Fast commits are applied by operations, so the file system must be opened.
     let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device.clone()));
     Ext4::open_writable(overlay.clone(), &OpenOptions::default())?.close()?;
     let sb = read_superblock(&*overlay)?;
@@ -131,7 +131,7 @@ fn replay(device: &Arc<dyn BlockDevice>) -> Result<Start> {
 }
 
 impl Context<'_> {
-    /// Checks what the superblock says beside the geometry, and the backups.
+    /// Checks the superblock's fields outside the geometry, and its backups.
     pub(super) fn check_superblock(&self) {
         self.check_fields();
         self.check_times();
@@ -155,7 +155,7 @@ impl Context<'_> {
             self.field("r_blocks_count", expected, raw.reserved_blocks());
         }
         if sb.first_ino > FIRST_INO_REV0 {
-            // lost+found, in every file system that mke2fs made.
+            // lost+found in every file system made by mke2fs.
             let first = self.slot(FIRST_INO_REV0).map(|slot| Inode::from_slot(&slot));
             if first.is_some_and(|inode| inode.is_dir() && inode.links_count() > 0) {
                 self.field("first_ino", FIRST_INO_REV0, sb.first_ino);
@@ -193,7 +193,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks what kernels verify at a mount and do not need to read an image.
+    /// Checks fields that kernels verify at a mount but that reading does not need.
     fn check_inode_fields(&self) {
         let (sb, raw) = (&self.params.sb, &self.params.sb.raw);
         let most = sb.inode_size.saturating_sub(GOOD_OLD_INODE_SIZE as u16);
@@ -230,7 +230,7 @@ impl Context<'_> {
 
     fn check_times(&self) {
         let raw = &self.params.sb.raw;
-        // Where nobody knows the time, no other can be too late.
+        // Without a clock, no time can be checked.
         let Some(vfs::Timestamp { sec: now, .. }) = vfs::clock::now() else { return };
         let times = [
             ("mtime", raw.mtime.get(), raw.mtime_hi),
@@ -246,7 +246,7 @@ impl Context<'_> {
         }
     }
 
-    /// The block that guards against two mounts: magic number at 0, checksum in the last word of 1 KiB.
+    /// Checks the MMP block: magic number at 0, checksum in the last word of 1 KiB.
     fn check_mmp(&self) {
         const MAGIC: u32 = 0x004d_4d50;
         const SIZE: usize = 1024;

@@ -1,4 +1,4 @@
-//! Reading the inode tables, group by group, from start to end.
+//! Reads the inode tables, group by group, from start to end.
 
 use check::{Finding, Phase};
 use parking_lot::Mutex;
@@ -14,18 +14,18 @@ use crate::format::address::{Block, Group};
 use crate::format::features::Compat;
 use crate::format::inode::{self, flags};
 
-/// The inode of bad blocks.
+/// Inode of the bad block list.
 pub(super) const BAD_BLOCKS_INO: u32 = 1;
-/// The inode of the root directory.
+/// Inode of the root directory.
 pub(super) const ROOT: u32 = 2;
 
-/// The inode of a boot loader, which may be a file.
+/// Inode of the boot loader, which may be a file.
 const BOOT_LOADER_INO: u32 = 5;
 
-/// How long one read of an inode table is, in bytes.
+/// Size of one read of an inode table in bytes.
 const READ_BYTES: usize = 512 << 10;
 
-/// Checks all inodes and what they claim. Returns the directories among them.
+/// Checks all inodes and their claims. Returns the directories.
 pub(super) fn survey(context: &Context<'_>) -> Directories {
     let all = Mutex::new(Directories::default());
     check::each(
@@ -46,7 +46,7 @@ pub(super) fn survey(context: &Context<'_>) -> Directories {
     all
 }
 
-/// A symbolic link whose target lies in a block.
+/// A symbolic link whose target is in a block.
 pub(super) struct Target {
     pub(super) block: Block,
     pub(super) ino: u32,
@@ -54,12 +54,12 @@ pub(super) struct Target {
     pub(super) is_encrypted: bool,
 }
 
-/// One thread's part of the work.
+/// State of a thread.
 pub(super) struct Scanner<'s, 'c> {
     pub(super) context: &'s Context<'c>,
     pub(super) directories: Directories,
     pub(super) counted: Counted,
-    /// Of the group at hand, to be read in the order of their places.
+    /// Links of the current group, to be read in device order.
     pub(super) targets: Vec<Target>,
     bytes: Vec<u8>,
     states: Vec<State>,
@@ -101,7 +101,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         self.read_targets();
     }
 
-    /// Reads a piece of a table, block by block if the device fails in the midst.
+    /// Reads a piece of a table, block by block if the device fails.
     fn read_table(&self, start: Block, bytes: &mut [u8]) {
         let context = self.context;
         let offset = context.geometry().byte_of(start);
@@ -164,7 +164,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         }
     }
 
-    /// Checks that an inode that is reserved for something that is not there has no mode, with links or without.
+    /// Checks that an inode that is reserved for an unused feature has no mode, whatever its link count.
     fn check_reserved(&self, subject: &Subject) {
         let ino = subject.ino;
         if ino == ROOT || !self.context.is_reserved_for_nothing(ino) {
@@ -179,14 +179,14 @@ impl<'s, 'c> Scanner<'s, 'c> {
         }
     }
 
-    /// A time of deletion that is a number of an inode is the next in a list of orphans, which the inode is not
-    /// on, if the clock was ever right.
+    /// Checks the deletion time. If it is an inode number, it is the next inode of an orphan list that this inode is
+    /// not on. This assumes that the clock was right.
     fn check_deletion_time(&self, ino: u32, slot: &[u8]) {
         let context = self.context;
         let (sb, raw) = (&context.params.sb, &context.params.sb.raw);
         let dtime = slot[inode::DTIME_BYTES].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
         let is_right = |time: u32| time >= sb.inodes_count;
-        // It was never mounted, or made by something that does not say when.
+        // Zero if the file system was never mounted, or if its creator does not set the time.
         let may_be_missing = [raw.mtime.get(), raw.mkfs_time.get()];
         let is_clock_right = is_right(raw.wtime.get())
             && may_be_missing.iter().all(|time| *time == 0 || is_right(*time));
@@ -217,7 +217,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
             | is(subject.has(flags::ENCRYPT), inodes::ENCRYPTED)
     }
 
-    /// Reads the targets of symbolic links in the order of their places.
+    /// Reads the targets of symbolic links in device order.
     fn read_targets(&mut self) {
         let context = self.context;
         self.targets.sort_unstable_by_key(|target| target.block);
@@ -231,7 +231,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
     }
 }
 
-/// What is wrong with a target of a symbolic link in `bytes`, if anything is.
+/// Returns the fault of a symbolic link's target in `bytes`, if any.
 pub(super) fn target_problem(bytes: &[u8], size: u64, is_encrypted: bool) -> Option<&'static str> {
     let len = if is_encrypted {
         2 + u64::from(u16::from_le_bytes([bytes[0], bytes[1]]))
@@ -243,10 +243,10 @@ pub(super) fn target_problem(bytes: &[u8], size: u64, is_encrypted: bool) -> Opt
 }
 
 impl Context<'_> {
-    /// Whether an inode is the file system's own, so that no name leads to it.
+    /// Returns whether an inode belongs to the file system itself and must not have a name.
     pub(super) fn is_hidden(&self, ino: u32) -> bool {
         let raw = &self.params.sb.raw;
-        // A journal that tune2fs added to a mounted file system is a file with a name.
+        // Without the journal: if tune2fs added it to a mounted file system, it is a file with a name.
         let own = [
             raw.usr_quota_inum,
             raw.grp_quota_inum,
@@ -257,14 +257,14 @@ impl Context<'_> {
         ino != ROOT && (ino < self.params.sb.first_ino || own.iter().any(|own| own.get() == ino))
     }
 
-    /// The number of the orphan file; 0 if there is none. Without the feature the field means nothing.
+    /// Returns the orphan file's inode; 0 if there is none. Without the feature the field is undefined.
     fn orphan_file(&self) -> u32 {
         let sb = &self.params.sb;
         let has_one = sb.features.compat(Compat::ORPHAN_FILE);
         if has_one { sb.raw.orphan_file_inum.get() } else { 0 }
     }
 
-    /// Whether an inode is reserved for something that this file system does not have.
+    /// Returns whether an inode is reserved for a feature that this file system does not have.
     pub(super) fn is_reserved_for_nothing(&self, ino: u32) -> bool {
         let sb = &self.params.sb;
         let raw = &sb.raw;
@@ -273,13 +273,13 @@ impl Context<'_> {
         ino < sb.first_ino && !is_resize && own.iter().all(|own| own.get() != ino)
     }
 
-    /// Tells of what is wrong with a field of an inode.
+    /// Reports a fault of a special inode.
     pub(super) fn tell_special(&self, ino: u32, detail: &str) {
         let finding = Finding::new(super::codes::INODE_SPECIAL).of_inode(ino.into());
         self.tell(finding.detail(detail));
     }
 
-    /// Checks that the inodes that the superblock names are there.
+    /// Checks that the inodes that the superblock names exist.
     pub(super) fn check_special_inodes(&self) {
         let is = |ino: u32, file_type| {
             let state = self.inodes.get(ino);

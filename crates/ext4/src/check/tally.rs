@@ -1,4 +1,4 @@
-//! What owners, groups and projects use, counted from the inodes.
+//! Usage of users, groups and projects, counted from the inodes.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use crate::params::Params;
 /// Inodes and bytes by id, for each kind of quota.
 pub(crate) type Usage = [HashMap<u32, (u64, u64)>; 3];
 
-/// Values of an inode's attributes that are in other inodes.
+/// Attribute values of an inode that are in other inodes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Values {
     pub(super) count: u64,
-    /// Bytes that `i_blocks` of the inode does not count already.
+    /// Bytes that the inode's `i_blocks` does not include.
     pub(super) bytes: u64,
 }
 
-/// One thread's part.
+/// Usage counted by a thread.
 #[derive(Default)]
 pub(super) struct Counted(Usage);
 
-/// What was counted.
+/// Usage counted by all threads.
 pub(super) struct Tally {
     is_wanted: bool,
     all: Mutex<Usage>,
@@ -40,7 +40,7 @@ impl Tally {
         self.is_wanted
     }
 
-    /// Takes over what a thread counted.
+    /// Adds the usage counted by a thread.
     pub(super) fn add(&self, counted: &mut Counted) {
         if !self.is_wanted {
             return;
@@ -60,8 +60,8 @@ impl Tally {
 }
 
 impl Counted {
-    /// Counts an inode in use, if it counts: of the file system's own only the root directory does. The owner also
-    /// pays for the `values` of its attributes that are in other inodes: each is an inode, and bytes.
+    /// Counts an inode in use. Of the file system's own inodes, only the root directory counts. The usage also includes
+    /// its attribute `values` in other inodes: each counts as an inode with its bytes.
     pub(super) fn add(&mut self, context: &Context<'_>, subject: &Subject, values: Values) {
         let is_own = context.is_hidden(subject.ino) || subject.has(flags::EA_INODE);
         if !context.tally.is_wanted || is_own {

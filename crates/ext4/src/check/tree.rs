@@ -1,4 +1,4 @@
-//! The index of a hashed directory: what each block of the directory is for.
+//! The index of a hashed directory, and the role that it gives each block.
 
 use std::collections::HashMap;
 
@@ -14,36 +14,36 @@ use crate::format::hash::NameHasher;
 use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, SIPHASH};
 use crate::format::inode::flags;
 
-/// Highest hash version that a root may name otherwise: whether bytes are signed, the superblock says.
+/// Maximum hash version of a root. The superblock determines whether bytes are signed.
 const VERSION_MAX: u8 = 2;
-/// Byte of `unused_flags` in a root.
+/// Offset of `unused_flags` in a root.
 const ROOT_FLAGS: usize = 0x1f;
 
-/// What a block of a directory is for.
+/// Role of a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Entries in no order.
+    /// Entries in any order.
     Linear,
     /// The root of the index, and the entries `.` and `..`.
     Root,
     /// A node of the index.
     Node,
-    /// Names whose hashes are in this range, as the index says.
+    /// Entries whose hashes are in this range of the index.
     Leaf { low: u32, high: u32 },
-    /// Nothing, as far as the index says.
+    /// The index does not lead to the block.
     Unreached,
 }
 
-/// How a directory is to be read.
+/// Plan for reading a directory.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// The blocks that the index leads to. The size that the inode claims takes no memory.
+    /// Blocks that the index leads to. A map, so that a false size uses no memory.
     roles: HashMap<u32, Role>,
-    /// How names are hashed, if it has an index and that is known.
+    /// Hasher of the names, if there is an index and its hash is known.
     pub(super) hasher: Option<NameHasher>,
-    /// Whether names are hashed with a key, and their hashes stored behind them.
+    /// True if names are hashed with a key, and their hashes are stored after them.
     pub(super) is_keyed: bool,
-    /// Whether it has an index that cannot be used, so that nothing is known of its blocks.
+    /// True if there is an index that cannot be used, so that the roles of the blocks are unknown.
     pub(super) is_broken: bool,
     has_index: bool,
 }
@@ -132,7 +132,7 @@ impl Walk<'_, '_> {
         self.node(&bytes, (place, Place::Root), info.indirect_levels, (0, u32::MAX));
     }
 
-    /// Reads and checks a block of the index.
+    /// Reads and checks an index block.
     fn read(&self, place: Block, kind: Place, code: &'static Code) -> Option<Vec<u8>> {
         let context = self.context;
         let bytes = context.block(place)?;
@@ -153,7 +153,7 @@ impl Walk<'_, '_> {
         Some(bytes)
     }
 
-    /// Notes where the entries of a node lead. Each block is reached once, so that the walk ends.
+    /// Records the targets of a node's entries. Each block is reached once, so the walk ends.
     fn node(&mut self, bytes: &[u8], (place, kind): (Block, Place), levels: u8, range: (u32, u32)) {
         let index = Index::new(bytes, kind);
         for at in 0..index.count() {
@@ -190,11 +190,11 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Checks what makes a block of the index look like one of an ordinary directory.
+/// Checks the fields that make an index block look like a block of an ordinary directory.
 fn check_shape(bytes: &[u8], kind: Place) -> Result<(), Corruption> {
     let len = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let bad = |problem| Err(Corruption::new("directory index", problem));
-    // 65536 does not fit, and 65535 or 0 stand for it.
+    // 65536 does not fit; 65535 or 0 represents it.
     let is_whole =
         |len: usize| len == bytes.len() || bytes.len() == 1 << 16 && (len == 0 || len == 0xffff);
     match kind {

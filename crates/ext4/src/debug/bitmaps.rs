@@ -1,4 +1,4 @@
-//! Bits of bitmaps, on the device of a file system that is not open.
+//! Access to single bits of bitmaps, on the device of a closed file system.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ use crate::format::group::{
 use crate::format::superblock::SUPERBLOCK_OFFSET;
 use crate::params::{Params, read_superblock};
 
-/// The bitmaps of a file system that is not open for writing.
+/// Bitmaps of a file system that is not open for writing.
 pub struct Bitmaps<'d> {
     device: &'d dyn BlockDevice,
     params: Params,
 }
 
-/// One of a group's two bitmaps.
+/// Selects one of a group's two bitmaps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Blocks,
@@ -38,7 +38,7 @@ impl<'d> Bitmaps<'d> {
         Ok(Self { device, params: Params::of(read_superblock(device)?) })
     }
 
-    /// Returns where things are.
+    /// Returns the geometry of the file system.
     pub fn geometry(&self) -> &Geometry {
         &self.params.geometry
     }
@@ -61,20 +61,20 @@ impl<'d> Bitmaps<'d> {
         self.is_set(group, Which::Inodes, bit)
     }
 
-    /// Marks a block, and returns whether it was marked otherwise before. Counts of free blocks follow.
+    /// Marks a block as used or free and updates the counts of free blocks. Returns whether this changed the bitmap.
     ///
     /// # Errors
-    /// As [`Self::is_block_used`].
+    /// Like [`Self::is_block_used`].
     pub fn mark_block(&mut self, block: Block, is_used: bool) -> Result<bool> {
         let (group, bit) = self.place_of_block(block)?;
         self.mark(group, Which::Blocks, bit, (is_used, false))
     }
 
-    /// Marks an inode, and returns whether it was marked otherwise before. Counts of free inodes, and of directories if it
-    /// is one, follow.
+    /// Marks an inode as used or free and updates the counts of free inodes and, with `is_dir`, of directories. Returns
+    /// whether this changed the bitmap.
     ///
     /// # Errors
-    /// As [`Self::is_inode_used`].
+    /// Like [`Self::is_inode_used`].
     pub fn mark_inode(&mut self, ino: Ino, is_used: bool, is_dir: bool) -> Result<bool> {
         let (group, bit) = self.geometry().place_of(ino).ok_or(Error::NotFound)?;
         self.mark(group, Which::Inodes, bit, (is_used, is_dir))
@@ -153,7 +153,7 @@ impl<'d> Bitmaps<'d> {
         Ok(GroupDescriptor::parse(&bytes, &self.params.sb, group)?)
     }
 
-    /// Returns a bitmap's block; as mkfs would have written it, if it was never initialised.
+    /// Returns a bitmap's block. For an uninitialised bitmap, returns the contents that mkfs would write.
     fn read(&self, desc: &GroupDescriptor, group: Group, which: Which) -> Result<Vec<u8>> {
         let params = &self.params;
         let has_uninit = params.sb.features.group_csum();

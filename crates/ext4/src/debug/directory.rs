@@ -1,4 +1,4 @@
-//! Directories, block by block.
+//! Access to directories block by block.
 
 use std::ops::ControlFlow;
 
@@ -14,38 +14,38 @@ use crate::inode::inline;
 use crate::kind::Kind;
 use crate::op::source::Source;
 
-/// Part of a directory that holds entries.
+/// Part of a directory that contains entries.
 #[derive(Clone, Copy, Debug)]
 pub enum DirectoryPart<'p> {
-    /// A block: its place in the directory and on the device, and its bytes.
+    /// A block: its number in the directory, its device block, and its bytes.
     Block(FileBlock, Block, &'p [u8]),
-    /// The parent of a directory whose entries lie in its inode. It comes first and replaces `.` and `..`.
+    /// The parent of an inline directory. It comes first and replaces `.` and `..`.
     InlineParent(Ino),
-    /// Entries that lie in the inode.
+    /// Entries stored in the inode.
     Inline(&'p [u8]),
 }
 
 /// A node of a directory's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexNode {
-    /// Levels above it: 0 for the root.
+    /// Number of levels above it: 0 for the root.
     pub level: u8,
-    /// Its place in the directory.
+    /// Its block number in the directory.
     pub block: FileBlock,
-    /// How names are hashed.
+    /// Hash version of the names.
     pub hash_version: u8,
-    /// Levels of nodes below the root.
+    /// Number of node levels below the root.
     pub levels: u8,
-    /// The maximum number of entries.
+    /// Maximum number of entries.
     pub limit: u16,
-    /// Its checksum as stored; 0 in a file system without checksums.
+    /// Its stored checksum; 0 in a file system without checksums.
     pub checksum: u32,
     /// Hash and file block of each entry.
     pub entries: Vec<(u32, FileBlock)>,
 }
 
 impl Ext4 {
-    /// Passes the parts of a directory that hold entries to `each`, in their order. Inner nodes of an index are left out.
+    /// Passes the parts of a directory that contain entries to `each`, in order. Skips inner nodes of an index.
     ///
     /// # Errors
     /// `NotFound` and `NotADirectory`; `Corrupt` for a damaged block. Parts before the damage were passed.
@@ -70,7 +70,7 @@ impl Ext4 {
         })
     }
 
-    /// Returns the nodes of a directory's index, each before those below it. Empty if the directory has no index.
+    /// Returns the nodes of a directory's index, each before its children. Empty if the directory has no index.
     ///
     /// # Errors
     /// `NotFound` and `NotADirectory`; `Corrupt` for a damaged node.
@@ -84,7 +84,7 @@ impl Ext4 {
             return Ok(Vec::new());
         }
         let (info, _) = index::root(&mut &*self, &handle)?;
-        // Verifies that no node occurs twice by their number.
+        // Fails if the index has more nodes than the directory has blocks, which bounds the walk below.
         let blocks = dir::blocks_count(self, &handle)?;
         index::nodes(&mut &*self, &handle, info, blocks)?;
         let mut nodes = Vec::new();
@@ -111,9 +111,7 @@ impl Ext4 {
         Ok(nodes)
     }
 
-    /// Returns the hash of a name in an index, major and minor.
-    ///
-    /// `None` if `version` names no known hash.
+    /// Returns the hash of a name in an index, major and minor. Returns `None` for an unknown hash version.
     pub fn hash_of_name(&self, version: u8, name: &[u8]) -> Option<(u32, u32)> {
         let hash = self.volume.hasher(version)?.hash(name);
         Some((hash.major, hash.minor))
@@ -122,7 +120,7 @@ impl Ext4 {
     /// Adds an empty block to a directory.
     ///
     /// # Errors
-    /// `NotFound` and `NotADirectory`; `NoSpace`; `ReadOnly`; what reading brings.
+    /// `NotFound` and `NotADirectory`; `NoSpace`; `ReadOnly`; errors of reading.
     pub fn expand_directory(&self, dir: Ino) -> Result<()> {
         use operation::RunOperations;
         use operation::names::Directories;

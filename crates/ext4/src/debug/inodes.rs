@@ -1,4 +1,4 @@
-//! Slots of the inode table, whatever they hold.
+//! Access to inode table slots without checks of their contents.
 
 use blockdev::BlockDevice;
 use operation::RunOperations;
@@ -15,12 +15,12 @@ use crate::kind::Kind;
 use crate::params::{Params, read_superblock};
 use crate::quota::Account;
 
-/// Writes an inode's slot on the device of a file system that is not open, with its checksum. Nothing else is verified: the
-/// journal refuses inodes whose structure is damaged, this does not.
+/// Writes an inode's slot, with its checksum, on the device of a closed file system. Unlike the journal, it accepts an
+/// inode with an invalid structure.
 ///
 /// # Errors
-/// `NotFound` if the inode does not exist; `Invalid` if `new` has another length; `Corrupt` for a damaged group descriptor;
-/// `Device`.
+/// `NotFound` if the inode does not exist; `Invalid` if `new` has another length; `Corrupt` for a damaged group
+/// descriptor; `Device`.
 pub fn write_inode_slot(device: &dyn BlockDevice, ino: Ino, new: &[u8]) -> Result<()> {
     let params = Params::of(read_superblock(device)?);
     let geometry = &params.geometry;
@@ -42,11 +42,11 @@ pub fn write_inode_slot(device: &dyn BlockDevice, ino: Ino, new: &[u8]) -> Resul
     device.write_at(geometry.byte_of(block) + offset as u64, &slot).map_err(Error::Device)
 }
 
-/// The failure of a slot of the wrong length.
+/// Message for a slot of the wrong length.
 const WRONG_LENGTH: &str = "an inode's slot has the length that the superblock says";
 
 impl Ext4 {
-    /// Returns the group of an inode, the block of its slot, and the byte of the block at which the slot starts.
+    /// Returns the group of an inode, the block of its slot, and the slot's byte offset in that block.
     ///
     /// # Errors
     /// `NotFound` if the inode does not exist.
@@ -68,7 +68,7 @@ impl Ext4 {
         table.get(offset..offset + size).map(<[u8]>::to_vec).ok_or(Error::NotFound)
     }
 
-    /// Replaces an inode's slot, and brings its checksum and the usage of its owners up to date.
+    /// Replaces an inode's slot and updates its checksum and the usage of its owners.
     ///
     /// # Errors
     /// `NotFound` if the inode does not exist; `ReadOnly`; `Invalid` if `new` has another length; `Device`.
@@ -98,7 +98,7 @@ impl Ext4 {
         })
     }
 
-    /// Returns an inode as operations work on it, though it may be free or have no valid checksum.
+    /// Returns an inode's handle, even if the inode is free or its checksum is wrong.
     pub(super) fn any_inode(&self, ino: Ino) -> Result<Handle> {
         let (_, block, offset) = self.inode_place(ino)?;
         let inode = Inode::from_slot(&self.inode_slot(ino)?);

@@ -1,4 +1,4 @@
-//! Block maps, entry by entry.
+//! Access to block maps entry by entry.
 
 use vfs::{Corruption, Ino, Result};
 
@@ -17,42 +17,42 @@ use crate::map::extent::step::{Child, root};
 pub enum MapEntry {
     /// An entry of an extent tree's inner node.
     Index {
-        /// Levels above the node, its depth included in `depth`.
+        /// Number of levels above the node.
         level: u16,
-        /// Levels of the whole tree below its root.
+        /// Number of levels of the whole tree below its root.
         depth: u16,
-        /// Place of the entry in its node, from 1 on, and the number of entries there.
+        /// Position of the entry in its node, starting with 1, and the number of entries there.
         place: (usize, usize),
-        /// First file block that the node below covers.
+        /// First file block of the child node.
         first: FileBlock,
-        /// One past the last file block that the node below may cover.
+        /// End of the range that the child node may map, exclusive.
         end: u64,
-        /// The block of the node below.
+        /// Block of the child node.
         node: Block,
     },
     /// An extent.
     Extent {
-        /// Levels above the leaf.
+        /// Number of levels above the leaf.
         level: u16,
-        /// Levels of the whole tree below its root.
+        /// Number of levels of the whole tree below its root.
         depth: u16,
-        /// Place of the entry in its leaf, from 1 on, and the number of entries there.
+        /// Position of the entry in its leaf, starting with 1, and the number of entries there.
         place: (usize, usize),
         /// The extent.
         extent: Extent,
     },
-    /// A block of pointers of ext2 and ext3.
+    /// A pointer block of an ext2 or ext3 block map.
     Pointers {
-        /// 1 for a block of pointers to contents, 2 and 3 above.
+        /// Level: 1 for pointers to data, 2 and 3 above.
         level: usize,
-        /// The block.
+        /// Its device block.
         block: Block,
     },
-    /// A pointer to a block of contents.
+    /// A pointer to a data block.
     Pointer {
         /// The file block.
         file: FileBlock,
-        /// The block on the device.
+        /// The device block.
         block: Block,
     },
 }
@@ -60,7 +60,7 @@ pub enum MapEntry {
 /// Receives the entries of a map.
 type Each<'e> = &'e mut dyn FnMut(MapEntry);
 
-/// A walk over a map, which ends when it has seen more blocks than the file system has.
+/// A walk over a map. It fails when it has seen more blocks than the file system has.
 struct Walk<'w> {
     fs: &'w Ext4,
     inode: &'w Handle,
@@ -69,8 +69,8 @@ struct Walk<'w> {
 }
 
 impl Ext4 {
-    /// Passes the entries of an inode's map to `each`, in the order of the file, inner nodes before their children.
-    /// Whether the inode has a map at all is the caller's question.
+    /// Passes the entries of an inode's map to `each`, in file order, inner nodes before their children. The caller
+    /// must check that the inode has a map.
     ///
     /// # Errors
     /// `NotFound` if the inode does not exist; `Corrupt` if the map is damaged. Entries before the damage were passed.
@@ -97,7 +97,7 @@ impl Ext4 {
 }
 
 impl Walk<'_> {
-    /// File blocks below a pointer with this many levels of pointers under it.
+    /// Returns the number of file blocks below a pointer with `level` levels of pointer blocks under it.
     fn span(&self, level: usize) -> u64 {
         u64::from(self.fs.geometry().block_size() / 4).saturating_pow(level as u32)
     }

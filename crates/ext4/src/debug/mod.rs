@@ -1,8 +1,8 @@
-//! Access to single structures, for debuggers: inodes in use or not, names without their link counts, maps entry by
+//! Access to single structures, for debuggers: inodes in use or free, names without their link counts, maps entry by
 //! entry, and bits of bitmaps.
 //!
-//! Changes of inodes and names are operations of an open file system. They keep checksums and quotas right and nothing
-//! else: the caller decides whether the image stays consistent. [`Bitmaps`] works on the device of a closed file system.
+//! Changes of inodes and names are operations of an open file system. They maintain checksums and quotas only: the
+//! caller must keep the image consistent. [`Bitmaps`] works on the device of a closed file system.
 
 mod bitmaps;
 mod directory;

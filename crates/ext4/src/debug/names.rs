@@ -1,4 +1,4 @@
-//! Names without the link counts that belong to them, and the release of an inode that still has names.
+//! Changes of names without their link counts, and freeing of an inode that still has names.
 
 use operation::RunOperations;
 use operation::inode::{Inodes, load_dir};
@@ -11,10 +11,10 @@ use crate::Ext4;
 use crate::dir;
 
 impl Ext4 {
-    /// Adds a name of an inode to a directory. The inode's link count stays.
+    /// Adds a name of an inode to a directory without changing the inode's link count.
     ///
     /// # Errors
-    /// `Exists` if the name is taken; `NotFound` and `NotADirectory` for `dir`; `NoSpace`; `ReadOnly`; what reading brings.
+    /// `Exists` if the name exists; `NotFound` and `NotADirectory` for `dir`; `NoSpace`; `ReadOnly`; errors of reading.
     pub fn enter_name(&self, dir: Ino, name: &[u8], ino: Ino) -> Result<()> {
         self.check_writable()?;
         check_name(name)?;
@@ -31,10 +31,10 @@ impl Ext4 {
         })
     }
 
-    /// Removes a name from a directory. The inode's link count stays, and nothing of it is freed.
+    /// Removes a name from a directory. Neither changes the inode's link count nor frees the inode.
     ///
     /// # Errors
-    /// `NotFound` if the name does not exist; `ReadOnly`; what reading brings.
+    /// `NotFound` if the name does not exist; `ReadOnly`; errors of reading.
     pub fn remove_name(&self, dir: Ino, name: &[u8]) -> Result<()> {
         self.check_writable()?;
         let _lock = Inodes::locks(self).exclusive(&[dir]);
@@ -47,10 +47,10 @@ impl Ext4 {
         })
     }
 
-    /// Frees an inode and all that belongs to it. Names that lead to it stay.
+    /// Frees an inode and its contents. Names that lead to it stay.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use; `ReadOnly`; what reading brings.
+    /// `NotFound` if it is not in use; `ReadOnly`; errors of reading.
     pub fn free_inode(&self, ino: Ino) -> Result<()> {
         self.check_writable()?;
         let inactivation = {

@@ -1,9 +1,9 @@
-//! Names in directories that ignore case.
+//! Names in case-insensitive directories.
 //!
-//! ext4 compares and hashes names in their canonical decomposition after full case folding, without
-//! the characters that Unicode says to ignore (its tables are those of Unicode 12.1; ours are
-//! newer, and differ for characters assigned since). Names that are not UTF-8 are compared and
-//! hashed as they are. A file system in strict mode refuses to make them, and e2fsck renames them.
+//! ext4 compares and hashes the canonical decomposition of a name after full case folding, without Unicode's ignorable
+//! characters. Its tables are those of Unicode 12.1; ours are newer and differ for characters assigned since. Names
+//! that are not UTF-8 are compared and hashed unchanged. A file system in strict mode rejects such names, and e2fsck
+//! renames them.
 
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
@@ -34,14 +34,14 @@ fn is_ignorable(c: char) -> bool {
     IGNORABLE.iter().any(|&(first, last)| (first..=last).contains(&c))
 }
 
-/// Replaces everything behind the valid beginning of a name by dots, as e2fsck does. Returns whether that changed it.
+/// Replaces all bytes of a name after its valid UTF-8 prefix by dots, as e2fsck does. Returns whether the name changed.
 pub(crate) fn make_valid(name: &mut [u8]) -> bool {
     let Err(error) = std::str::from_utf8(name) else { return false };
     name[error.valid_up_to()..].fill(b'.');
     true
 }
 
-/// Puts the folded form of a name into `folded`. Leaves the name as it is if it is not UTF-8.
+/// Stores the folded form of a name in `folded`. A name that is not UTF-8 is copied unchanged.
 pub(crate) fn fold(name: &[u8], folded: &mut Vec<u8>) {
     folded.clear();
     let Ok(text) = std::str::from_utf8(name) else {

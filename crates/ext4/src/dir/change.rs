@@ -1,4 +1,4 @@
-//! Removing names, and giving them to other inodes.
+//! Removing names, and changing the inode that a name leads to.
 
 use operation::Outcome;
 use operation::names::Entry;
@@ -15,9 +15,8 @@ use crate::kind::Kind;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Removes the entry of `name`, which was found in `dir`: its bytes go to the record before it,
-    /// and if it is the first of its block, it becomes an unused one. No other entry moves. An encrypted
-    /// directory needs no key for that.
+    /// Removes the entry `found` of `name` from `dir`. Its bytes are added to the record before it; the first record of
+    /// a block becomes an unused one. No other entry moves. An encrypted directory needs no key for this.
     pub(crate) fn remove_entry(
         &mut self,
         dir: &mut Handle,
@@ -38,8 +37,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Gives the name `entry.name`, which was found in `dir`, to another inode. The name keeps its
-    /// place and its spelling.
+    /// Changes the inode of the existing entry of `entry.name`. The name keeps its position and its spelling.
     pub(crate) fn replace_entry(
         &mut self,
         dir: &mut Handle,
@@ -59,8 +57,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Holds the block of an entry that was found before; also the length of its record. An inline
-    /// directory gets a block first.
+    /// Holds the block of an entry that was found before. Returns also the length of its record. An inline directory is
+    /// first converted to a block.
     fn hold_entry(
         &mut self,
         dir: &mut Handle,
@@ -79,7 +77,7 @@ impl Op<'_> {
         let id = self.buffer(place, Kind::DirectoryLeaf.of(dir.owner))?;
         match self.check_found(id, &found) {
             Some(rec_len) => Ok((id, found, rec_len)),
-            // Only another directory that claims the same block can have changed it.
+            // The entry can only have moved if another directory claims the same block.
             None => {
                 let damage = Corruption::new("directory block", "an entry moved while it was held");
                 Err(self.corrupt(id, damage, dir.owner).into())
@@ -87,7 +85,8 @@ impl Op<'_> {
         }
     }
 
-    /// The length of a record if it is where it was found, behind the record it was found behind.
+    /// Returns the length of a record if it is still at the position where it was found, after the same record as
+    /// before.
     fn check_found(&self, id: BufferId, found: &Found) -> Option<usize> {
         let block = self.txn.data(id);
         let Record { rec_len, inode, .. } = dirent::record_at(block, found.offset)?;
@@ -98,7 +97,7 @@ impl Op<'_> {
         (follows && found.ino == Ino(inode.into())).then_some(rec_len)
     }
 
-    /// Makes `..` of a directory name `to` instead of `from`.
+    /// Changes `..` of a directory from `from` to `to`.
     pub(crate) fn set_parent(&mut self, dir: &mut Handle, from: Ino, to: Ino) -> Outcome<()> {
         let wrong = |found: &dyn std::fmt::Display| {
             Corruption::new("directory", "'..' does not name the directory it is in")
@@ -119,7 +118,7 @@ impl Op<'_> {
         let kind = if indexed { Kind::HtreeRoot } else { Kind::DirectoryLeaf };
         let at = self.dir_block(dir, FileBlock(0))?;
         let id = self.buffer(at, kind.of(dir.owner))?;
-        // In the root of an index, `..` is always right behind `.`.
+        // In the root of an index, `..` always follows `.` directly.
         let found = dirent::find(self.txn.data(id), b"..").map(|record| record.offset);
         let offset = if indexed { dirent::record_size(1) } else { found.unwrap_or_default() };
         self.txn.edit(id, offset..offset + to.len()).copy_from_slice(&to);

@@ -1,4 +1,4 @@
-//! How names of a directory are stored, compared and shown.
+//! Storing, comparing and displaying names of a directory.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,21 @@ use crate::format::hash::{NameHash, NameHasher, TOGETHER};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 
-/// How a directory keeps its names.
+/// How a directory stores and compares names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// As they are.
+    /// Stored unchanged and compared byte by byte.
     Plain,
-    /// As they are, but compared without regard to case.
+    /// Stored unchanged and compared without regard to case.
     Folded,
     /// Encrypted.
     Encrypted,
 }
 
-/// What names of encrypted directories start with when they are shown.
+/// Prefix of displayed names of encrypted directories.
 const ENCRYPTED_PREFIX: &[u8] = b"encrypted:";
-/// Longest stored name that is shown whole; of a longer one, [`ENCRYPTED_CUT`] bytes and a checksum.
+/// Maximum length of a stored name that is displayed whole. A longer name is displayed as [`ENCRYPTED_CUT`] bytes and a
+/// checksum.
 const ENCRYPTED_WHOLE_MAX: usize = 183;
 const ENCRYPTED_CUT: usize = 168;
 
@@ -35,7 +36,7 @@ impl Style {
         }
     }
 
-    /// Returns what all spellings of a name have in common.
+    /// Returns a form of the name that is equal for all its spellings.
     pub(crate) fn folded(self, name: &[u8]) -> Cow<'_, [u8]> {
         if self != Self::Folded {
             return Cow::Borrowed(name);
@@ -45,7 +46,7 @@ impl Style {
         Cow::Owned(folded)
     }
 
-    /// Hashes a stored name; `scratch` is for its folded form.
+    /// Hashes a stored name. `scratch` receives its folded form.
     pub(crate) fn hash(self, hasher: &NameHasher, name: &[u8], scratch: &mut Vec<u8>) -> NameHash {
         if self == Self::Folded {
             casefold::fold(name, scratch);
@@ -69,16 +70,16 @@ impl Style {
         }
     }
 
-    /// A stored name as it is shown; `scratch` is for it if it must be made. `None` for a name that
-    /// no directory can hold.
+    /// Returns the displayed form of a stored name, in `scratch` if it must be built. Returns `None` for a name that no
+    /// directory can contain.
     ///
-    /// Encrypted names are shown in URL-safe base64 behind `encrypted:`, which a lookup understands.
+    /// Encrypted names are displayed in URL-safe base64 after `encrypted:`. Lookups accept this form.
     pub(crate) fn show<'a>(self, stored: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         if self == Self::Encrypted {
             show_encrypted(stored, scratch);
             return Some(scratch);
         }
-        // All bytes are looked at, because the processor then takes many at a time.
+        // Check all bytes without an early exit, so that the loop can be vectorised.
         let impossible = stored.iter().fold(false, |any, &b| any | (b == b'/') | (b == 0));
         let possible = !stored.is_empty() && !impossible;
         possible.then_some(stored)
@@ -103,7 +104,7 @@ fn show_encrypted(stored: &[u8], shown: &mut Vec<u8>) {
     }
 }
 
-/// URL-safe base64 without padding (RFC 4648, section 5).
+/// Appends URL-safe base64 without padding (RFC 4648, section 5).
 fn base64(bytes: &[u8], text: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     for chunk in bytes.chunks(3) {
@@ -114,8 +115,8 @@ fn base64(bytes: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// Returns the stored name that [`show_encrypted`] shows as this. `None` for a name that it shows in part only, and
-/// for one that it does not make.
+/// Returns the stored name for a name displayed by [`show_encrypted`]. Returns `None` for names that are displayed only
+/// in part, and for names that it never produces.
 fn stored_encrypted(shown: &[u8]) -> Option<Vec<u8>> {
     let text = shown.strip_prefix(ENCRYPTED_PREFIX)?;
     let mut stored = Vec::with_capacity(text.len() * 3 / 4);
@@ -130,7 +131,7 @@ fn stored_encrypted(shown: &[u8]) -> Option<Vec<u8>> {
     (stored.len() <= ENCRYPTED_WHOLE_MAX).then_some(stored)
 }
 
-/// The value of a digit of URL-safe base64.
+/// Returns the value of a digit of URL-safe base64.
 fn base64_value(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => Some(digit - b'A'),
@@ -142,12 +143,12 @@ fn base64_value(digit: u8) -> Option<u8> {
     }
 }
 
-/// A name that is looked for.
+/// A name to search for.
 pub(crate) struct Wanted<'n> {
     style: Style,
-    /// The name as stored names are compared with it: folded, or as shown.
+    /// The name in the form that stored names are compared with: folded, or as displayed.
     name: Cow<'n, [u8]>,
-    /// The stored name, if it is encrypted and shown whole.
+    /// The stored name, if it is encrypted and displayed whole.
     stored: Option<Vec<u8>>,
     scratch: Vec<u8>,
 }
@@ -164,12 +165,12 @@ impl<'n> Wanted<'n> {
         Self { style, name: style.folded(name), stored, scratch }
     }
 
-    /// The name itself, if stored names are compared byte by byte.
+    /// Returns the name itself if stored names are compared byte by byte.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         (self.style == Style::Plain).then_some(&self.name)
     }
 
-    /// Its hash. `None` if that cannot be told from how the name is shown.
+    /// Returns its hash. Returns `None` if the displayed form does not determine it.
     pub(crate) fn hash(&self, hasher: &NameHasher) -> Option<NameHash> {
         match self.style {
             Style::Encrypted => self.stored.as_ref().map(|stored| hasher.hash(stored)),
@@ -177,7 +178,7 @@ impl<'n> Wanted<'n> {
         }
     }
 
-    /// Whether it stands for a stored name.
+    /// Returns whether it matches a stored name.
     pub(crate) fn is(&mut self, stored: &[u8]) -> bool {
         match self.style {
             Style::Plain => *self.name == *stored,

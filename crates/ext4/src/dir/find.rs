@@ -1,4 +1,4 @@
-//! Looking up names, and going through the blocks of a directory.
+//! Name lookup and iteration over the blocks of a directory.
 
 use std::ops::ControlFlow;
 
@@ -17,20 +17,20 @@ use crate::kind::Kind;
 use crate::map::{self, FILE_BLOCKS_MAX, Place, Run};
 use crate::op::source::Source;
 
-/// An entry of a directory, and where it is.
+/// A directory entry and its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The inode it names.
+    /// Inode of the entry.
     pub(crate) ino: Ino,
-    /// The block it is in; `None` if the directory is inline.
+    /// Block that contains the entry; `None` if the directory is inline.
     pub(crate) place: Option<Block>,
-    /// Byte of the block that it starts at.
+    /// Offset of the record in the block, in bytes.
     pub(crate) offset: usize,
-    /// Where the record before it starts; `None` if it is the first of its block.
+    /// Offset of the record before it; `None` if it is the first of its block.
     pub(crate) before: Option<usize>,
 }
 
-/// The inode a name stands for. `NotFound` if there is none.
+/// Looks up a name and returns its inode. Returns `NotFound` if there is none.
 pub(crate) fn lookup(mut fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {
     dir.require_directory()?;
     if name.len() > NAME_LEN_MAX {
@@ -44,7 +44,7 @@ pub(crate) fn lookup(mut fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {
     found.ok_or(Error::NotFound)
 }
 
-/// The entry of a name other than `.` and `..`, if there is one.
+/// Finds the entry of a name other than `.` and `..`.
 pub(crate) fn find(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
     let mut wanted = Wanted::new(Style::of(dir), name);
     if dir.has_flag(flags::INLINE_DATA) {
@@ -75,7 +75,7 @@ pub(crate) fn find(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Resul
     Ok(found)
 }
 
-/// Returns the spelling that an entry is stored in, where `name` led to `found` in a directory that folds names.
+/// Returns the stored spelling of the entry `found`, to which `name` led in a case-insensitive directory.
 pub(crate) fn stored_name(
     source: &mut impl Source,
     dir: &Handle,
@@ -98,7 +98,7 @@ pub(crate) fn stored_name(
     stored.ok_or_else(|| dir.corrupt("directory entry", "it is gone although it is locked"))
 }
 
-/// The entry of a name in a block, which lies at `place`.
+/// Finds the entry of a name in a block, which is located at `place`.
 pub(crate) fn find_in_block(
     block: &[u8],
     place: Option<Block>,
@@ -116,7 +116,7 @@ pub(crate) fn find_in_block(
     })
 }
 
-/// Searches the leaf at `cursor` and those after it that hold names of the same hash.
+/// Searches the leaf at `cursor` and the following leaves with names of the same hash.
 pub(crate) fn find_by_hash(
     source: &mut impl Source,
     dir: &Handle,
@@ -140,7 +140,7 @@ pub(crate) fn find_by_hash(
     Err(dir.corrupt("directory index", "more leaves than the directory has blocks"))
 }
 
-/// Whether a directory has no entries but `.` and `..`.
+/// Returns whether a directory has no entries except `.` and `..`.
 pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
     let only_dots = |block: &[u8]| dirent::entries(block).all(|r| matches!(r.name, b"." | b".."));
     if dir.has_flag(flags::INLINE_DATA) {
@@ -157,7 +157,7 @@ pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
     Ok(empty)
 }
 
-/// The parent of a directory, as `..` says.
+/// Returns the parent of a directory according to `..`.
 pub(crate) fn parent(source: &mut impl Source, dir: &Handle) -> Result<Option<Ino>> {
     let ino = |ino: u32| Ino(ino.into());
     if dir.has_flag(flags::INLINE_DATA) {
@@ -172,21 +172,21 @@ pub(crate) fn parent(source: &mut impl Source, dir: &Handle) -> Result<Option<In
     })
 }
 
-/// How much farther from the start an entry of an inline directory is once it is in a block: there
-/// `.` and `..` come first, in place of the four bytes of the parent's number.
+/// Distance by which an entry of an inline directory moves when it is converted to a block: there `.` and `..` replace
+/// the four bytes of the parent's number.
 pub(crate) const INLINE_SHIFT: usize =
     dirent::record_size(1) + dirent::record_size(2) - INLINE_PARENT_SIZE;
 
-/// Bytes of the parent's number.
+/// Size of the parent's inode number in bytes.
 const INLINE_PARENT_SIZE: usize = 4;
 
-/// The parent of an inline directory, which takes the place of `.` and `..`.
+/// Returns the parent of an inline directory, which is stored instead of `.` and `..`.
 pub(crate) fn inline_parent(dir: &Handle) -> u32 {
     let bytes = dir.inode.i_block();
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// The two checked chains of entries of an inline directory, and the byte each starts at.
+/// Returns the two verified chains of entries of an inline directory and their start offsets.
 pub(crate) fn inline_parts<'c>(
     fs: &Ext4,
     dir: &Handle,
@@ -203,10 +203,10 @@ pub(crate) fn inline_parts<'c>(
     Ok(parts)
 }
 
-/// Blocks that a directory's size covers.
+/// Returns the number of blocks of a directory.
 ///
-/// A directory has no holes, so it has no more blocks than the file system: a larger size, which
-/// would make every bound that follows from it worthless, is damage.
+/// A directory has no holes, so it cannot have more blocks than the file system. A larger size is damage: loop bounds
+/// derived from it would be useless.
 pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> Result<u64> {
     let geometry = &fs.volume.geometry;
     let size = dir.inode.size();
@@ -221,13 +221,13 @@ pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> Result<u64> {
         .into())
 }
 
-/// What [`for_each_leaf`] calls with a block's place in the directory, on the device, and what it
-/// must be read as.
+/// Callback of [`for_each_leaf`]. Receives the number of a block in the directory, its device block and the kind to
+/// read it as.
 pub(crate) type EachLeaf<'a, S> =
     dyn FnMut(&mut S, FileBlock, Block, Kind) -> Result<ControlFlow<()>> + 'a;
 
-/// Goes through the blocks that hold entries, in the order they have in the directory, from `from`
-/// on. The root of an index is one of them, for it holds `.` and `..`. Holes are passed over.
+/// Visits the blocks that contain entries, in directory order, beginning at `from`. The root of an index is one of
+/// them, because it contains `.` and `..`. Holes are skipped.
 pub(crate) fn for_each_leaf<S: Source>(
     source: &mut S,
     dir: &Handle,

@@ -1,9 +1,8 @@
-//! Adding a name to a hashed directory: finding its leaf, splitting leaves and nodes, adding
-//! levels.
+//! Adding a name to a hashed directory: finding its leaf, splitting leaves and nodes, adding levels.
 //!
-//! As with extent trees, each round descends from the root, and makes one structural change if the
-//! leaf has no room. A leaf is split so that each half has about half of the bytes; names of equal
-//! hash may end up in two leaves, which the index marks by setting bit 0 of the second one's hash.
+//! As with extent trees, each round descends from the root and makes one structural change if the leaf has no room. A
+//! leaf is split so that each half has about half of the bytes. If this separates names of equal hash, the index marks
+//! the second leaf by setting bit 0 of its hash.
 
 use operation::Outcome;
 use operation::names::Entry;
@@ -25,11 +24,11 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 
-/// Rounds of restructuring before giving up: a leaf of the smallest size splits a few times at
-/// most before a name fits.
+/// Maximum number of restructuring rounds. Even a leaf of the smallest block size is split only a few times before a
+/// name fits.
 const ROUNDS_MAX: usize = 16;
 
-/// An index block on the way down, held, and the entry taken in it.
+/// A held index block on the path to a leaf, and the position of the entry taken in it.
 #[derive(Clone, Copy)]
 struct Frame {
     id: BufferId,
@@ -43,20 +42,19 @@ fn damage(dir: &Handle, problem: &'static str) -> Error {
     dir.corrupt("directory index", problem)
 }
 
-/// An entry of a leaf being split.
+/// An entry of a leaf that is being split.
 struct Item {
     hash: u32,
     offset: usize,
     size: usize,
 }
 
-/// A leaf that is held, and the hash that the leaf after it begins with, as far as that is known.
+/// A held leaf and the first hash of the next leaf, if that is known.
 type Leaf = (BufferId, Option<u32>);
 
 impl Op<'_> {
-    /// Adds many entries to a directory with an index, given with the major hashes of their names, in ascending order:
-    /// the index is searched once for each leaf. Names of directories that fold them, or are encrypted, are not for
-    /// this.
+    /// Adds many entries to an indexed directory, given with the major hashes of their names in ascending order. The
+    /// index is searched once per leaf. Not for case-insensitive or encrypted directories.
     pub(crate) fn add_in_order<'e>(
         &mut self,
         dir: &mut Handle,
@@ -77,7 +75,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Adds an entry to a directory with an index. Where it went.
+    /// Adds an entry to an indexed directory. Returns the leaf that received it.
     pub(super) fn add_indexed(
         &mut self,
         dir: &mut Handle,
@@ -121,7 +119,7 @@ impl Op<'_> {
         Index::new(self.txn.data(frame.id), frame.place)
     }
 
-    /// The index blocks on the way to a leaf.
+    /// Holds the index blocks on the path to a leaf.
     fn frames(&mut self, dir: &Handle, cursor: &Cursor) -> Outcome<Path> {
         let mut path = Path::new();
         for step in cursor.steps() {
@@ -135,8 +133,8 @@ impl Op<'_> {
         Ok(path)
     }
 
-    /// Moves the entries of a leaf together if that leaves plenty of room, which removed names have
-    /// left in pieces. False if it would not.
+    /// Compacts the entries of a leaf if that frees enough of the space that removed names have fragmented. Returns
+    /// whether it did.
     fn pack_if_sparse(&mut self, leaf: BufferId, name: &[u8]) -> bool {
         let old = self.txn.data(leaf);
         let whole = old.len() - self.fs.volume.dir_tail_size();
@@ -151,7 +149,7 @@ impl Op<'_> {
         true
     }
 
-    /// Turns a directory of one full block into one with an index of one leaf.
+    /// Converts a directory of one full block to an index with one leaf.
     pub(super) fn make_index(&mut self, dir: &mut Handle) -> Outcome<()> {
         let at = self.dir_block(dir, FileBlock(0))?;
         let root = self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))?;
@@ -188,8 +186,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Writes entries (as they stand in a block, without slack) one after the other over a leaf;
-    /// the last one takes the rest of it.
+    /// Fills a leaf with entries, given as records without slack, in sequence. The last record takes the remaining
+    /// space.
     fn pack_leaf(&mut self, leaf: BufferId, entries: &[&[u8]]) {
         self.clear_leaf(leaf);
         let end = self.fs.volume.block_size() - self.fs.volume.dir_tail_size();
@@ -203,7 +201,7 @@ impl Op<'_> {
         }
     }
 
-    /// Moves the upper half of a leaf, by hash, into a new leaf.
+    /// Moves the upper half of a leaf, by hash, to a new leaf.
     fn split_leaf(
         &mut self,
         dir: &mut Handle,
@@ -224,7 +222,7 @@ impl Op<'_> {
             below += i.size;
             below > half
         });
-        // Both halves must have an entry, or nothing is gained.
+        // Both halves must get an entry; otherwise the split frees no space.
         let split = split.unwrap_or(0).clamp(1, items.len().saturating_sub(1).max(1));
         if split >= items.len() {
             return Err(Error::NoSpace.into());
@@ -245,7 +243,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Puts an entry into an index block that has room.
+    /// Inserts an entry into an index block that has room.
     fn insert_index(&mut self, frame: &Frame, at: usize, hash: u32, block: FileBlock) {
         let index = self.index(frame);
         let (count, first) = (index.count(), index.block(0));
@@ -259,7 +257,7 @@ impl Op<'_> {
         htree::write_counts(counts, limit, count as u16 + 1, first);
     }
 
-    /// Splits the lowest full node under a parent with room, or adds a level.
+    /// Splits the lowest full node whose parent has room, or adds a level.
     fn make_index_room(&mut self, dir: &mut Handle, path: &Path) -> Outcome<()> {
         let mut level = path.len() - 1;
         while level > 0 {
@@ -270,7 +268,7 @@ impl Op<'_> {
         }
         let levels_max = if self.fs.volume.large_dir { LEVELS_MAX_LARGE } else { LEVELS_MAX };
         if path.len() > usize::from(levels_max) {
-            // No larger image would help.
+            // A larger image would not help.
             return Err(Error::unsupported(
                 "a directory of so many names",
                 "turn large_dir on, or use larger blocks",
@@ -288,7 +286,7 @@ impl Op<'_> {
         Ok((number, id))
     }
 
-    /// Fills a new node with entries taken from another; the first one's hash goes to the parent.
+    /// Fills a new node with entries of another one. The caller stores the hash of the first entry in the parent.
     fn fill_node(&mut self, id: BufferId, entries: &[u8]) {
         let limit = Place::Node.limit(self.fs.volume.block_size(), self.fs.volume.checksums);
         let start = htree::count_range(Place::Node).start;
@@ -320,7 +318,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Moves the root's entries into a new node, which becomes the root's only entry.
+    /// Moves the root's entries to a new node, which becomes the only entry of the root.
     fn add_level(&mut self, dir: &mut Handle, root: &Frame, levels: u8) -> Outcome<()> {
         let count = self.index(root).count();
         let entries = htree::entry_bytes(self.txn.data(root.id), Place::Root, 0..count).to_vec();

@@ -1,4 +1,4 @@
-//! Walking the index of a hashed directory.
+//! Traversal of the index of a hashed directory.
 
 use vfs::{Corruption, Result};
 
@@ -11,20 +11,20 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::source::Source;
 
-/// Index blocks from the root down to the leaves, at most.
+/// Maximum number of index blocks from the root to a leaf.
 const STEPS_MAX: usize = 1 + LEVELS_MAX_LARGE as usize;
 
-/// Whether a directory has an index.
+/// Returns whether a directory has an index.
 pub(crate) fn is_indexed(fs: &Ext4, dir: &Handle) -> bool {
     fs.volume.sb.features.compat(Compat::DIR_INDEX)
         && dir.has_flag(flags::INDEX)
         && !dir.has_flag(flags::INLINE_DATA)
 }
 
-/// What the root of a directory's index says, and the parent directory, which it names too.
+/// Returns the root information of a directory's index and the parent directory, which the root block also contains.
 pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, u32)> {
     let (info, parent) = with_block(source, dir, FileBlock(0), Kind::HtreeRoot, |block| {
-        // `..` is the second record, right behind the 12 bytes of `.`.
+        // `..` is the second record, directly after the 12 bytes of `.`.
         let parent = block.get(12..16).unwrap_or(&[0; 4]);
         (htree::root_info(block), u32::from_le_bytes([parent[0], parent[1], parent[2], parent[3]]))
     })?;
@@ -39,7 +39,7 @@ pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, 
     Ok((info, parent))
 }
 
-/// Where a block that the index leads to is.
+/// Returns the device block of a block that the index refers to.
 pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock) -> Result<Block> {
     source.place(dir, block)?.ok_or_else(|| {
         Corruption::new("directory index", "it leads into a hole")
@@ -49,7 +49,7 @@ pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock)
     })
 }
 
-/// Lets `f` see a block of a directory.
+/// Calls `f` with a block of a directory.
 pub(crate) fn with_block<T>(
     source: &mut impl Source,
     dir: &Handle,
@@ -61,28 +61,28 @@ pub(crate) fn with_block<T>(
     source.with(place, kind.of(dir.owner), f)
 }
 
-/// One index block on the way to a leaf.
+/// One index block on the path to a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Its place in the directory.
+    /// Its block number in the directory.
     pub(crate) block: FileBlock,
-    /// The entry taken in it.
+    /// Position of the entry taken in it.
     pub(crate) at: usize,
 }
 
-/// A place among the leaves of an index.
+/// A position among the leaves of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     steps: [Step; STEPS_MAX],
-    /// Index blocks on the way: 1 if the root leads to leaves.
+    /// Number of index blocks on the path: 1 if the root refers to leaves.
     count: usize,
     leaf: FileBlock,
-    /// The hash of the entry behind the one taken in the last index block; `None` at its end.
+    /// Hash of the entry after the one taken in the last index block; `None` at the end of that block.
     next_hash: Option<u32>,
 }
 
 impl Cursor {
-    /// The first leaf that may hold names whose major hash is `hash`.
+    /// Returns the first leaf that may contain names whose major hash is `hash`.
     pub(crate) fn seek(
         source: &mut impl Source,
         dir: &Handle,
@@ -99,28 +99,28 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// The leaf's place in the directory.
+    /// Returns the leaf's block number in the directory.
     pub(crate) fn leaf(&self) -> FileBlock {
         self.leaf
     }
 
-    /// The index blocks on the way, from the root down.
+    /// Returns the index blocks on the path, starting with the root.
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps[..self.count]
     }
 
-    /// Whether the next leaf may hold names of the same hash. It is only told from what the last
-    /// index block says: at its end, [`Cursor::advance`] must look.
+    /// Returns whether the next leaf may contain names of the same hash, according to the last index block. At the end
+    /// of that block it returns `true`, and [`Cursor::advance`] must decide.
     pub(crate) fn may_go_on_with(&self, hash: u32) -> bool {
         self.next_hash.is_none_or(|next| next & !1 == hash)
     }
 
-    /// The hash that the next leaf begins with, as far as the last index block says.
+    /// Returns the first hash of the next leaf, if the last index block contains it.
     pub(crate) fn next_hash(&self) -> Option<u32> {
         self.next_hash
     }
 
-    /// Walks from the block that step `from` names down to a leaf.
+    /// Descends from the block of step `from` to a leaf.
     fn descend(
         &mut self,
         source: &mut impl Source,
@@ -141,8 +141,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes one step down. An index that leads back to a block on the way, such as its root, would
-    /// show that block's bytes as names.
+    /// Descends one level. Rejects an index that refers back to a block on the path, such as its root: the bytes of
+    /// that block would be listed as names.
     fn go(&mut self, dir: &Handle, step: usize, below: FileBlock) -> Result<()> {
         if self.steps[..=step].iter().any(|step| step.block == below) {
             return Err(Corruption::new("directory index", "it leads back to a block on the way")
@@ -158,7 +158,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes to the next leaf. Returns the hash that the index has for it, `None` if there is none.
+    /// Advances to the next leaf. Returns its hash in the index, or `None` if there is no next leaf.
     pub(crate) fn advance(
         &mut self,
         source: &mut impl Source,
@@ -196,8 +196,7 @@ fn with_index<T>(
     with_block(source, dir, block, kind, |bytes| f(&Index::new(bytes, place)))
 }
 
-/// The file blocks of all nodes below the root, in ascending order. A directory has no more of
-/// them than `blocks_max`.
+/// Returns the file blocks of all nodes below the root, in ascending order. There are at most `blocks_max` of them.
 pub(crate) fn nodes(
     source: &mut impl Source,
     dir: &Handle,

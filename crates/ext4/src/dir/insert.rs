@@ -17,20 +17,20 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 
-/// Room for a record in a block that is held.
+/// Space for a new record in a held block.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
     pub(super) id: BufferId,
-    /// Where the record that gives the room starts.
+    /// Offset of the record whose slack provides the space.
     pub(super) offset: usize,
-    /// Bytes of it in use.
+    /// Number of its bytes in use.
     pub(super) used: usize,
     /// Its whole length.
     pub(super) rec_len: usize,
 }
 
 impl Op<'_> {
-    /// Adds an entry. `Exists` if the name is taken.
+    /// Adds an entry. Fails with `Exists` if the name exists.
     pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         if dir.has_flag(flags::ENCRYPT) {
             return Err(Error::Encrypted.into());
@@ -48,7 +48,7 @@ impl Op<'_> {
         if index::is_indexed(self.fs, dir) {
             return self.add_indexed(dir, entry, &mut wanted).map(drop);
         }
-        // An index that is not kept up to date must not be found by others.
+        // Clear the flag: this index is not updated, so other implementations must not use it.
         dir.inode.set_flag(flags::INDEX, false);
         if let Some(room) = self.find_room(dir, entry.name, &mut wanted)? {
             self.write_entry(room, entry);
@@ -65,8 +65,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Searches all blocks of a directory without an index: `Exists` if one holds the name,
-    /// otherwise the first room for it.
+    /// Searches all blocks of a directory without an index. Fails with `Exists` if one contains the name, otherwise
+    /// returns the first space for it.
     fn find_room(
         &mut self,
         dir: &Handle,
@@ -83,10 +83,10 @@ impl Op<'_> {
         Ok(room)
     }
 
-    /// Searches one block for a name and for room for it: `Exists` if the name is there.
+    /// Searches one block for a name and for space for it. Fails with `Exists` if the name is there.
     ///
-    /// What a search of the whole block finds is noted, so that the next name need not search it: most names are
-    /// not there, and most room is where it was.
+    /// The result of a full search is kept in a note, so that the next name needs no search: most new names are not in
+    /// the block, and the space usually follows the last insertion.
     pub(super) fn room_in_leaf(
         &mut self,
         id: BufferId,
@@ -100,7 +100,7 @@ impl Op<'_> {
         }
         let note = self.txn.note(id).filter(|_| is_plain);
         let noted = note.and_then(|note| dirent::search_noted(note, block, name));
-        // One that takes the name for another, or one that was removed, is made anew.
+        // A note that finds the name without a match, because of a hash collision or a removed name, is rebuilt.
         let is_wrong = |note| noted.is_none() && dirent::may_have(note, block, name);
         let renew = is_plain && note.is_none_or(is_wrong);
         let found = noted.unwrap_or_else(|| dirent::search(block, name));
@@ -116,7 +116,7 @@ impl Op<'_> {
         room
     }
 
-    /// Writes an entry behind the used part of a record.
+    /// Writes an entry after the used part of a record.
     pub(super) fn write_entry(&mut self, room: Room, entry: Entry<'_>) {
         let Room { id, offset, used, rec_len } = room;
         if let Some(note) = self.txn.note_mut(id)
@@ -135,7 +135,7 @@ impl Op<'_> {
         dirent::write_record(bytes, rec_len - used, entry.ino.0 as u32, code, entry.name);
     }
 
-    /// Adds an empty leaf to the end of a directory.
+    /// Appends an empty leaf to a directory.
     pub(crate) fn append_leaf(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
         let (number, block) = self.append_dir_block(dir)?;
         let id = self.txn.create(block.0, Kind::DirectoryLeaf.of(dir.owner))?;
@@ -143,7 +143,7 @@ impl Op<'_> {
         Ok((number, id))
     }
 
-    /// Makes one unused record of a whole leaf.
+    /// Makes a whole leaf one unused record.
     pub(super) fn clear_leaf(&mut self, id: BufferId) {
         let size = self.fs.volume.block_size();
         let tail = self.fs.volume.dir_tail_size();
@@ -154,7 +154,7 @@ impl Op<'_> {
         }
     }
 
-    /// Adds a block to the end of a directory, without contents.
+    /// Appends a block without contents to a directory.
     pub(super) fn append_dir_block(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, Block)> {
         let block_size = self.fs.volume.block_size() as u64;
         let number = u32::try_from(dir.inode.size() / block_size).map_err(|_| Error::NoSpace)?;

@@ -1,17 +1,15 @@
-//! Listing directories.
+//! Listing of directories.
 //!
-//! Hashed directories are listed in the order of the hash, as the kernel does: an entry's cookie is
-//! `(major >> 1) << 32 | minor` of its name, so that it stays where it is while others come and go
-//! and leaves split. The legacy hash has no minor half: a checksum of the name stands for it. Should
-//! all 63 bits of two names be equal, which does not happen unless somebody makes it happen, the
-//! second counts one up, and is not found again if the first goes meanwhile.
-//! Directories of one block, or inline, count as hashed ones if the file system makes those, so that
-//! cookies outlast their growth.
-//! Other directories are listed in the order of their blocks, with the byte as cookie. `next` of an
-//! entry is one past its own cookie, or the byte after it.
+//! Hashed directories are listed in hash order, as the kernel does. The cookie of an entry is `(major >> 1) << 32 |
+//! minor` of its name's hash, so it does not change when other entries are added or removed or when leaves split. The
+//! legacy hash has no minor half; a checksum of the name replaces it. If all 63 bits of two names are equal, which
+//! requires deliberate collisions, the second cookie is incremented; that entry is missed if the first is removed
+//! during the listing. Directories of one block and inline directories also use hash order if the file system indexes
+//! directories, so that cookies stay valid when they grow. Other directories are listed in block order with the byte
+//! offset as cookie. `next` of an entry is its cookie plus one, or the offset of the following record.
 //!
-//! Listing allocates nothing per entry: blocks are copied to a [`Scratch`] that may be used again,
-//! and nothing is locked while the callback runs.
+//! Listing allocates nothing per entry: blocks are copied to a reusable [`Scratch`], and no lock is held while the
+//! callback runs.
 
 mod hashed;
 
@@ -34,25 +32,25 @@ use crate::inode::inline;
 use crate::op::source::Source;
 use hashed::{Leaves, in_hash_order};
 
-/// Called with each entry, until it breaks.
+/// Callback that receives each entry until it breaks.
 pub(crate) type Each<'a> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'a;
 
-/// Memory for a listing, to be used again.
+/// Reusable buffers for a listing.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Copies of the blocks being listed.
+    /// Copies of the listed blocks.
     bytes: Vec<u8>,
     /// Their entries, to be sorted.
     items: Vec<Item>,
-    /// The same entries, while they are being sorted.
+    /// The same entries during sorting.
     spread: Vec<Item>,
-    /// Where the entries of each range of keys start.
+    /// Start index of the entries of each range of keys.
     starts: Vec<u32>,
-    /// A name in the form it is shown or hashed.
+    /// A name in its displayed or hashed form.
     name: Vec<u8>,
 }
 
-/// An entry of the blocks in a [`Scratch`].
+/// An entry of a block in a [`Scratch`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Item {
     key: u64,
@@ -62,7 +60,7 @@ struct Item {
     file_type: u8,
 }
 
-/// A listing of a directory: what all ways of listing need to know of it.
+/// A directory listing: the state common to all listing orders.
 pub(crate) struct Listing<'l> {
     fs: &'l Ext4,
     dir: &'l Handle,
@@ -72,14 +70,13 @@ pub(crate) struct Listing<'l> {
 }
 
 impl<'l> Listing<'l> {
-    /// A listing that measures itself with `clock`.
+    /// Returns a listing whose steps are measured with `clock`.
     pub(crate) fn new(fs: &'l Ext4, dir: &'l Handle, clock: ListingClock<'l>) -> Self {
         let has_types = fs.volume.sb.features.incompat(Incompat::FILETYPE);
         Self { fs, dir, style: Style::of(dir), has_types, clock }
     }
 
-    /// Lists the directory from `from` on, `.` and `..` first. The entry that `each` breaks on counts
-    /// as delivered.
+    /// Lists the directory from `from` on, `.` and `..` first. An entry on which `each` breaks counts as delivered.
     pub(crate) fn readdir(
         &mut self,
         from: Cookie,
@@ -104,8 +101,7 @@ impl<'l> Listing<'l> {
         }
     }
 
-    /// Reports all entries, `.` and `..` included, in the order that is fastest to read. Their cookies
-    /// are of no use.
+    /// Reports all entries, `.` and `..` included, in the order that is fastest to read. Their cookies are invalid.
     pub(crate) fn for_each_entry(
         &mut self,
         scratch: &mut Scratch,
@@ -115,7 +111,7 @@ impl<'l> Listing<'l> {
         in_place_order(self, Cookie(0), scratch, each)
     }
 
-    /// Reports one entry; `file_type` is the byte of its record.
+    /// Reports one entry. `file_type` is the type byte of its record.
     fn deliver(
         &self,
         stored: &[u8],
@@ -134,7 +130,7 @@ impl<'l> Listing<'l> {
         Ok(each(DirEntry { name, ino: Ino(inode.into()), file_type, next: Cookie(next) }))
     }
 
-    /// Reports `.` or `..` if the listing does not start behind it.
+    /// Reports `.` or `..` unless the listing starts after it.
     fn deliver_dot(
         &self,
         position: u64,
@@ -150,9 +146,8 @@ impl<'l> Listing<'l> {
         each(DirEntry { name, ino, file_type, next: Cookie(position + 1) })
     }
 
-    /// Reports those records of a checked chain that start at or behind `from`, which counts as the
-    /// cookies do; the chain starts at cookie `start`. How many there were but for the dots, and
-    /// whether to go on.
+    /// Reports the records of a verified chain from cookie `from` on. The chain starts at cookie `start`. Returns the
+    /// number of reported entries without dots, and whether to continue.
     fn deliver_chain(
         &self,
         chain: &[u8],
@@ -203,8 +198,7 @@ fn in_place_order(
     })
 }
 
-/// Lists an inline directory. The cookies are those that the entries keep when the directory gets
-/// a block of its own.
+/// Lists an inline directory. The cookies stay valid when the directory is converted to a block.
 fn in_inode(
     listing: &mut Listing<'_>,
     from: Cookie,

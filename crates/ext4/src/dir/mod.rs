@@ -1,11 +1,11 @@
-//! Directories: names and the inodes they stand for, looked up, listed and changed.
+//! Directories: lookup, listing and changes of names and their inodes.
 //!
-//! A directory is changed with its inode locked. So what was found in it before an operation starts
-//! is still there when the operation changes it, and each time the operation runs.
+//! A directory is changed with its inode locked. Entries found before an operation starts are therefore still there
+//! when the operation runs, and also when it runs again.
 //!
-//! Blocks come verified from the engine. Code that reads relies on that for its results but not for its
-//! safety: offsets are still checked, and every loop is bounded by what the inode maps, never by what a
-//! field claims. A reader holds at most one block at a time, and none while a callback runs.
+//! The engine delivers verified blocks. Readers rely on that for correct results but not for safety: they check
+//! offsets, and they bound each loop by what the inode maps, not by a field on disk. A reader holds at most one block
+//! at a time, and none while a callback runs.
 
 pub(crate) mod casefold;
 mod change;

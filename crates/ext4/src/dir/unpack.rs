@@ -1,4 +1,4 @@
-//! Inline directories: they get a block of their own before they change.
+//! Conversion of inline directories: they get a block before they change.
 
 use operation::Outcome;
 use vfs::{Corruption, FileType};
@@ -11,8 +11,8 @@ use crate::inode::inline;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Moves the entries of a directory, if it is inline, from its inode to its first block. Their
-    /// distances stay as they are, so that listings go on where they were.
+    /// Moves the entries of an inline directory from its inode to its first block. Their relative distances stay the
+    /// same, so that cookies of running listings stay valid.
     pub(super) fn give_block(&mut self, dir: &mut Handle) -> Outcome<()> {
         if !dir.has_flag(flags::INLINE_DATA) {
             return Ok(());
@@ -47,8 +47,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Writes a directory's inode when the operation commits, if it is not what it was. One that is
-    /// no longer inline loses what it had beside its attributes.
+    /// Writes a directory's inode at the commit if it changed. If the directory is no longer inline, its attribute for
+    /// inline data is removed.
     pub(crate) fn stage_dir(&mut self, dir: Handle, before: &Handle) -> Outcome<()> {
         let inline = |handle: &Handle| handle.has_flag(flags::INLINE_DATA);
         if inline(before) && !inline(&dir) {

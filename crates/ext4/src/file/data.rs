@@ -1,9 +1,8 @@
-//! What the data path of the operation core asks of ext4.
+//! Implements the traits of the operation core's data path for ext4.
 //!
-//! A block map cannot say that a block is allocated but not written. So a file without extents gets
-//! blocks of zeros where another gets unwritten ones (the kernel offers nothing there, and programs
-//! then write the zeros themselves); past its size it cannot have them, because checkers take
-//! written blocks there for damage.
+//! A block map cannot represent allocated, unwritten blocks. A file without extents therefore gets zeroed blocks
+//! instead of unwritten ones. (The kernel does not support this case, and programs then write the zeros themselves.)
+//! Past its size such a file cannot have blocks, because checkers report written blocks there as damage.
 
 use std::ops::Range;
 
@@ -52,8 +51,8 @@ impl ReadFiles for Ext4 {
         }
     }
 
-    /// Without this bound, a block of pointers to itself would make files of terabytes. Files of an
-    /// image whose blocks may be shared have no such bound.
+    /// Without this limit, a pointer block that refers to itself would produce files of terabytes. There is no limit
+    /// for images with shared blocks.
     fn check_mapped(&self, file: &Handle, mapped: u64) -> Result<()> {
         let geometry = &self.volume.geometry;
         let is_bounded = !self.volume.sb.features.ro_compat(RoCompat::SHARED_BLOCKS);
@@ -64,15 +63,15 @@ impl ReadFiles for Ext4 {
     }
 }
 
-/// What is past the last block that a file can have, whatever its size says.
+/// The range past the last possible block of a file, whatever its size field contains.
 const BEYOND: Run = Run { place: Place::Hole, len: u64::MAX };
 
-/// A block of a file, if it can have that one.
+/// Converts a block number, if a file can have that block.
 fn file_block(at: LogicalBlock) -> Option<FileBlock> {
     u32::try_from(at.0).ok().map(FileBlock)
 }
 
-/// The end of a range of blocks of a file; the last number means the end of the file.
+/// Converts the end of a range of blocks. The largest number means the end of the file.
 fn end_block(at: LogicalBlock) -> u32 {
     u32::try_from(at.0).unwrap_or(u32::MAX)
 }
@@ -115,7 +114,7 @@ impl MapFiles for Ext4 {
         file.has_flag(flags::EXTENTS)
     }
 
-    /// In a cluster, new blocks may be such as the file had before.
+    /// Within a cluster, new blocks may be blocks that the file had before.
     fn may_get_back_own(&self) -> bool {
         self.volume.geometry.cluster_blocks_log > 0
     }
@@ -153,7 +152,7 @@ impl ChangeFiles for Ext4 {
         let geometry = &self.volume.geometry;
         let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
         let last = end.div_ceil(u64::from(geometry.block_size()));
-        // The last block number means "none" in places, so that it cannot be used.
+        // The largest block number is also used as "none", so a file cannot use it.
         let end_block = u32::try_from(last).map_err(|_| Error::FileTooLarge)?;
         let in_map = |block| Path::to(FileBlock(block), geometry.block_size()).is_some();
         let is_mapped = self.maps_extents(file) || end_block == 0 || in_map(end_block - 1);
@@ -196,8 +195,8 @@ impl ChangeFiles for Ext4 {
         op.note_truncation(file, is_done);
     }
 
-    /// The file is an orphan until the last operation, so that whoever opens the image after a crash
-    /// goes on with it; so what fails here does not make the truncation fail.
+    /// The file stays an orphan until the last operation, so recovery after a crash completes the truncation. A failure
+    /// here therefore does not fail the truncation.
     fn finish_truncation(&self, ino: Ino, _size: u64) -> Result<()> {
         self.end_truncation_or_note(ino);
         Ok(())
@@ -218,7 +217,7 @@ impl ChangeFiles for Ext4 {
 }
 
 impl Ext4 {
-    /// Whether a file has an extent tree, or will have one when it gets blocks.
+    /// Returns whether a file has an extent tree, or will have one once it gets blocks.
     fn maps_extents(&self, file: &Handle) -> bool {
         file.has_flag(flags::EXTENTS) || file.has_flag(flags::INLINE_DATA) && self.volume.extents
     }

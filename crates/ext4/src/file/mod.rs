@@ -1,5 +1,5 @@
-//! Contents of files, as far as ext4 has its own way with them. What it shares with other formats is in
-//! [`operation::data`], whose questions [`data`] answers.
+//! File contents, as far as they are specific to ext4. The common part is in [`operation::data`], whose traits [`data`]
+//! implements.
 
 mod data;
 mod read;
@@ -16,15 +16,15 @@ use crate::inode::Handle;
 use crate::map::Want;
 use crate::op::Op;
 
-/// Runs that one operation maps or frees at most, and with them about as many blocks of metadata, so
-/// that none is too large for a small journal.
+/// Maximum number of runs that one operation maps or frees. It changes about as many metadata blocks, which fit into a
+/// small journal.
 pub(crate) const CHANGES_PER_OP_MAX: u32 = 128;
 
-/// Size from which a file needs the feature large_file, in bytes.
+/// File size in bytes from which the feature large_file is required.
 const LARGE_FILE_FROM: u64 = 1 << 31;
 
 impl Op<'_> {
-    /// Gives a new file its first block, with `data` at its start and zeros behind.
+    /// Gives a new file its first block, with `data` at the start and zeros after it.
     pub(crate) fn write_new_block(&mut self, file: &mut Handle, data: &[u8]) -> Outcome<()> {
         let piece = self.provide(file, FileBlock(0), 1, Want::Written)?;
         let (volume, engine) = (&self.fs.volume, &self.fs.engine);

@@ -1,4 +1,4 @@
-//! The contents of files and symbolic links.
+//! Reading file contents and symbolic links.
 
 use std::ops::ControlFlow;
 
@@ -11,10 +11,10 @@ use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::inode::Handle;
 use crate::inode::inline;
 
-/// Longest target of a symbolic link, in bytes; a block may be shorter.
+/// Maximum length of a symbolic link target in bytes. A block may be shorter.
 const SYMLINK_SIZE_MAX: u64 = 4096;
 
-/// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
+/// Reads from a regular file into `buf`. Returns fewer bytes only at the end of the file.
 pub(crate) fn read(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
     require_regular(handle)?;
     if handle.has_flag(flags::ENCRYPT) {
@@ -23,7 +23,7 @@ pub(crate) fn read(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> R
     read_contents(fs, handle, offset, buf)
 }
 
-/// Hands on where bytes of a regular file lie, as [`vfs::FileSystem::read_in_place`] does.
+/// Reports the device positions of bytes of a regular file. See [`vfs::FileSystem::read_in_place`].
 pub(crate) fn read_in_place(
     fs: &Ext4,
     handle: &Handle,
@@ -41,7 +41,7 @@ pub(crate) fn read_in_place(
     data::read_in_place(fs, handle, offset, len, take)
 }
 
-/// [`read`], of an inode of any type.
+/// Like [`read`], but for an inode of any type.
 pub(crate) fn read_contents(
     fs: &Ext4,
     handle: &Handle,
@@ -60,7 +60,7 @@ fn read_inline(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Resul
     if len == 0 {
         return Ok(0);
     }
-    // mke2fs makes inline files whose size ends in a hole.
+    // mke2fs creates inline files whose size ends in a hole.
     let contents = inline::all(fs, handle)?;
     let from = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
     let there = &contents[from..contents.len().min(from.saturating_add(len))];
@@ -70,8 +70,8 @@ fn read_inline(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Resul
     Ok(len)
 }
 
-/// Reports the runs that cover `offset..offset + len` of a regular file (clipped to the size), in
-/// order and without gaps; runs that continue each other come as one. Ends early when `each` breaks.
+/// Reports the runs of `offset..offset + len` of a regular file, clipped to its size, in order and without gaps.
+/// Adjacent runs are reported as one. Stops when `each` breaks.
 pub(crate) fn extent_map(
     fs: &Ext4,
     handle: &Handle,
@@ -99,7 +99,7 @@ pub(crate) fn extent_map(
     data::extent_map(fs, handle, offset, len, each)
 }
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     if handle.file_type()? != FileType::Symlink {
         return Err(Error::Invalid("not a symbolic link"));
@@ -124,9 +124,8 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     Ok(target)
 }
 
-/// Whether the target of a symbolic link lies in `i_block` itself: then the inode has no blocks
-/// but that of its extended attributes. With `ea_inode`, the values of attributes count too, and the
-/// size alone tells.
+/// Returns whether the target of a symbolic link is stored in `i_block`. In that case the inode has no blocks except
+/// the one for extended attributes. With `ea_inode`, attribute values count as blocks too, so only the size decides.
 pub(crate) fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
     if fs.volume.sb.features.incompat(Incompat::EA_INODE) {
         return handle.inode.size() < I_BLOCK_SIZE as u64 && !handle.has_flag(flags::INLINE_DATA);

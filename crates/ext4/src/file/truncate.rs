@@ -1,4 +1,4 @@
-//! Truncations of several operations.
+//! Truncations that take several operations.
 
 use operation::data::{cut_past_size, zero_past_size};
 use operation::{Outcome, RunOperations};
@@ -10,8 +10,8 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 impl Ext4 {
-    /// Frees what lies past the size of a file whose truncation is under way, in operations of its
-    /// own. The inode's lock must be held.
+    /// Completes a running truncation: frees the blocks past the file's size, in separate operations. The caller holds
+    /// the inode's lock.
     pub(crate) fn end_truncation(&self, ino: Ino) -> Result<()> {
         let mut done = false;
         while !done {
@@ -30,7 +30,7 @@ impl Op<'_> {
         let is_in_blocks =
             file.file_type()? == FileType::Regular && !file.has_flag(flags::INLINE_DATA);
         if done && is_in_blocks {
-            // A crash may have kept whoever began from it.
+            // A crash may have prevented the operation that started the truncation from zeroing the end.
             zero_past_size(fs, self, &mut file)?;
         }
         self.stage_if_changed(file, before);

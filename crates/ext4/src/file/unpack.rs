@@ -1,4 +1,4 @@
-//! Giving a file whose data lies in its inode blocks instead, before its contents change.
+//! Conversion of a file with inline data to blocks, before its contents change.
 
 use operation::Outcome;
 use operation::data::{DataRun, write_run};
@@ -12,15 +12,15 @@ use crate::inode::inline;
 use crate::map::Want;
 use crate::op::Op;
 
-/// Inline data, read before the operation that puts it into a block.
+/// Inline data, read before the operation that moves it to a block.
 pub struct Unpacked {
     contents: inline::Contents,
-    /// What follows the fixed fields of the inode, without the data.
+    /// Rest of the inode's slot after the fixed fields, without the inline data.
     pub(super) tail: Vec<u8>,
 }
 
 impl Ext4 {
-    /// The inline data of a file, if that is what it has.
+    /// Returns the inline data of a file, or `None` if it has blocks.
     pub(super) fn unpack(&self, file: &Handle) -> Result<Option<Unpacked>> {
         if !file.has_flag(flags::INLINE_DATA) {
             return Ok(None);
@@ -33,7 +33,7 @@ impl Ext4 {
 }
 
 impl Op<'_> {
-    /// Gives a file an empty map and writes what was inline into its first block.
+    /// Gives a file an empty map and writes the former inline data to its first block.
     pub(super) fn use_unpacked(&mut self, file: &mut Handle, unpacked: &Unpacked) -> Outcome<()> {
         file.inode.set_flag(flags::INLINE_DATA, false);
         file.inode.i_block_mut().fill(0);

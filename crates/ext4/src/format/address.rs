@@ -1,8 +1,8 @@
-//! Addresses. Each kind is its own type, so that they cannot be mixed up.
+//! Addresses. Each kind has its own type, so that they cannot be confused.
 
 use std::fmt;
 
-/// A physical file-system block: block 0 starts at byte 0 of the image.
+/// A physical block of the file system. Block 0 starts at byte 0 of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub u64);
 
@@ -15,7 +15,7 @@ pub struct FileBlock(pub u32);
 pub struct Group(pub u32);
 
 impl Block {
-    /// The block `count` blocks on. Saturates, so that a hostile sum stays out of every range.
+    /// Returns the block `count` blocks after this one. Saturates, so that hostile values stay out of range.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
@@ -23,7 +23,7 @@ impl Block {
 }
 
 impl FileBlock {
-    /// The block `count` blocks on, or `None` past the last one a file can have.
+    /// Returns the block `count` blocks after this one, or `None` past the last possible block of a file.
     #[must_use]
     pub const fn checked_plus(self, count: u32) -> Option<Self> {
         match self.0.checked_add(count) {

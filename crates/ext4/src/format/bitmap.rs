@@ -1,11 +1,10 @@
-//! What holds of every allocation bitmap: bit `n` is bit `n % 8` of byte `n / 8`, and 1 is in use.
+//! Common rules of allocation bitmaps: bit `n` is bit `n % 8` of byte `n / 8`; a set bit is in use.
 
 use std::ops::Range;
 
 use transaction::Corruption;
 
-/// Checks a bitmap that is about to be written: the bits from `len` on, which stand for nothing, are set, and
-/// so are those of `taken`.
+/// Verifies a bitmap before it is written: the unused bits from `len` on and the bits of `taken` must be set.
 ///
 /// # Errors
 /// The first bit that is not set.
@@ -26,14 +25,14 @@ pub fn verify_structure(
     }
 }
 
-/// The first clear bit of `range`, whole bytes at a time where it has some.
+/// Returns the first clear bit of `range`. Compares whole bytes where possible.
 fn first_clear(bitmap: &[u8], range: Range<u32>) -> Option<u32> {
     let is_clear =
         |bit: &u32| bitmap.get(*bit as usize / 8).is_some_and(|b| b >> (bit % 8) & 1 == 0);
     let head_end = range.start.next_multiple_of(8).min(range.end);
     let tail_start = (range.end / 8 * 8).max(head_end);
     let whole = bitmap.get(head_end as usize / 8..tail_start as usize / 8).unwrap_or_default();
-    // All at once first, which is fast; where the bit is matters only if one is clear.
+    // First check all bytes, which is fast. The position matters only if a bit is clear.
     let body = if whole.iter().fold(0xff, |all, byte| all & byte) == 0xff {
         None
     } else {

@@ -1,7 +1,7 @@
-//! The checksums of ext4's metadata.
+//! Checksums of ext4 metadata.
 //!
-//! ext4 keeps the running CRC-32C register as it is: it starts at a seed and is not inverted at
-//! the end. The `crc32c` crate inverts before and after, which [`crc32c()`] takes back.
+//! ext4 uses the CRC-32C register without inversions: it starts with a seed and is not inverted at the end. The
+//! `crc32c` crate inverts before and after, which [`crc32c()`] compensates.
 
 use vfs::Ino;
 
@@ -11,21 +11,21 @@ pub fn crc32c(register: u32, bytes: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!register, bytes)
 }
 
-/// The seed of every metadata checksum of a file system with this uuid.
+/// Returns the seed of all metadata checksums of a file system with this uuid.
 #[must_use]
 pub fn file_system_seed(uuid: &[u8; 16]) -> u32 {
     crc32c(u32::MAX, uuid)
 }
 
-/// The seed of the checksums of an inode and of the blocks that belong to it.
+/// Returns the checksum seed of an inode and of the blocks that belong to it.
 #[must_use]
 pub fn inode_seed(file_system_seed: u32, ino: Ino, generation: u32) -> u32 {
-    // Inode numbers take 32 bits on disk.
+    // Inode numbers have 32 bits on disk.
     let bytes = u64::from(generation) << 32 | u64::from(ino.0 as u32);
     crc32c(file_system_seed, &bytes.to_le_bytes())
 }
 
-/// CRC-16 by byte: polynomial 0x8005, reflected.
+/// Table for CRC-16 per byte: polynomial 0x8005, reflected.
 const CRC16_TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -42,7 +42,7 @@ const CRC16_TABLE: [u16; 256] = {
     table
 };
 
-/// Continues the CRC-16 register that group descriptors carry without `metadata_csum`.
+/// Continues the CRC-16 register of group descriptors without `metadata_csum`.
 #[must_use]
 pub fn crc16(register: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(register, |crc, &byte| {

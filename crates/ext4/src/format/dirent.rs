@@ -1,12 +1,11 @@
-//! Blocks of directory entries.
+//! Directory blocks.
 //!
-//! Source: kernel Documentation/filesystems/ext4/directory.rst. A block is a chain of records that
-//! fills it exactly; a record with inode 0 is unused. With `metadata_csum` the last 12 bytes are a
-//! record of their own that holds the checksum.
+//! Source: kernel Documentation/filesystems/ext4/directory.rst. A block is a chain of records that fills it exactly. A
+//! record with inode 0 is unused. With `metadata_csum`, the last 12 bytes are a record that contains the checksum.
 //!
-//! [`verify`] checks the whole chain once, when a block is read, and [`verify_structure`] before it is sealed
-//! to be written. The other functions rely on that for their results, but not for their safety: on a bad
-//! chain they end early.
+//! [`verify`] checks the whole chain once, when a block is read, and [`verify_structure`] before it is sealed for
+//! writing. The other functions rely on that for correct results but not for safety: on an invalid chain they end
+//! early.
 
 mod note;
 
@@ -18,43 +17,42 @@ use super::checksum::crc32c;
 
 const STRUCTURE: &str = "directory block";
 
-/// Bytes of a record before its name.
+/// Size of a record without its name, in bytes.
 pub const HEADER_SIZE: usize = 8;
 
-/// Bytes of the record that holds the checksum.
+/// Size of the checksum record in bytes.
 pub const TAIL_SIZE: usize = 12;
 
-/// What the file-type byte of the checksum record holds.
+/// File-type byte of the checksum record.
 const TAIL_FILE_TYPE: u8 = 0xde;
 
-/// Bytes a record with a name of this length needs.
+/// Returns the size of a record with a name of this length, in bytes.
 pub const fn record_size(name_len: usize) -> usize {
     (HEADER_SIZE + name_len).next_multiple_of(4)
 }
 
-/// One record.
+/// A directory record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Byte of the block it starts at.
+    /// Offset in the block, in bytes.
     pub offset: usize,
-    /// Bytes to the next record.
+    /// Distance to the next record, in bytes.
     pub rec_len: usize,
     /// Inode number, 0 if unused.
     pub inode: u32,
-    /// File-type byte; the high byte of the name's length where the file system has no
-    /// `filetype`.
+    /// File-type byte; without the feature `filetype`, the high byte of the name's length.
     pub file_type: u8,
     /// The name.
     pub name: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Bytes of the record that are in use.
+    /// Returns the number of bytes of the record that are in use.
     pub fn used(&self) -> usize {
         if self.inode == 0 { 0 } else { record_size(self.name.len()) }
     }
 
-    /// Bytes of the record that a new one may take. The checksum record gives none.
+    /// Returns the number of bytes of the record that a new record may use. The checksum record has none.
     fn room(&self) -> usize {
         let is_tail =
             self.inode == 0 && self.file_type == TAIL_FILE_TYPE && self.rec_len == TAIL_SIZE;
@@ -66,7 +64,7 @@ fn u16_at(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// `rec_len` cannot say 65536: 0 and 65535 stand for it.
+/// `rec_len` cannot represent 65536; 0 and 65535 mean it.
 fn decode_rec_len(raw: usize, block_len: usize) -> usize {
     if block_len >= 1 << 16 && (raw == 0 || raw == 0xffff) { 1 << 16 } else { raw }
 }
@@ -75,7 +73,7 @@ fn encode_rec_len(len: usize) -> [u8; 2] {
     u16::try_from(len).unwrap_or(u16::MAX).to_le_bytes()
 }
 
-/// Reads the record at `offset`, or `None` where there is no sound one.
+/// Reads the record at `offset`. Returns `None` if there is no valid record.
 #[inline]
 pub fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
     let header = block.get(offset..offset + HEADER_SIZE)?;
@@ -89,7 +87,7 @@ pub fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
     sound.then_some(Record { offset, rec_len, inode, file_type: header[7], name })
 }
 
-/// All records of a block, unused ones included.
+/// Iterates over all records of a block, including unused ones.
 pub fn records(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
     let mut offset = 0;
     std::iter::from_fn(move || {
@@ -99,34 +97,34 @@ pub fn records(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
-/// The records that name something.
+/// Iterates over the records in use.
 pub fn entries(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
     records(block).filter(|r| r.inode != 0)
 }
 
-/// What a search of a block for a name and for room found.
+/// Result of searching a block for a name and for room.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Search<'a> {
-    /// The name is there.
+    /// The name exists.
     Found(Record<'a>),
-    /// It is not, and a new record fits behind the used part of this one.
+    /// The name is not there, and a new record fits after the used part of this one.
     Room {
-        /// Where the host record starts.
+        /// Offset of the existing record.
         offset: usize,
-        /// Bytes of it in use; 0 if it is an unused one.
+        /// Number of its bytes in use; 0 for an unused record.
         used: usize,
         /// Its whole length.
         rec_len: usize,
     },
-    /// It is not, and nothing fits.
+    /// The name is not there, and no new record fits.
     Full,
 }
 
-/// A name to look for in a block, told from most others by its last eight bytes.
+/// A name to search for. Its last eight bytes serve as a quick test.
 struct Probe<'n> {
     name: &'n [u8],
     end: u64,
-    /// Bits of a word that are not the name's, if it is shorter.
+    /// Number of bits of the word that do not belong to a shorter name.
     shift: u32,
 }
 
@@ -136,11 +134,10 @@ impl<'n> Probe<'n> {
         Self { name, end, shift: 64 - 8 * name.len().clamp(1, 8) as u32 }
     }
 
-    /// Whether the record at `offset`, whose name is as long, names it.
+    /// Returns whether the record at `offset`, whose name has the same length, has this name.
     #[inline]
     fn is_at(&self, block: &[u8], offset: usize) -> bool {
-        // The eight bytes that end with the name are inside of the record, for its header has
-        // as many.
+        // The eight bytes that end with the name are inside the record, because its header has eight bytes.
         let end = offset + self.name.len();
         let word = block.get(end..).and_then(<[u8]>::first_chunk::<8>);
         word.is_some_and(|word| u64::from_le_bytes(*word) >> self.shift == self.end)
@@ -148,10 +145,10 @@ impl<'n> Probe<'n> {
     }
 }
 
-/// Searches a block for `name`, and for the first place where it would fit.
+/// Searches a block for `name` and for the first place where it would fit.
 ///
-/// Nothing is done more often when files are made, so records are told apart by their headers
-/// alone, and looked at closely only where the length of the name or the room is right.
+/// This is the most frequent step of file creation. So records are first compared by their headers, and examined
+/// further only if the length of the name or the free space fits.
 pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
     let needed = record_size(name.len());
     let probe = Probe::new(name);
@@ -184,12 +181,12 @@ pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
     room
 }
 
-/// The record of a name.
+/// Finds the record of a name.
 pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<Record<'a>> {
     locate(block, name).map(|(record, _)| record)
 }
 
-/// The record of a name, and where the record before it starts, if it is not the first.
+/// Finds the record of a name. Returns also the offset of the record before it, if it is not the first.
 pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(Record<'a>, Option<usize>)> {
     let probe = Probe::new(name);
     let (mut before, mut offset) = (None, 0);
@@ -212,7 +209,7 @@ pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(Record<'a>, Option<us
     None
 }
 
-/// As [`locate`], for a name that is told by `is_wanted`.
+/// Like [`locate`], but `is_wanted` compares the names.
 pub fn locate_by<'a>(
     block: &'a [u8],
     mut is_wanted: impl FnMut(&[u8]) -> bool,
@@ -227,7 +224,7 @@ pub fn locate_by<'a>(
     None
 }
 
-/// Writes a record to the start of `bytes`, `rec_len` bytes long.
+/// Writes a record of length `rec_len` to the start of `bytes`.
 pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8, name: &[u8]) {
     bytes[..4].copy_from_slice(&inode.to_le_bytes());
     bytes[4..6].copy_from_slice(&encode_rec_len(rec_len));
@@ -236,25 +233,25 @@ pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8,
     bytes[HEADER_SIZE..HEADER_SIZE + name.len()].copy_from_slice(name);
 }
 
-/// Writes the length field of a record; `bytes` is the field.
+/// Writes the length field of a record, which is all of `bytes`.
 pub fn write_rec_len(bytes: &mut [u8], rec_len: usize) {
     bytes.copy_from_slice(&encode_rec_len(rec_len));
 }
 
-/// Writes the checksum record, its checksum still zero, over the end of a block.
+/// Writes the checksum record with a zero checksum to the end of a block.
 pub fn write_tail(block: &mut [u8]) {
     let at = block.len() - TAIL_SIZE;
     write_record(&mut block[at..], TAIL_SIZE, 0, TAIL_FILE_TYPE, &[]);
     block[at + 8..].fill(0);
 }
 
-/// Whether a block ends in a checksum record.
+/// Returns whether a block ends in a checksum record.
 fn has_tail(block: &[u8]) -> bool {
     let tail = &block[block.len() - TAIL_SIZE..];
     tail[..4] == [0; 4] && u16_at(tail, 4) == TAIL_SIZE && tail[6] == 0 && tail[7] == TAIL_FILE_TYPE
 }
 
-/// Checks a block that was read: with `seed` its checksum, then everything else as [`verify_structure`] does.
+/// Verifies a block that was read: its checksum if there is a `seed`, and everything that [`verify_structure`] checks.
 pub fn verify(block: &[u8], inodes: u32, seed: Option<u32>) -> Result<(), Corruption> {
     if let Some(seed) = seed {
         check_tail(block)?;
@@ -268,10 +265,10 @@ pub fn verify(block: &[u8], inodes: u32, seed: Option<u32>) -> Result<(), Corrup
     verify_structure(block, inodes, seed.is_some())
 }
 
-/// Checks the chain of records and their inode numbers (at most `inodes`), and that there is a place for the
-/// checksum where the file system `has_checksums`: all that must be so before a block is sealed.
+/// Checks the chain of records and their inode numbers (at most `inodes`), and that there is a checksum record if the
+/// file system `has_checksums`. A block must pass this before it is sealed.
 ///
-/// Each block that changed is checked once a checkpoint, so headers are read as one number each.
+/// Every changed block is checked once per checkpoint, so headers are read as one number each.
 pub fn verify_structure(block: &[u8], inodes: u32, has_checksums: bool) -> Result<(), Corruption> {
     if has_checksums {
         check_tail(block)?;
@@ -291,7 +288,7 @@ pub fn verify_structure(block: &[u8], inodes: u32, has_checksums: bool) -> Resul
             let damage = Corruption::new(STRUCTURE, "an entry names an inode past the last");
             return Err(damage.mismatch(format_args!("at most {inodes}"), inode));
         }
-        // Any byte may be part of an encrypted name: other names are checked where they are used.
+        // Encrypted names may contain any byte. Other names are checked when they are used.
         if inode != 0 && name_len == 0 {
             return Err(Corruption::new(STRUCTURE, "an entry without a name"));
         }
@@ -310,14 +307,14 @@ fn check_tail(block: &[u8]) -> Result<(), Corruption> {
     Err(Corruption::new(STRUCTURE, "no checksum at its end"))
 }
 
-/// Brings the checksum of a block that ends in a checksum record up to date.
+/// Updates the checksum of a block that ends in a checksum record.
 pub fn seal(block: &mut [u8], seed: u32) {
     let at = block.len() - TAIL_SIZE;
     let checksum = crc32c(seed, &block[..at]);
     block[at + 8..].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The byte that stands for a type in a record.
+/// Returns the file-type byte of a type.
 pub const fn file_type_code(file_type: FileType) -> u8 {
     match file_type {
         FileType::Regular => 1,
@@ -330,7 +327,7 @@ pub const fn file_type_code(file_type: FileType) -> u8 {
     }
 }
 
-/// The type a record's byte stands for, if any.
+/// Returns the type of a file-type byte, if it is valid.
 pub const fn file_type_from_code(code: u8) -> Option<FileType> {
     Some(match code {
         1 => FileType::Regular,

@@ -1,33 +1,33 @@
-//! Encryption contexts: the attribute `c` of index 9, which says how an inode is encrypted.
+//! Encryption contexts: the attribute `c` of index 9, which describes how an inode is encrypted.
 //!
 //! Source: kernel Documentation/filesystems/fscrypt.rst. Version 1 has 28 bytes: version, two modes, flags, an 8-byte
-//! key descriptor. Version 2 has 40 bytes: version, two modes, flags, 4 more bytes, a 16-byte key identifier. Both
-//! end with a nonce of 16 bytes. All before the nonce is the policy, which files inherit from their directory.
+//! key descriptor. Version 2 has 40 bytes: version, two modes, flags, 4 more bytes, a 16-byte key identifier. Both end
+//! with a nonce of 16 bytes. The bytes before the nonce are the policy, which files inherit from their directory.
 
 /// `e_name_index` and the rest of the name of the attribute.
 pub const NAME: (u8, &[u8]) = (9, b"c");
 
-/// Bytes of the nonce.
+/// Size of the nonce in bytes.
 const NONCE_SIZE: usize = 16;
-/// Bytes of a context by its version.
+/// Size of a context by version, in bytes.
 const SIZES: [(u8, usize); 2] = [(1, 28), (2, 40)];
 
-/// The policy of an inode: its context without the nonce. Shorter policies are padded with zeros.
+/// Policy of an inode: its context without the nonce. Shorter policies are padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy([u8; 24]);
 
-/// A context as it can be read.
+/// Result of parsing a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// The context has a known version and its size.
+    /// A known version with the right size.
     Known(Policy),
-    /// Later programs may know the version.
+    /// An unknown, possibly newer version.
     Unknown,
     /// Too short or too long for its version.
     Damaged,
 }
 
-/// Reads the value of the attribute.
+/// Parses the value of the attribute.
 #[must_use]
 pub fn read(value: &[u8]) -> Context {
     let Some(version) = value.first().filter(|version| **version != 0) else {

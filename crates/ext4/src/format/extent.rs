@@ -1,8 +1,8 @@
-//! Nodes of extent trees: the root in `i_block`, the others in blocks of their own.
+//! Nodes of extent trees: the root in `i_block`, the others in separate blocks.
 //!
-//! Source: kernel Documentation/filesystems/ext4/ifork.rst. A node is a header and an array of
-//! 12-byte entries in ascending order: extents in leaves (depth 0), index entries above. In blocks
-//! a checksum follows the room for the last entry.
+//! Source: kernel Documentation/filesystems/ext4/ifork.rst. A node is a header and an array of 12-byte entries in
+//! ascending order: extents in leaves (depth 0), index entries above. In blocks, a checksum follows the space for the
+//! last entry.
 
 use transaction::Corruption;
 
@@ -12,19 +12,20 @@ use super::checksum::crc32c;
 /// `eh_magic`.
 const MAGIC: u16 = 0xf30a;
 
-/// Bytes of the header, of an extent and of an index entry.
+/// Size of the header, of an extent and of an index entry, in bytes.
 pub const ENTRY_SIZE: usize = 12;
 
-/// Bytes of the checksum in blocks.
+/// Size of the checksum in blocks, in bytes.
 const TAIL_SIZE: usize = 4;
 
-/// Deepest tree.
+/// Maximum depth of a tree.
 pub const DEPTH_MAX: u16 = 5;
 
-/// Most blocks of a written extent. A longer length means an unwritten one, that much shorter.
+/// Maximum number of blocks of a written extent. A larger length field means an unwritten extent, whose length is the
+/// excess.
 pub const WRITTEN_LEN_MAX: u32 = 1 << 15;
 
-/// Most blocks of an unwritten extent.
+/// Maximum number of blocks of an unwritten extent.
 pub const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
 
 /// A run of blocks of a file.
@@ -32,21 +33,21 @@ pub const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
 pub struct Extent {
     /// First block in the file.
     pub block: FileBlock,
-    /// Blocks: 1 to [`WRITTEN_LEN_MAX`], or [`UNWRITTEN_LEN_MAX`] if unwritten.
+    /// Number of blocks: 1 to [`WRITTEN_LEN_MAX`], or to [`UNWRITTEN_LEN_MAX`] if unwritten.
     pub len: u32,
     /// First block on the device.
     pub start: Block,
-    /// Allocated but reads as zeros.
+    /// True if the extent is allocated but reads as zeros.
     pub unwritten: bool,
 }
 
 impl Extent {
-    /// One past the last block in the file; beyond 32 bits if the extent is the last there can be.
+    /// Returns the end in the file, exclusive; 2^32 if the extent includes the last possible block.
     pub fn end(&self) -> u64 {
         u64::from(self.block.0) + u64::from(self.len)
     }
 
-    /// The 12 bytes on disk.
+    /// Returns the 12 bytes on disk.
     pub fn encode(&self) -> [u8; ENTRY_SIZE] {
         let len = if self.unwritten { self.len + WRITTEN_LEN_MAX } else { self.len };
         let mut bytes = [0; ENTRY_SIZE];
@@ -61,14 +62,14 @@ impl Extent {
 /// An entry of a node above the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The child covers the file from this block on.
+    /// First file block of the child.
     pub block: FileBlock,
-    /// Where the child is.
+    /// Block of the child.
     pub leaf: Block,
 }
 
 impl IndexEntry {
-    /// The 12 bytes on disk.
+    /// Returns the 12 bytes on disk.
     pub fn encode(&self) -> [u8; ENTRY_SIZE] {
         let mut bytes = [0; ENTRY_SIZE];
         bytes[..4].copy_from_slice(&self.block.0.to_le_bytes());
@@ -86,13 +87,13 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Entries that a node of `len` bytes has room for: the root of 60 bytes or a block.
+/// Returns the number of entries that fit into a node of `len` bytes: the root of 60 bytes or a block.
 pub const fn capacity(len: usize) -> u16 {
     let tail = if len > super::inode::I_BLOCK_SIZE { TAIL_SIZE } else { 0 };
     ((len - ENTRY_SIZE - tail) / ENTRY_SIZE) as u16
 }
 
-/// Writes the header; `bytes` are its twelve.
+/// Writes the header to the twelve bytes `bytes`.
 pub fn write_header(bytes: &mut [u8], entries: u16, max: u16, depth: u16) {
     bytes[..2].copy_from_slice(&MAGIC.to_le_bytes());
     bytes[2..4].copy_from_slice(&entries.to_le_bytes());
@@ -101,12 +102,12 @@ pub fn write_header(bytes: &mut [u8], entries: u16, max: u16, depth: u16) {
     bytes[8..12].fill(0);
 }
 
-/// The bytes of entry `at`.
+/// Returns the byte range of entry `at`.
 pub const fn entry_range(at: usize) -> std::ops::Range<usize> {
     (at + 1) * ENTRY_SIZE..(at + 2) * ENTRY_SIZE
 }
 
-/// A node that was verified, or a root: [`Node::parse`] checks.
+/// A node that [`Node::parse`] checked or whose block was verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     bytes: &'a [u8],
@@ -115,8 +116,8 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Checks header, order and lengths of a node in all of `bytes` (60 or a block). `depth` is
-    /// the one its parent calls for, if it has one.
+    /// Checks the header, the order and the lengths of a node in `bytes` (60 bytes or a block). `depth` is the depth
+    /// that the parent implies, if there is one.
     pub fn parse(bytes: &'a [u8], depth: Option<u16>) -> Result<Self, Corruption> {
         let node = Self::header(bytes, depth)?;
         let mut end = 0;
@@ -162,13 +163,12 @@ impl<'a> Node<'a> {
         Ok(Self { bytes, entries, depth: found })
     }
 
-    /// The node in a block that was verified before.
+    /// Parses a node in a block that was already verified.
     pub fn trusted(bytes: &'a [u8], depth: u16) -> Result<Self, Corruption> {
         Self::header(bytes, Some(depth))
     }
 
-    /// Checks that the node lies in the part of the file that its parent gives it: from `start` to
-    /// before `end`.
+    /// Checks that the node maps only blocks in its parent's range, `start..end`.
     pub fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
         let Some(last) = self.len().checked_sub(1) else { return Ok(()) };
         let first = self.first_block(0).unwrap_or_default();
@@ -186,8 +186,8 @@ impl<'a> Node<'a> {
         ))
     }
 
-    /// Checks that some of the entries lead to blocks of a file system of `blocks_count`: what must be so,
-    /// beside what [`Node::parse`] checks, of entries that are about to be written.
+    /// Checks that some entries refer to blocks of a file system with `blocks_count` blocks. Entries must pass this, in
+    /// addition to [`Node::parse`], before they are written.
     pub fn check_places(
         &self,
         entries: std::ops::Range<usize>,
@@ -210,38 +210,38 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The first file block of entry `at`, if there is such an entry.
+    /// Returns the first file block of entry `at`, if there is such an entry.
     pub fn first_block(&self, at: usize) -> Option<FileBlock> {
-        // Both kinds of entries start with it.
+        // Both kinds of entries start with this field.
         (at < self.len()).then(|| FileBlock(u32_at(self.bytes, entry_range(at).start)))
     }
 
-    /// Levels below: 0 for a leaf.
+    /// Returns the number of levels below; 0 for a leaf.
     pub fn depth(&self) -> u16 {
         self.depth
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         usize::from(self.entries)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// Number of entries that there is room for.
+    /// Returns the maximum number of entries.
     pub fn room(&self) -> usize {
         usize::from(u16_at(self.bytes, 4))
     }
 
-    /// Whether there is no room for another entry.
+    /// Returns whether no further entry fits.
     pub fn is_full(&self) -> bool {
         self.len() >= self.room()
     }
 
-    /// Extent `at` of a leaf.
+    /// Returns extent `at` of a leaf.
     pub fn extent(&self, at: usize) -> Extent {
         let bytes = &self.bytes[entry_range(at)];
         let len = u32::from(u16_at(bytes, 4));
@@ -254,7 +254,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Entry `at` of a node above the leaves.
+    /// Returns entry `at` of an index node.
     pub fn index(&self, at: usize) -> IndexEntry {
         let bytes = &self.bytes[entry_range(at)];
         IndexEntry {
@@ -263,7 +263,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The last entry that starts at or before `block`, if any.
+    /// Returns the position of the last entry that starts at or before `block`, if any.
     pub fn position(&self, block: FileBlock) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -286,8 +286,8 @@ fn tail_offset(block: &[u8]) -> usize {
     ENTRY_SIZE + usize::from(u16_at(block, 4).min(capacity(block.len()))) * ENTRY_SIZE
 }
 
-/// Checks a node in a block that was read, and with `seed` its checksum. Where its entries lead is checked
-/// when they are used.
+/// Verifies a node in a block that was read, and its checksum if there is a `seed`. The targets of its entries are
+/// checked when they are used.
 pub fn verify(block: &[u8], seed: Option<u32>) -> Result<(), Corruption> {
     Node::parse(block, None)?;
     if let Some(seed) = seed {
@@ -303,7 +303,7 @@ fn checksum(block: &[u8], seed: u32) -> u32 {
     crc32c(seed, &block[..tail_offset(block)])
 }
 
-/// Brings the checksum of a node in a block up to date.
+/// Updates the checksum of a node in a block.
 pub fn seal(block: &mut [u8], seed: u32) {
     let (checksum, tail) = (checksum(block, seed), tail_offset(block));
     block[tail..tail + TAIL_SIZE].copy_from_slice(&checksum.to_le_bytes());

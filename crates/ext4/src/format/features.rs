@@ -1,7 +1,7 @@
-//! Feature bits of the superblock, under the names that mke2fs and dumpe2fs use.
+//! Feature bits of the superblock, with the names that mke2fs and dumpe2fs use.
 //!
-//! A file system with an unknown incompatible feature must not be touched; with an unknown
-//! read-only-compatible one it must not be written.
+//! A file system with an unknown incompatible feature must not be opened. With an unknown read-only-compatible feature
+//! it must not be written.
 
 use bitflags::bitflags;
 
@@ -17,7 +17,7 @@ bitflags! {
         const HAS_JOURNAL = 0x4;
         /// Extended attributes.
         const EXT_ATTR = 0x8;
-        /// Blocks kept for the group descriptor table to grow into, owned by inode 7.
+        /// Blocks reserved for growth of the group descriptor table, owned by inode 7.
         const RESIZE_INODE = 0x10;
         /// Hashed directories.
         const DIR_INDEX = 0x20;
@@ -33,13 +33,13 @@ bitflags! {
         const FAST_COMMIT = 0x400;
         /// Inode numbers and uuid are used in keys and must not change.
         const STABLE_INODES = 0x800;
-        /// Orphans are kept in a file.
+        /// Orphans are recorded in a file.
         const ORPHAN_FILE = 0x1000;
     }
 }
 
 bitflags! {
-    /// `s_feature_incompat`: features that must be understood to read.
+    /// `s_feature_incompat`: features that must be known for reading.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Incompat: u32 {
         /// Compressed files.
@@ -48,9 +48,9 @@ bitflags! {
         const FILETYPE = 0x2;
         /// The journal must be replayed.
         const RECOVER = 0x4;
-        /// The device is a journal for another one.
+        /// The device is an external journal.
         const JOURNAL_DEV = 0x8;
-        /// Group descriptors spread over the groups they describe.
+        /// Group descriptors distributed over the groups they describe.
         const META_BG = 0x10;
         /// Extent trees.
         const EXTENTS = 0x40;
@@ -58,9 +58,9 @@ bitflags! {
         const BIT64 = 0x80;
         /// Multiple mount protection.
         const MMP = 0x100;
-        /// Bitmaps and inode tables of several groups together.
+        /// Bitmaps and inode tables of several groups stored together.
         const FLEX_BG = 0x200;
-        /// Attribute values in inodes of their own.
+        /// Attribute values in separate inodes.
         const EA_INODE = 0x400;
         /// Data in directory entries.
         const DIRDATA = 0x1000;
@@ -72,13 +72,13 @@ bitflags! {
         const INLINE_DATA = 0x8000;
         /// Encrypted files.
         const ENCRYPT = 0x1_0000;
-        /// Directories that ignore case.
+        /// Case-insensitive directories.
         const CASEFOLD = 0x2_0000;
     }
 }
 
 bitflags! {
-    /// `s_feature_ro_compat`: features that must be understood to write.
+    /// `s_feature_ro_compat`: features that must be known for writing.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RoCompat: u32 {
         /// Superblock backups only in groups 0, 1 and powers of 3, 5 and 7.
@@ -89,15 +89,15 @@ bitflags! {
         const BTREE_DIR = 0x4;
         /// File sizes counted in file-system blocks.
         const HUGE_FILE = 0x8;
-        /// Group descriptors with CRC-16 checksums, groups that are not initialised.
+        /// Group descriptors with CRC-16 checksums, and uninitialised groups.
         const GDT_CSUM = 0x10;
-        /// Directories of more than 65,000 subdirectories.
+        /// Directories with more than 65,000 subdirectories.
         const DIR_NLINK = 0x20;
-        /// Inodes with room kept for more fields.
+        /// Inodes with space reserved for more fields.
         const EXTRA_ISIZE = 0x40;
         /// Snapshots (never merged).
         const HAS_SNAPSHOT = 0x80;
-        /// Quotas kept as metadata.
+        /// Quota files as hidden metadata.
         const QUOTA = 0x100;
         /// Allocation in clusters of blocks.
         const BIGALLOC = 0x200;
@@ -109,11 +109,11 @@ bitflags! {
         const READONLY = 0x1000;
         /// Project quotas.
         const PROJECT = 0x2000;
-        /// Blocks that several files share.
+        /// Blocks shared by several files.
         const SHARED_BLOCKS = 0x4000;
         /// Verity files.
         const VERITY = 0x8000;
-        /// The orphan file may hold orphans.
+        /// The orphan file may contain orphans.
         const ORPHAN_PRESENT = 0x1_0000;
     }
 }
@@ -176,10 +176,10 @@ const RO_COMPAT_NAMES: [(RoCompat, &str); 17] = [
     (RoCompat::ORPHAN_PRESENT, "orphan_present"),
 ];
 
-/// Names that mke2fs accepts beside those it prints.
+/// Further names that mke2fs accepts.
 const ALIASES: [(&str, &str); 2] = [("uninit_groups", "uninit_bg"), ("extents", "extent")];
 
-/// The incompatible features that can be read.
+/// Incompatible features that can be read.
 pub const INCOMPAT_SUPPORTED: Incompat = Incompat::FILETYPE
     .union(Incompat::RECOVER)
     .union(Incompat::META_BG)
@@ -194,7 +194,7 @@ pub const INCOMPAT_SUPPORTED: Incompat = Incompat::FILETYPE
     .union(Incompat::ENCRYPT)
     .union(Incompat::CASEFOLD);
 
-/// The read-only-compatible features whose meaning is kept when writing.
+/// Read-only-compatible features that are maintained on writing.
 pub const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::LARGE_FILE)
     .union(RoCompat::HUGE_FILE)
@@ -208,19 +208,19 @@ pub const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::VERITY)
     .union(RoCompat::ORPHAN_PRESENT);
 
-/// One feature, of whichever kind.
+/// One feature of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// A compatible one.
+    /// A compatible feature.
     Compat(Compat),
-    /// An incompatible one.
+    /// An incompatible feature.
     Incompat(Incompat),
-    /// A read-only-compatible one.
+    /// A read-only-compatible feature.
     RoCompat(RoCompat),
 }
 
 impl Feature {
-    /// The feature that mke2fs knows by `name`.
+    /// Returns the feature with the mke2fs name `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
         let compat = || find(&COMPAT_NAMES, name).map(Self::Compat);
@@ -241,7 +241,7 @@ fn find<F: Copy>(names: &[(F, &str)], name: &str) -> Option<F> {
     names.iter().find(|(_, n)| *n == name).map(|(feature, _)| *feature)
 }
 
-/// The three feature sets of a superblock. Bits without a name are kept.
+/// The three feature sets of a superblock. Unnamed bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// `s_feature_compat`.
@@ -267,39 +267,39 @@ impl Features {
         }
     }
 
-    /// Whether a compatible feature is on.
+    /// Returns whether a compatible feature is set.
     #[must_use]
     pub const fn compat(&self, feature: Compat) -> bool {
         self.compat.contains(feature)
     }
 
-    /// Whether an incompatible feature is on.
+    /// Returns whether an incompatible feature is set.
     #[must_use]
     pub const fn incompat(&self, feature: Incompat) -> bool {
         self.incompat.contains(feature)
     }
 
-    /// Whether a read-only-compatible feature is on.
+    /// Returns whether a read-only-compatible feature is set.
     #[must_use]
     pub const fn ro_compat(&self, feature: RoCompat) -> bool {
         self.ro_compat.contains(feature)
     }
 
-    /// Whether all metadata carries CRC-32C checksums.
+    /// Returns whether all metadata has CRC-32C checksums.
     #[must_use]
     pub const fn metadata_csum(&self) -> bool {
         self.ro_compat(RoCompat::METADATA_CSUM)
     }
 
-    /// Whether group descriptors carry a checksum of either kind, and so may leave parts of a
-    /// group uninitialised.
+    /// Returns whether group descriptors have a checksum of either kind. Only then may parts of a group be
+    /// uninitialised.
     #[must_use]
     pub const fn group_csum(&self) -> bool {
         self.ro_compat.intersects(RoCompat::METADATA_CSUM.union(RoCompat::GDT_CSUM))
     }
 
-    /// The names of all features that are on, in dumpe2fs's order; `FEATURE_C31` and the like for
-    /// bits without a name (C compatible, I incompatible, R read-only compatible; bit number).
+    /// Returns the names of all features that are set, in dumpe2fs's order. Bits without a name are `FEATURE_C31` and
+    /// so on (C compatible, I incompatible, R read-only compatible; bit number).
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         collect(&COMPAT_NAMES, self.compat.bits(), 'C', &mut names);
@@ -308,7 +308,7 @@ impl Features {
         names
     }
 
-    /// The names of the features that keep the image from being read at all.
+    /// Returns the names of the features that prevent reading.
     pub fn unreadable(&self) -> Vec<String> {
         let mut names = Vec::new();
         let bits = self.incompat.bits() & !INCOMPAT_SUPPORTED.bits();
@@ -316,7 +316,7 @@ impl Features {
         names
     }
 
-    /// The names of the features that keep the image from being written.
+    /// Returns the names of the features that prevent writing.
     pub fn unwritable(&self) -> Vec<String> {
         let mut names = Vec::new();
         let bits = self.ro_compat.bits() & !RO_COMPAT_SUPPORTED.bits();
@@ -325,7 +325,7 @@ impl Features {
     }
 }
 
-/// Appends the names of `bits`, lowest first.
+/// Appends the names of `bits`, lowest bit first.
 fn collect<F: bitflags::Flags<Bits = u32>>(
     table: &[(F, &str)],
     bits: u32,

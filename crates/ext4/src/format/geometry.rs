@@ -1,5 +1,5 @@
-//! Where things are: arithmetic of blocks, groups, inodes, superblock backups and the descriptor
-//! table. All of it follows from a validated superblock and cannot fail for numbers in range.
+//! Layout arithmetic: blocks, groups, inodes, superblock backups and the descriptor table. All of it follows from a
+//! validated superblock and cannot fail for numbers in range.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::address::{Block, Group};
 use super::features::{Compat, Incompat, RoCompat};
 use super::superblock::{SUPERBLOCK_OFFSET, Superblock};
 
-/// Which groups hold a copy of the superblock (and, without `meta_bg`, of the descriptors).
+/// Groups with a copy of the superblock (and, without `meta_bg`, of the descriptors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backups {
     /// Every group.
     All,
     /// Groups 0, 1 and the powers of 3, 5 and 7 (`sparse_super`).
     Sparse,
-    /// Group 0 and these, where not 0 (`sparse_super2`).
+    /// Group 0 and these two; 0 means none (`sparse_super2`).
     Two([u32; 2]),
 }
 
@@ -27,34 +27,34 @@ pub struct Geometry {
     pub block_size_log: u32,
     /// Base-2 logarithm of the blocks in a cluster.
     pub cluster_blocks_log: u32,
-    /// Blocks of the file system, those before the first data block included.
+    /// Number of blocks of the file system, including those before the first data block.
     pub blocks_count: u64,
-    /// Inodes of the file system.
+    /// Number of inodes of the file system.
     pub inodes_count: u32,
     /// First block of group 0.
     pub first_data_block: u32,
-    /// Blocks of every group but the last.
+    /// Number of blocks of every group but the last.
     pub blocks_per_group: u32,
-    /// Inodes of every group.
+    /// Number of inodes of every group.
     pub inodes_per_group: u32,
-    /// Block groups.
+    /// Number of block groups.
     pub groups_count: u32,
     /// Size of an inode in bytes.
     pub inode_size: u16,
     /// Size of a group descriptor in bytes.
     pub desc_size: u16,
-    /// Groups whose bitmaps and inode tables may lie together; 1 without `flex_bg`.
+    /// Number of groups whose bitmaps and inode tables may be stored together; 1 without `flex_bg`.
     pub flex_groups: u32,
-    /// Blocks kept after the descriptor table in each group that has a copy of it.
+    /// Number of blocks reserved after the descriptor table in each group that has a copy of it.
     pub reserved_gdt_blocks: u32,
-    /// Blocks of the descriptor table that lie after the superblock; with `meta_bg`, the rest
-    /// lies in the groups it describes.
+    /// Number of descriptor table blocks after the superblock. With `meta_bg`, the others are in the groups that they
+    /// describe.
     classic_gdt_blocks: u32,
     backups: Backups,
 }
 
 impl Geometry {
-    /// The geometry that a superblock describes.
+    /// Returns the geometry that a superblock describes.
     #[must_use]
     pub fn new(sb: &Superblock) -> Self {
         let features = &sb.features;
@@ -77,7 +77,7 @@ impl Geometry {
             } else {
                 1
             },
-            // Without the inode that has these blocks the field says nothing.
+            // The field is valid only if there is an inode that owns these blocks.
             reserved_gdt_blocks: if features.compat(Compat::RESIZE_INODE) {
                 u32::from(sb.raw.reserved_gdt_blocks.get())
             } else {
@@ -98,94 +98,94 @@ impl Geometry {
         }
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     #[must_use]
     pub const fn block_size(&self) -> u32 {
         1 << self.block_size_log
     }
 
-    /// Blocks of a cluster: 1 without `bigalloc`.
+    /// Returns the number of blocks of a cluster: 1 without `bigalloc`.
     #[must_use]
     pub const fn cluster_blocks(&self) -> u32 {
         1 << self.cluster_blocks_log
     }
 
-    /// The first block of the cluster that a block of the device lies in.
+    /// Returns the first block of the cluster that contains `block`.
     #[must_use]
     pub const fn cluster_start(&self, block: Block) -> Block {
-        // Clusters start at block 0: with `bigalloc`, so does the first group.
+        // Clusters start at block 0; with `bigalloc`, so does the first group.
         Block(block.0 & !(self.cluster_blocks() as u64 - 1))
     }
 
-    /// Byte of the device at which a block starts.
+    /// Returns the byte offset of a block on the device.
     #[must_use]
     pub const fn byte_of(&self, block: Block) -> u64 {
         block.0 << self.block_size_log
     }
 
-    /// Whether `len` blocks from `start` on lie inside the file system, past its first block.
+    /// Returns whether `len` blocks from `start` on are inside the file system and after its first block.
     #[must_use]
     pub const fn contains(&self, start: Block, len: u64) -> bool {
         start.0 > self.first_data_block as u64 && start.plus(len).0 <= self.blocks_count
     }
 
-    /// All groups.
+    /// Iterates over all groups.
     pub fn groups(&self) -> impl DoubleEndedIterator<Item = Group> + use<> {
         (0..self.groups_count).map(Group)
     }
 
-    /// The group that a block of the file system belongs to.
+    /// Returns the group of a block.
     #[must_use]
     pub const fn group_of(&self, block: Block) -> Group {
         let from_first = block.0.saturating_sub(self.first_data_block as u64);
         Group((from_first / self.blocks_per_group as u64) as u32)
     }
 
-    /// A block's bit in its group's block bitmap: a bit is a cluster.
+    /// Returns a block's bit in its group's block bitmap. A bit represents a cluster.
     #[must_use]
     pub const fn bit_of(&self, block: Block) -> u32 {
         let from_first = block.0.saturating_sub(self.first_data_block as u64);
         (from_first % self.blocks_per_group as u64) as u32 >> self.cluster_blocks_log
     }
 
-    /// The first block of a group.
+    /// Returns the first block of a group.
     #[must_use]
     pub const fn first_block(&self, group: Group) -> Block {
         Block(self.first_data_block as u64 + group.0 as u64 * self.blocks_per_group as u64)
     }
 
-    /// The blocks of a group. The last group may be shorter than the others.
+    /// Returns the number of blocks of a group. The last group may be shorter than the others.
     #[must_use]
     pub fn blocks_in(&self, group: Group) -> u32 {
         let left = self.blocks_count.saturating_sub(self.first_block(group).0);
         left.min(u64::from(self.blocks_per_group)) as u32
     }
 
-    /// The clusters of a group.
+    /// Returns the number of clusters of a group.
     #[must_use]
     pub fn clusters_in(&self, group: Group) -> u32 {
         self.blocks_in(group).div_ceil(1 << self.cluster_blocks_log)
     }
 
-    /// Clusters of every group but the last.
+    /// Returns the number of clusters of every group but the last.
     #[must_use]
     pub const fn clusters_per_group(&self) -> u32 {
         self.blocks_per_group >> self.cluster_blocks_log
     }
 
-    /// Inodes in a block of an inode table.
+    /// Returns the number of inodes in a block of an inode table.
     #[must_use]
     pub const fn inodes_per_block(&self) -> u32 {
         self.block_size() / self.inode_size as u32
     }
 
-    /// Blocks of each group's inode table.
+    /// Returns the number of blocks of each group's inode table.
     #[must_use]
     pub const fn itable_blocks(&self) -> u32 {
         self.inodes_per_group.div_ceil(self.inodes_per_block())
     }
 
-    /// The group of an inode and its index there, or `None` if there is no such inode.
+    /// Returns the group of an inode and its index in the group, or `None` if there is no such inode.
     #[must_use]
     pub const fn place_of(&self, ino: Ino) -> Option<(Group, u32)> {
         if ino.0 == 0 || ino.0 > self.inodes_count as u64 {
@@ -195,14 +195,13 @@ impl Geometry {
         Some((Group(from_first / self.inodes_per_group), from_first % self.inodes_per_group))
     }
 
-    /// The inode at an index of a group.
+    /// Returns the inode at an index of a group.
     #[must_use]
     pub const fn ino_of(&self, group: Group, index: u32) -> Ino {
         Ino(group.0 as u64 * self.inodes_per_group as u64 + index as u64 + 1)
     }
 
-    /// The block of a group's inode table that holds the inode at `index`, and the byte of the
-    /// block at which it starts.
+    /// Returns the inode table block that contains the inode at `index`, and the byte offset in that block.
     #[must_use]
     pub const fn inode_position(&self, inode_table: Block, index: u32) -> (Block, usize) {
         let per_block = self.inodes_per_block();
@@ -210,7 +209,7 @@ impl Geometry {
         (block, (index % per_block) as usize * self.inode_size as usize)
     }
 
-    /// Whether a group starts with a copy of the superblock.
+    /// Returns whether a group has a copy of the superblock.
     #[must_use]
     pub fn has_superblock(&self, group: Group) -> bool {
         match self.backups {
@@ -220,8 +219,8 @@ impl Geometry {
         }
     }
 
-    /// The block that holds a group's copy of the superblock, if it has one. In group 0 with
-    /// blocks above 1 KiB the superblock lies inside that block.
+    /// Returns the block with a group's copy of the superblock, if there is one. In group 0, with blocks larger than 1
+    /// KiB, the superblock is in the middle of that block.
     #[must_use]
     pub fn superblock_of(&self, group: Group) -> Option<Block> {
         if group.0 == 0 {
@@ -230,20 +229,20 @@ impl Geometry {
         self.has_superblock(group).then(|| self.first_block(group))
     }
 
-    /// Group descriptors in a block.
+    /// Returns the number of group descriptors per block.
     #[must_use]
     pub const fn desc_per_block(&self) -> u32 {
         self.block_size() / self.desc_size as u32
     }
 
-    /// Blocks of the whole descriptor table.
+    /// Returns the number of blocks of the whole descriptor table.
     #[must_use]
     pub const fn gdt_blocks(&self) -> u32 {
         self.groups_count.div_ceil(self.desc_per_block())
     }
 
-    /// The block of the primary descriptor table that holds a group's descriptor, and the byte of
-    /// the block at which it starts.
+    /// Returns the primary descriptor table block that contains a group's descriptor, and the byte offset in that
+    /// block.
     #[must_use]
     pub fn descriptor_position(&self, group: Group) -> (Block, usize) {
         let per_block = self.desc_per_block();
@@ -251,7 +250,7 @@ impl Geometry {
         (self.gdt_block(group.0 / per_block), offset)
     }
 
-    /// Block number `index` of the primary descriptor table.
+    /// Returns block number `index` of the primary descriptor table.
     #[must_use]
     pub fn gdt_block(&self, index: u32) -> Block {
         if index < self.classic_gdt_blocks {
@@ -260,7 +259,7 @@ impl Geometry {
         self.meta_gdt_block(Group(index.saturating_mul(self.desc_per_block())))
     }
 
-    /// Which block of the primary descriptor table `block` is, if it is one.
+    /// Returns the index of `block` in the primary descriptor table, if it belongs to it.
     #[must_use]
     pub fn gdt_index(&self, block: Block) -> Option<u32> {
         let first = (SUPERBLOCK_OFFSET >> self.block_size_log) + 1;
@@ -270,8 +269,8 @@ impl Geometry {
         classic.filter(is_it).or(Some(meta).filter(is_it))
     }
 
-    /// The part of the descriptor table that a group holds, primary or backup: which blocks of the
-    /// table, and where the first of them is.
+    /// Returns the part of the descriptor table, primary or backup, that a group contains: a range of table blocks, and
+    /// the position of the first.
     #[must_use]
     pub fn gdt_copy_in(&self, group: Group) -> (Range<u32>, Block) {
         let per_block = self.desc_per_block();
@@ -280,8 +279,8 @@ impl Geometry {
             let Some(superblock) = self.superblock_of(group) else { return (0..0, Block(0)) };
             return (0..self.classic_gdt_blocks, superblock.plus(1));
         }
-        // A meta group's block is in its first, second and last group. Superblock backups past
-        // the classic part carry no copy of that part.
+        // A meta group's descriptor block is in its first, second and last group. Superblock backups past the classic
+        // part have no copy of that part.
         let within = group.0 % per_block;
         if within == 0 || within == 1 || within == per_block - 1 {
             return (index..index + 1, self.meta_gdt_block(group));
@@ -289,8 +288,8 @@ impl Geometry {
         (0..0, Block(0))
     }
 
-    /// The fixed metadata at the start of a group: superblock, descriptors and the blocks kept
-    /// for more of them. Empty in a group without any.
+    /// Returns the fixed metadata at the start of a group: superblock, descriptors and the blocks reserved for more
+    /// descriptors. Empty if the group has none.
     #[must_use]
     pub fn base_metadata(&self, group: Group) -> Range<Block> {
         let start = self.first_block(group);
@@ -307,7 +306,7 @@ impl Geometry {
         start..end.min(group_end)
     }
 
-    /// A block of the descriptor table inside the meta group that it describes.
+    /// Returns a descriptor table block inside the meta group that it describes.
     fn meta_gdt_block(&self, group: Group) -> Block {
         match self.superblock_of(group) {
             Some(superblock) => superblock.plus(1),
@@ -316,7 +315,7 @@ impl Geometry {
     }
 }
 
-/// Whether `sparse_super` puts a copy of the superblock into a group.
+/// Returns whether a group has a copy of the superblock with `sparse_super`.
 pub(crate) fn is_sparse_backup(group: u32) -> bool {
     group <= 1 || [3, 5, 7].iter().any(|&base| is_power_of(group, base))
 }

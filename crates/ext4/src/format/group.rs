@@ -1,7 +1,7 @@
-//! Group descriptors: where a block group's bitmaps and inode table are, and what is free.
+//! Group descriptors: positions of a block group's bitmaps and inode table, and its free counts.
 //!
-//! A descriptor takes 32 bytes, or with 64-bit block numbers `desc_size` bytes, of which 64 are
-//! defined. A parsed one points inside the file system.
+//! A descriptor has 32 bytes, or `desc_size` bytes with 64-bit block numbers, of which 64 are defined. All blocks of a
+//! parsed descriptor are inside the file system.
 
 use bitflags::bitflags;
 use vfs::Corruption;
@@ -18,14 +18,14 @@ bitflags! {
     pub struct GroupFlags: u16 {
         /// The inode bitmap and table are not initialised: all inodes are free.
         const INODE_UNINIT = 1;
-        /// The block bitmap is not initialised: all blocks but the group's own metadata are free.
+        /// The block bitmap is not initialised: all blocks are free except the group's own metadata.
         const BLOCK_UNINIT = 2;
         /// The unused part of the inode table is zero on disk.
         const INODE_ZEROED = 4;
     }
 }
 
-/// The part of a descriptor that all sizes have. Fields as in the format document, without `bg_`.
+/// First part of a descriptor, which all sizes have. Field names as in the format document, without `bg_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawLow {
@@ -43,7 +43,7 @@ struct RawLow {
     checksum: U16,
 }
 
-/// The part that follows with 64-bit block numbers.
+/// Second part, with 64-bit block numbers.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHigh {
@@ -67,42 +67,42 @@ const CHECKSUM_OFFSET: usize = std::mem::offset_of!(RawLow, checksum);
 /// A group descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupDescriptor {
-    /// The block of the block bitmap.
+    /// Block of the block bitmap.
     pub block_bitmap: Block,
-    /// The block of the inode bitmap.
+    /// Block of the inode bitmap.
     pub inode_bitmap: Block,
-    /// The first block of the inode table.
+    /// First block of the inode table.
     pub inode_table: Block,
-    /// Free clusters (blocks without `bigalloc`).
+    /// Number of free clusters (blocks without `bigalloc`).
     pub free_blocks: u32,
-    /// Free inodes.
+    /// Number of free inodes.
     pub free_inodes: u32,
-    /// Inodes that are directories.
+    /// Number of inodes that are directories.
     pub used_dirs: u32,
-    /// Inodes at the end of the table that were never used.
+    /// Number of inodes at the end of the table that were never used.
     pub itable_unused: u32,
-    /// What is initialised.
+    /// Initialisation state.
     pub flags: GroupFlags,
-    /// Checksum of the block bitmap, of which a 32-byte descriptor keeps 16 bits.
+    /// Checksum of the block bitmap; 16 bits in a 32-byte descriptor.
     pub block_bitmap_csum: u32,
-    /// Checksum of the inode bitmap, of which a 32-byte descriptor keeps 16 bits.
+    /// Checksum of the inode bitmap; 16 bits in a 32-byte descriptor.
     pub inode_bitmap_csum: u32,
 }
 
 impl GroupDescriptor {
-    /// Parses and checks the descriptor of `group`: `bytes` are `sb.desc_size` bytes.
+    /// Parses and checks the descriptor of `group` in `bytes`, which has `sb.desc_size` bytes.
     ///
     /// # Errors
-    /// A wrong checksum, a bitmap or table outside the file system, more free than there is.
+    /// A wrong checksum, a bitmap or table outside the file system, or free counts that are too large.
     pub fn parse(bytes: &[u8], sb: &Superblock, group: Group) -> Result<Self, Corruption> {
         Self::check_sum(bytes, sb, group)?;
         Self::parse_unsealed(bytes, sb, group)
     }
 
-    /// Checks the descriptor's checksum alone.
+    /// Verifies only the descriptor's checksum.
     ///
     /// # Errors
-    /// A wrong one.
+    /// A wrong checksum.
     pub fn check_sum(bytes: &[u8], sb: &Superblock, group: Group) -> Result<(), Corruption> {
         let stored = RawLow::ref_from_prefix(bytes).map(|(low, _)| low.checksum);
         match (checksum_of(bytes, sb, group), stored) {
@@ -115,10 +115,10 @@ impl GroupDescriptor {
         }
     }
 
-    /// As [`Self::parse`], whatever the checksum says.
+    /// Like [`Self::parse`], but ignores the checksum.
     ///
     /// # Errors
-    /// As [`Self::parse`], but for the checksum.
+    /// Like [`Self::parse`], except for the checksum.
     pub fn parse_unsealed(bytes: &[u8], sb: &Superblock, group: Group) -> Result<Self, Corruption> {
         let in_group = |c: Corruption| c.in_group(u64::from(group.0));
         let Ok((low, rest)) = RawLow::read_from_prefix(bytes) else {
@@ -133,12 +133,12 @@ impl GroupDescriptor {
         Ok(descriptor)
     }
 
-    /// Writes the descriptor over the old one (`sb.desc_size` bytes; what lies past the defined
-    /// fields is kept) and brings its checksum up to date.
+    /// Writes the descriptor over the old one (`sb.desc_size` bytes) and updates its checksum. Bytes past the defined
+    /// fields are kept.
     pub fn write(&self, bytes: &mut [u8], sb: &Superblock, group: Group) {
         let (mut new_low, mut new_high) = self.split();
-        // Snapshots were never merged, but their bitmap's address is not this one's to drop. A
-        // slice too short for a part has no such part.
+        // Snapshots were never merged, but the address of their bitmap must be kept. A slice that is too short for a
+        // part does not have it.
         if let Ok((low, rest)) = RawLow::mut_from_prefix(bytes) {
             new_low.exclude_bitmap_lo = low.exclude_bitmap_lo;
             *low = new_low;
@@ -152,7 +152,7 @@ impl GroupDescriptor {
         }
     }
 
-    /// Checks the bytes of the block bitmap against the descriptor.
+    /// Verifies the block bitmap with the descriptor's checksum.
     pub fn check_block_bitmap(
         &self,
         bitmap: &[u8],
@@ -164,7 +164,7 @@ impl GroupDescriptor {
             .map_err(|c| c.in_group(u64::from(group.0)).at_block(self.block_bitmap.0))
     }
 
-    /// Checks the bytes of the inode bitmap against the descriptor.
+    /// Verifies the inode bitmap with the descriptor's checksum.
     pub fn check_inode_bitmap(
         &self,
         bitmap: &[u8],
@@ -228,7 +228,7 @@ impl GroupDescriptor {
         (low, high)
     }
 
-    /// The fields of a descriptor, whatever they say. `None` if there are too few bytes.
+    /// Returns the fields of a descriptor without any check. Returns `None` if there are too few bytes.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (low, rest) = RawLow::read_from_prefix(bytes).ok()?;
         let high = RawHigh::read_from_prefix(rest);
@@ -240,7 +240,7 @@ impl GroupDescriptor {
         self.check_counts(sb)
     }
 
-    /// Checks that bitmaps and table lie inside the file system.
+    /// Checks that bitmaps and table are inside the file system.
     pub(crate) fn check_places(&self, sb: &Superblock) -> Result<(), Corruption> {
         let first = u64::from(sb.first_data_block);
         let inodes_per_block = sb.block_size() / u32::from(sb.inode_size);
@@ -251,7 +251,7 @@ impl GroupDescriptor {
             ("inode table outside the file system", self.inode_table, table_blocks),
         ];
         for (problem, start, len) in places {
-            // The first block of the file system holds the superblock.
+            // The first block of the file system contains the superblock.
             if start.0 <= first || start.plus(len).0 > sb.blocks_count {
                 let range = format!("{len} blocks in {}..{}", first + 1, sb.blocks_count);
                 return Err(Corruption::new("group descriptor", problem).mismatch(range, start));
@@ -278,8 +278,7 @@ impl GroupDescriptor {
     }
 }
 
-/// The checksum of a descriptor's bytes as if its checksum field were 0, where the file system
-/// has one.
+/// Returns the checksum of a descriptor with its checksum field as 0, if the file system has such checksums.
 fn checksum_of(bytes: &[u8], sb: &Superblock, group: Group) -> Option<u16> {
     let number = group.0.to_le_bytes();
     let (before, after) = (bytes.get(..CHECKSUM_OFFSET)?, bytes.get(CHECKSUM_OFFSET + 2..)?);
@@ -287,21 +286,21 @@ fn checksum_of(bytes: &[u8], sb: &Superblock, group: Group) -> Option<u16> {
         let crc = checksum::crc32c(checksum::crc32c(sb.checksum_seed, &number), before);
         return Some(checksum::crc32c(checksum::crc32c(crc, &[0, 0]), after) as u16);
     }
-    // The older CRC-16 leaves its own field out.
+    // The older CRC-16 skips its own field.
     sb.features.group_csum().then(|| {
         let crc = checksum::crc16(checksum::crc16(u16::MAX, &sb.raw.uuid), &number);
         checksum::crc16(checksum::crc16(crc, before), after)
     })
 }
 
-/// Checksum of a block bitmap: the bits of a full group, whatever the group's own length.
+/// Returns the checksum of a block bitmap. It covers the bits of a full group even if the group is shorter.
 #[must_use]
 pub fn block_bitmap_checksum(bitmap: &[u8], sb: &Superblock) -> u32 {
     let clusters_per_group = sb.blocks_per_group >> sb.cluster_blocks_log;
     bitmap_checksum(bitmap, clusters_per_group, sb)
 }
 
-/// Checksum of an inode bitmap: the bits of the group's inodes.
+/// Returns the checksum of an inode bitmap, over the bits of the group's inodes.
 #[must_use]
 pub fn inode_bitmap_checksum(bitmap: &[u8], sb: &Superblock) -> u32 {
     bitmap_checksum(bitmap, sb.inodes_per_group, sb)
@@ -312,8 +311,8 @@ fn bitmap_checksum(bitmap: &[u8], bits: u32, sb: &Superblock) -> u32 {
     checksum::crc32c(sb.checksum_seed, &bitmap[..len])
 }
 
-/// Checks the computed checksum of a bitmap against the one of its descriptor: as many bits as a descriptor has room
-/// for on disk. One that was not written yet may have more.
+/// Compares the computed checksum of a bitmap with the stored one, but only the bits that a descriptor has on disk. A
+/// descriptor in memory may have more.
 pub(crate) fn check_bitmap(
     structure: &'static str,
     computed: u32,

@@ -1,23 +1,23 @@
-//! Hashes of names, which order hashed directories.
+//! Hashes of names, which define the order of hashed directories.
 //!
-//! Source: kernel Documentation/filesystems/ext4/directory.rst; MD4 (RFC 1320) reduced to eight
-//! steps a round; TEA (Wheeler and Needham, 1994).
+//! Source: kernel Documentation/filesystems/ext4/directory.rst; MD4 (RFC 1320) reduced to eight steps per round; TEA
+//! (Wheeler and Needham, 1994).
 
 use std::ops::{BitAnd, BitXor};
 
-/// `s_def_hash_version` and `dx_root.hash_version`: how names are hashed.
+/// `s_def_hash_version` and `dx_root.hash_version`: the hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashVersion {
-    /// The hash of the first hashed directories.
+    /// The original hash of ext3.
     Legacy,
-    /// MD4, reduced.
+    /// Reduced MD4.
     HalfMd4,
     /// TEA.
     Tea,
 }
 
 impl HashVersion {
-    /// The version a byte on disk means, and whether it says that characters are unsigned.
+    /// Returns the hash version of a byte on disk, and whether it treats characters as unsigned.
     pub fn from_raw(raw: u8) -> Option<(Self, bool)> {
         let version = match raw % 3 {
             0 => Self::Legacy,
@@ -28,21 +28,21 @@ impl HashVersion {
     }
 }
 
-/// How a directory hashes its names.
+/// Hash function and parameters of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameHasher {
     /// The function.
     pub version: HashVersion,
-    /// Whether bytes above 0x7f count as positive.
+    /// True if bytes above 0x7f are positive.
     pub unsigned: bool,
-    /// `s_hash_seed`; all zeros stands for the usual initial values.
+    /// `s_hash_seed`; all zeros means the default initial values.
     pub seed: [u32; 4],
 }
 
-/// The hash of a name: directories are ordered by `major`, equal ones by `minor`.
+/// Hash of a name. Directories are ordered by `major`, then by `minor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
-    /// What the index is made of; bit 0 is always clear.
+    /// The hash in the index. Bit 0 is always clear.
     pub major: u32,
     /// Orders names of equal `major`.
     pub minor: u32,
@@ -58,17 +58,17 @@ impl NameHash {
     }
 }
 
-/// Names that are hashed at once. The registers of a processor hold the words of two; and compilers make no
-/// vectors of more, for want of an instruction that rotates them.
+/// Number of names that are hashed together. The words of two names fit into registers. For more, compilers do not
+/// vectorise, because there is no vector rotate instruction.
 pub const TOGETHER: usize = 2;
 
-/// Bytes that half-MD4 takes at once.
+/// Number of bytes per step of half-MD4.
 const HALF_MD4_CHUNK: usize = 32;
 
-/// Initial values where the seed is all zeros (those of MD4).
+/// Initial values if the seed is all zeros (those of MD4).
 const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
-/// A hash that would read as the end of a listing, and what stands for it.
+/// Hash value that is reserved for the end of a listing, and its replacement.
 const END_OF_LISTING: u32 = 0xffff_fffe;
 
 impl NameHasher {
@@ -95,7 +95,7 @@ impl NameHasher {
         NameHash::new(major, minor)
     }
 
-    /// Hashes several names, all at once if the function allows.
+    /// Hashes several names, in parallel if the function supports it.
     pub fn hash_together(&self, names: &[&[u8]; TOGETHER]) -> [NameHash; TOGETHER] {
         if self.version != HashVersion::HalfMd4 {
             return names.map(|name| self.hash(name));
@@ -114,7 +114,7 @@ impl NameHasher {
             }
             let before = state;
             half_md4(&mut state, &input);
-            // Names that ended before keep what they had.
+            // Names that have already ended keep their state.
             for lane in (0..TOGETHER).filter(|&lane| chunks_of(names[lane]) <= chunk) {
                 state.iter_mut().zip(before).for_each(|(word, old)| word.0[lane] = old.0[lane]);
             }
@@ -138,8 +138,7 @@ impl NameHasher {
         last << 1
     }
 
-    /// Packs the rest of a name, big end first, into words; what is missing is filled with its
-    /// length.
+    /// Packs the rest of a name into big-endian words and fills up with its length.
     fn words<const N: usize>(&self, rest: &[u8]) -> [u32; N] {
         let length = (rest.len() as u32) | (rest.len() as u32) << 8;
         let fill = length | length << 16;
@@ -155,22 +154,22 @@ impl NameHasher {
         words
     }
 
-    /// The sum of the bytes of a word, each at its place. A negative byte is 256 less than a positive
-    /// one: one less at the place above it.
+    /// Returns the sum of the bytes of a word at their positions. A negative byte is 256 less than its unsigned value,
+    /// which is one less at the next higher position.
     fn sum(&self, bytes: u32) -> u32 {
         let negative = if self.unsigned { 0 } else { bytes & 0x8080_8080 };
         bytes.wrapping_sub(negative << 1)
     }
 }
 
-/// The rests of a name after every `size` bytes. One even if the name is empty.
+/// Iterates over the rests of a name in steps of `size` bytes.
 fn chunks(name: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
     let count = name.len().div_ceil(size);
     (0..count).map(move |i| &name[i * size..])
 }
 
-/// The same word of several names. Each step of a hash waits for the one before, so several hashes
-/// take hardly longer than one.
+/// The same word of several names. Each step of a hash depends on the one before, so several independent hashes take
+/// hardly longer than one.
 #[derive(Clone, Copy)]
 struct Lanes<const N: usize>([u32; N]);
 
@@ -192,7 +191,7 @@ impl<const N: usize> Lanes<N> {
 
     #[inline(always)]
     fn rotated(self, bits: u32) -> Self {
-        // Not by `map`, which is a call in some builds.
+        // Not `map`, which is a function call in some builds.
         let mut words = self.0;
         for word in &mut words {
             *word = word.rotate_left(bits);
@@ -232,7 +231,7 @@ fn half_md4<const N: usize>(state: &mut [Lanes<N>; 4], input: &[Lanes<N>; 8]) {
     }
 }
 
-/// Eight steps. Each waits for the one before: what does not depend on that is added first.
+/// Eight steps. Each depends on the one before, so independent terms are added first.
 #[inline(always)]
 fn round<const N: usize>(
     state: &mut [Lanes<N>; 4],
@@ -276,8 +275,8 @@ mod tests {
 
     type Observed = (&'static [u8], u32, [(u32, u32); 4]);
 
-    /// Hashes printed by `debugfs -R "dx_hash -h VERSION [-s SEED] NAME"` (e2fsprogs 1.47.0):
-    /// name; legacy; half-MD4 and TEA with the seed; half-MD4 and TEA without.
+    /// Hashes printed by `debugfs -R "dx_hash -h VERSION [-s SEED] NAME"` (e2fsprogs 1.47.0): name; legacy; half-MD4
+    /// and TEA with the seed; half-MD4 and TEA without.
     const OBSERVED: [Observed; 5] = [
         (
             b"a",
@@ -331,7 +330,7 @@ mod tests {
         ),
     ];
 
-    /// As the format's documents say it: byte after byte, each shifting what is there.
+    /// As in the format's documentation: byte by byte, each shifting the previous ones.
     fn words_by_byte(hasher: &NameHasher, rest: &[u8]) -> [u32; 8] {
         let length = (rest.len() as u32) | (rest.len() as u32) << 8;
         let mut words = [length | length << 16; 8];

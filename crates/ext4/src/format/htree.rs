@@ -1,41 +1,40 @@
 //! The index of a hashed directory: a root in block 0 and nodes below it.
 //!
-//! Source: kernel Documentation/filesystems/ext4/directory.rst, with its known errors about
-//! `dx_node` corrected (the count is at 0xA, block 0 at 0xC). The root also holds the entries `.`
-//! and `..`, and a node one unused record, so that a program without the feature sees an ordinary
-//! directory.
+//! Source: kernel Documentation/filesystems/ext4/directory.rst, with its known errors about `dx_node` corrected (the
+//! count is at 0xA, block 0 at 0xC). The root also contains the entries `.` and `..`, and a node one unused record, so
+//! that a program without the feature sees an ordinary directory.
 //!
-//! An index is an array of 8-byte entries {hash, block}. The place of entry 0's hash holds `limit`
-//! and `count`, which include entry 0; its hash counts as 0. The others ascend. Bit 0 of a hash in
-//! the index says that the block before ends with names of the same hash.
+//! An index is an array of 8-byte entries {hash, block} with ascending hashes. Instead of a hash, entry 0 contains
+//! `limit` and `count`, which include entry 0; its hash counts as 0. Bit 0 of a hash is set if the previous block ends
+//! with names of the same hash.
 
 use transaction::Corruption;
 
 use super::address::FileBlock;
 use super::checksum::crc32c;
 
-/// Byte of `dx_root_info` in a root.
+/// Offset of `dx_root_info` in a root, in bytes.
 const ROOT_INFO: usize = 0x18;
-/// Byte of the entries in a root.
+/// Offset of the entries in a root, in bytes.
 const ROOT_ENTRIES: usize = 0x20;
-/// Byte of the entries in a node.
+/// Offset of the entries in a node, in bytes.
 const NODE_ENTRIES: usize = 0x08;
-/// Bytes of an entry, and of the checksum behind the last.
+/// Size of an entry, and of the checksum after the last one, in bytes.
 const ENTRY_SIZE: usize = 8;
 
-/// The hash version of directories whose names are encrypted and compared without regard to case.
+/// Hash version of directories whose names are both encrypted and case-insensitive.
 pub const SIPHASH: u8 = 6;
-/// Levels of nodes below the root.
+/// Maximum number of node levels below the root.
 pub const LEVELS_MAX: u8 = 1;
-/// Levels of nodes below the root with `large_dir`.
+/// Maximum number of node levels below the root with `large_dir`.
 pub const LEVELS_MAX_LARGE: u8 = 2;
 
-/// Where the entries of an index block start: a root's or a node's.
+/// Kind of an index block, which determines where its entries start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the root.
+    /// The root.
     Root,
-    /// In a node.
+    /// A node.
     Node,
 }
 
@@ -54,7 +53,7 @@ impl Place {
         }
     }
 
-    /// Entries, entry 0 included, that such a block of `block_size` bytes has room for.
+    /// Returns the maximum number of entries of such a block of `block_size` bytes, including entry 0.
     pub const fn limit(self, block_size: usize, checksums: bool) -> u16 {
         let entries = (block_size - self.entries()) / ENTRY_SIZE;
         (entries - checksums as usize) as u16
@@ -64,9 +63,9 @@ impl Place {
 /// `dx_root_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootInfo {
-    /// How names are hashed.
+    /// Hash version of the names.
     pub hash_version: u8,
-    /// Levels of nodes below the root.
+    /// Number of node levels below the root.
     pub indirect_levels: u8,
 }
 
@@ -75,12 +74,12 @@ pub fn root_info(block: &[u8]) -> RootInfo {
     RootInfo { hash_version: block[ROOT_INFO + 4], indirect_levels: block[ROOT_INFO + 6] }
 }
 
-/// Writes `dx_root_info`; `bytes` are its eight.
+/// Writes `dx_root_info` to the eight bytes `bytes`.
 pub fn write_root_info(bytes: &mut [u8], info: RootInfo) {
     bytes.copy_from_slice(&[0, 0, 0, 0, info.hash_version, 8, info.indirect_levels, 0]);
 }
 
-/// Where `dx_root_info` lies in a root.
+/// Byte range of `dx_root_info` in a root.
 pub const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
 
 fn u16_at(block: &[u8], at: usize) -> u16 {
@@ -91,48 +90,48 @@ fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
 
-/// A view of the entries of a verified index block.
+/// View of the entries of a verified index block.
 #[derive(Clone, Copy)]
 pub struct Index<'a> {
-    /// From `limit` on, as many bytes as there are entries.
+    /// The entries in use, beginning with the field `limit`.
     entries: &'a [u8],
     limit: u16,
 }
 
 impl<'a> Index<'a> {
-    /// The entries of a block. On a block that is not sound, fewer.
+    /// Returns the entries of a block. An invalid block may yield fewer.
     pub fn new(block: &'a [u8], place: Place) -> Self {
         let bytes = &block[place.entries()..];
         let count = usize::from(u16_at(bytes, 2)).clamp(1, bytes.len() / ENTRY_SIZE);
         Self { entries: &bytes[..count * ENTRY_SIZE], limit: u16_at(bytes, 0) }
     }
 
-    /// Number of entries, entry 0 included; at least 1.
+    /// Returns the number of entries, including entry 0; at least 1.
     pub fn count(&self) -> usize {
         self.entries.len() / ENTRY_SIZE
     }
 
-    /// The maximum number of entries.
+    /// Returns the maximum number of entries.
     pub fn limit(&self) -> u16 {
         self.limit
     }
 
-    /// Whether no entry fits any more.
+    /// Returns whether no further entry fits.
     pub fn is_full(&self) -> bool {
         self.count() >= usize::from(self.limit)
     }
 
-    /// The hash of entry `at`.
+    /// Returns the hash of entry `at`.
     pub fn hash(&self, at: usize) -> u32 {
         if at == 0 { 0 } else { u32_at(self.entries, at * ENTRY_SIZE) }
     }
 
-    /// The block of entry `at`.
+    /// Returns the block of entry `at`.
     pub fn block(&self, at: usize) -> FileBlock {
         FileBlock(u32_at(self.entries, at * ENTRY_SIZE + 4) & 0x0fff_ffff)
     }
 
-    /// The last entry whose hash is not above `hash`.
+    /// Returns the position of the last entry whose hash is not above `hash`.
     pub fn position(&self, hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count());
         while low < high {
@@ -147,13 +146,13 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The bytes that change when an entry is put at position `at` (1 or above) of `count`.
+/// Returns the byte range that changes when an entry is inserted at position `at` (at least 1) of `count` entries.
 pub fn insert_range(place: Place, at: usize, count: usize) -> std::ops::Range<usize> {
     let start = place.entries();
     start + at * ENTRY_SIZE..start + (count + 1) * ENTRY_SIZE
 }
 
-/// Moves the entries in `bytes` (from [`insert_range`]) up by one and writes the new one first.
+/// Moves the entries in `bytes` (from [`insert_range`]) up by one and writes the new one at the start.
 pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
     let end = bytes.len() - ENTRY_SIZE;
     bytes.copy_within(..end, ENTRY_SIZE);
@@ -161,25 +160,25 @@ pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
     bytes[4..8].copy_from_slice(&block.0.to_le_bytes());
 }
 
-/// Where `limit`, `count` and the block of entry 0 lie.
+/// Returns the byte range of `limit`, `count` and the block of entry 0.
 pub const fn count_range(place: Place) -> std::ops::Range<usize> {
     place.entries()..place.entries() + ENTRY_SIZE
 }
 
-/// Writes `limit`, `count` and the block of entry 0; `bytes` are their eight.
+/// Writes `limit`, `count` and the block of entry 0 to the eight bytes `bytes`.
 pub fn write_counts(bytes: &mut [u8], limit: u16, count: u16, block: FileBlock) {
     bytes[..2].copy_from_slice(&limit.to_le_bytes());
     bytes[2..4].copy_from_slice(&count.to_le_bytes());
     bytes[4..8].copy_from_slice(&block.0.to_le_bytes());
 }
 
-/// The bytes of entries `range` of a block, to move them elsewhere.
+/// Returns the bytes of the entries `range` of a block.
 pub fn entry_bytes(block: &[u8], place: Place, range: std::ops::Range<usize>) -> &[u8] {
     let start = place.entries();
     &block[start + range.start * ENTRY_SIZE..start + range.end * ENTRY_SIZE]
 }
 
-/// Checks an index block that was read: as [`verify_structure`] does, and with `seed` the checksum.
+/// Verifies an index block that was read, with [`verify_structure`], and its checksum if there is a `seed`.
 pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corruption> {
     verify_structure(block, place, seed.is_some())?;
     if let Some(seed) = seed {
@@ -192,8 +191,8 @@ pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corru
     Ok(())
 }
 
-/// Checks counts and order of an index block, in a file system that `has_checksums` or not: all that must be
-/// so before it is sealed.
+/// Checks counts and order of an index block in a file system with or without checksums. A block must pass this before
+/// it is sealed.
 pub fn verify_structure(block: &[u8], place: Place, has_checksums: bool) -> Result<(), Corruption> {
     let name = place.name();
     let bad = |problem| Err(Corruption::new(name, problem));
@@ -227,8 +226,7 @@ fn tail_offset(block: &[u8], place: Place) -> usize {
     place.entries() + usize::from(place.limit(block.len(), true)) * ENTRY_SIZE
 }
 
-/// Covers the block up to the last entry in use, then the reserved word of the tail and a zero in
-/// place of the checksum.
+/// Covers the block up to the last entry in use, then the reserved word of the tail, and zero for the checksum itself.
 fn checksum(block: &[u8], place: Place, seed: u32) -> u32 {
     let (_, count) = counts(block, place);
     let end = (place.entries() + usize::from(count) * ENTRY_SIZE).min(block.len());
@@ -240,12 +238,12 @@ fn checksum(block: &[u8], place: Place, seed: u32) -> u32 {
 /// Returns the checksum that an index block of a file system with checksums stores.
 pub fn stored_checksum(block: &[u8], place: Place) -> Option<u32> {
     let limit = usize::from(Index::new(block, place).limit());
-    // The checksum is the second half of an entry-sized record behind the last entry.
+    // The checksum is the second half of an entry-sized record after the last entry.
     let at = place.entries() + limit * ENTRY_SIZE + ENTRY_SIZE / 2;
     block.get(at..at + 4).map(|_| u32_at(block, at))
 }
 
-/// Brings the checksum up to date.
+/// Updates the checksum.
 pub fn seal(block: &mut [u8], place: Place, seed: u32) {
     let (checksum, tail) = (checksum(block, place, seed), tail_offset(block, place));
     block[tail + 4..tail + 8].copy_from_slice(&checksum.to_le_bytes());

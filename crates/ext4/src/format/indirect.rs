@@ -1,18 +1,18 @@
-//! Block maps of ext2 and ext3: twelve direct pointers and three trees of blocks of pointers.
+//! Block maps of ext2 and ext3: twelve direct pointers and three trees of pointer blocks.
 //!
-//! Source: kernel Documentation/filesystems/ext4/blockmap.rst. Pointers are 32-bit block numbers; 0
-//! is a hole of all that would be below.
+//! Source: kernel Documentation/filesystems/ext4/blockmap.rst. Pointers are 32-bit block numbers; 0 is a hole that
+//! covers all blocks below it.
 
 use transaction::Corruption;
 
 use super::address::{Block, FileBlock};
 
-/// Pointers in `i_block` that lead to data.
+/// Number of direct pointers in `i_block`.
 pub const DIRECT_COUNT: u32 = 12;
-/// Most blocks of pointers between `i_block` and data.
+/// Maximum number of pointer blocks between `i_block` and data.
 pub const LEVELS_MAX: usize = 3;
 
-/// The way from `i_block` to a file block: an index at each step.
+/// Path from `i_block` to a file block: the slot at each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     indexes: [u16; LEVELS_MAX + 1],
@@ -20,7 +20,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The way to `block`, or `None` past what a map with blocks of `block_size` bytes can hold.
+    /// Returns the path to `block`, or `None` past the capacity of a map with blocks of `block_size` bytes.
     pub fn to(block: FileBlock, block_size: u32) -> Option<Self> {
         let pointers_log = (block_size / 4).ilog2();
         let mut rest = u64::from(block.0);
@@ -44,18 +44,18 @@ impl Path {
         None
     }
 
-    /// Blocks of pointers on the way.
+    /// Returns the number of pointer blocks on the path.
     pub fn levels(&self) -> usize {
         usize::from(self.levels)
     }
 
-    /// The index in `i_block`, then in each block of pointers.
+    /// Returns the slot in `i_block`, then the slot in each pointer block.
     pub fn indexes(&self) -> &[u16] {
         &self.indexes[..=self.levels()]
     }
 
-    /// File blocks from this one on, itself included, that share the pointer at `step` of the way
-    /// (0 in `i_block`): how much is missing if it is 0.
+    /// Returns the number of file blocks, from this one on, below the pointer at `step` of the path (0 is `i_block`).
+    /// If that pointer is 0, it is the length of the hole.
     pub fn shared_after(&self, step: usize, block_size: u32) -> u64 {
         let pointers_log = (block_size / 4).ilog2();
         let below = self.indexes().iter().skip(step + 1);
@@ -65,7 +65,7 @@ impl Path {
     }
 }
 
-/// Pointer `index` of a block of pointers, or of `i_block`; `None` for a hole.
+/// Returns pointer `index` of a pointer block or of `i_block`; `None` for a hole.
 pub fn pointer(block: &[u8], index: u16) -> Option<Block> {
     let at = usize::from(index) * 4;
     let bytes = block.get(at..at + 4)?;
@@ -73,8 +73,8 @@ pub fn pointer(block: &[u8], index: u16) -> Option<Block> {
     (number != 0).then_some(Block(number.into()))
 }
 
-/// Checks that all pointers of a block, or of `i_block`, lead to blocks before `blocks_count`: both when it
-/// is read and before it is written, for it has no checksum.
+/// Checks that all pointers of a block, or of `i_block`, are below `blocks_count`. Used after reading and before
+/// writing, because these blocks have no checksum.
 pub fn verify(block: &[u8], blocks_count: u64) -> Result<(), Corruption> {
     let (pointers, _) = block.as_chunks::<4>();
     match pointers.iter().map(|&p| u32::from_le_bytes(p)).find(|&p| u64::from(p) >= blocks_count) {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is shared ends exactly where the pointer changes.
+        /// A shared range ends exactly where the pointer changes.
         #[test]
         fn what_is_shared_ends_where_the_pointer_changes(block in 0_u32..20_000_000, size_log in 10_u32..17) {
             let size = 1 << size_log;

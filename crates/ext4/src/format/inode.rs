@@ -1,8 +1,7 @@
-//! Inodes: the 128 bytes of ext2 and what followed them.
+//! Inodes: the 128 bytes of ext2 and the later fields.
 //!
-//! Source: kernel Documentation/filesystems/ext4/inodes.rst. An [`Inode`] is a copy of the fixed
-//! fields of one slot of the inode table. Fields past `extra_isize` are not there: the getters say
-//! so, and the setters leave them alone.
+//! Source: kernel Documentation/filesystems/ext4/inodes.rst. An [`Inode`] is a copy of the fixed fields of one inode
+//! table slot. Fields past `extra_isize` are missing: getters return their defaults, and setters ignore them.
 
 use vfs::{DeviceNumber, FileType, Ino, S_IFMT, Timestamp};
 use zerocopy::little_endian::{U16, U32};
@@ -13,51 +12,51 @@ use super::checksum::crc32c;
 /// The root directory (`EXT4_ROOT_INO`).
 pub const ROOT_INO: Ino = Ino(2);
 
-/// Bytes of the fixed fields every inode has.
+/// Size of the fixed fields of every inode, in bytes.
 pub const GOOD_OLD_INODE_SIZE: usize = 128;
 
-/// Bytes of all fixed fields known, to `projid`.
+/// Size of all known fixed fields, up to `projid`, in bytes.
 pub const INODE_FIELDS_SIZE: usize = 160;
 
-/// `i_extra_isize` that covers all fixed fields known.
+/// `i_extra_isize` that covers all known fixed fields.
 pub const EXTRA_ISIZE: u16 = (INODE_FIELDS_SIZE - GOOD_OLD_INODE_SIZE) as u16;
 
-/// Bytes of `i_block`.
+/// Size of `i_block` in bytes.
 pub const I_BLOCK_SIZE: usize = 60;
 
-/// `i_flags` (the ones that matter here).
+/// `i_flags` (those used here).
 pub mod flags {
-    /// Nothing about it may change.
+    /// The inode must not change.
     pub const IMMUTABLE: u32 = 0x10;
-    /// Appending only.
+    /// Append only.
     pub const APPEND: u32 = 0x20;
-    /// The access time stays.
+    /// Do not update the access time.
     pub const NOATIME: u32 = 0x80;
     /// The contents are encrypted.
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.
     pub const INDEX: u32 = 0x1000;
-    /// The journal holds the data, too.
+    /// The data is journaled.
     pub const JOURNAL_DATA: u32 = 0x4000;
-    /// A directory at the top of its own hierarchy, for allocation.
+    /// Top of a directory hierarchy, for allocation.
     pub const TOPDIR: u32 = 0x2_0000;
     /// `i_blocks` counts file-system blocks.
     pub const HUGE_FILE: u32 = 0x4_0000;
-    /// `i_block` holds an extent tree.
+    /// `i_block` contains an extent tree.
     pub const EXTENTS: u32 = 0x8_0000;
     /// Protected by fs-verity.
     pub const VERITY: u32 = 0x10_0000;
-    /// The inode holds the value of a large extended attribute.
+    /// The inode stores the value of a large extended attribute.
     pub const EA_INODE: u32 = 0x20_0000;
-    /// The contents lie in the inode.
+    /// The contents are stored in the inode.
     pub const INLINE_DATA: u32 = 0x1000_0000;
-    /// What is made in the directory belongs to its project.
+    /// New files in the directory inherit its project.
     pub const PROJINHERIT: u32 = 0x2000_0000;
-    /// Names are looked up without regard to case.
+    /// Lookups ignore case.
     pub const CASEFOLD: u32 = 0x4000_0000;
 }
 
-/// The fixed fields, as they lie on disk.
+/// The fixed fields on disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RawInode {
@@ -97,20 +96,20 @@ pub struct RawInode {
 
 const _: () = assert!(size_of::<RawInode>() == INODE_FIELDS_SIZE);
 
-/// Byte of `checksum_lo` in an inode.
+/// Offset of `checksum_lo` in an inode.
 const CHECKSUM_LO_OFFSET: usize = 0x7c;
-/// Byte of `checksum_hi` in an inode.
+/// Offset of `checksum_hi` in an inode.
 const CHECKSUM_HI_OFFSET: usize = 0x82;
 
-/// `i_extra_isize` of a slot, whatever its value; 0 if the slot has no such field.
+/// Returns `i_extra_isize` of a slot without a check; 0 if the slot has no such field.
 #[must_use]
 pub fn stored_extra_isize(slot: &[u8]) -> u16 {
     let bytes = slot.get(GOOD_OLD_INODE_SIZE..).and_then(|bytes| bytes.first_chunk());
     bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
 }
 
-/// Checks that the fixed fields end inside of the slot, and at a multiple of 4. 0 means that there are none
-/// past the first 128 bytes.
+/// Checks that the fixed fields end inside the slot and at a multiple of 4. A value of 0 means no fields past the first
+/// 128 bytes.
 ///
 /// # Errors
 /// The maximum for a slot of this size.
@@ -121,12 +120,12 @@ pub fn check_extra_isize(slot: &[u8]) -> Result<(), usize> {
     if is_sound { Ok(()) } else { Err(most) }
 }
 
-/// Bytes of `dtime` in an inode.
+/// Byte range of `dtime` in an inode.
 pub const DTIME_BYTES: std::ops::Range<usize> = 0x14..0x18;
 
 const _: () = assert!(std::mem::offset_of!(RawInode, dtime) == DTIME_BYTES.start);
 
-/// Which time of an inode.
+/// Selects a timestamp of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// Last access.
@@ -141,12 +140,12 @@ pub enum Time {
 #[derive(Clone, Copy, Debug)]
 pub struct Inode {
     raw: RawInode,
-    /// Bytes of `raw` that its slot has and `extra_isize` covers.
+    /// Number of bytes of `raw` that the slot has and `extra_isize` covers.
     present: u16,
 }
 
 impl Inode {
-    /// An inode with nothing in it, for slots of `inode_size` bytes.
+    /// Returns an empty inode for slots of `inode_size` bytes.
     pub fn zeroed(inode_size: usize) -> Self {
         let mut raw: RawInode = zerocopy::transmute!([0_u8; INODE_FIELDS_SIZE]);
         let present = if inode_size > GOOD_OLD_INODE_SIZE {
@@ -158,7 +157,7 @@ impl Inode {
         Self { raw, present: present as u16 }
     }
 
-    /// Reads the fixed fields from a slot of the inode table.
+    /// Reads the fixed fields from an inode table slot.
     pub fn from_slot(slot: &[u8]) -> Self {
         let mut bytes = [0; INODE_FIELDS_SIZE];
         let len = slot.len().min(INODE_FIELDS_SIZE);
@@ -172,19 +171,19 @@ impl Inode {
         Self { raw, present: present as u16 }
     }
 
-    /// The bytes to put back at the start of the slot: all that the inode has.
+    /// Returns the bytes to write to the start of the slot: all existing fields.
     pub fn as_bytes(&self) -> &[u8] {
         let bytes = self.raw.as_bytes();
-        // `extra_isize` itself lies within the first 132 bytes and must go along.
+        // `extra_isize` is within the first 132 bytes and must be included.
         &bytes[..usize::from(self.present).max(GOOD_OLD_INODE_SIZE)]
     }
 
-    /// Whether the field that ends at byte `end` is there.
+    /// Returns whether the field that ends at byte `end` exists.
     fn has(&self, end: usize) -> bool {
         usize::from(self.present) >= end
     }
 
-    /// POSIX mode, type and permissions.
+    /// Returns the POSIX mode, type and permissions.
     pub fn mode(&self) -> u16 {
         self.raw.mode.get()
     }
@@ -194,17 +193,17 @@ impl Inode {
         self.raw.mode = mode.into();
     }
 
-    /// The type, if the mode names one.
+    /// Returns the file type, if the mode contains a valid one.
     pub fn file_type(&self) -> Option<FileType> {
         FileType::from_mode(self.mode())
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type() == Some(FileType::Directory)
     }
 
-    /// Permission bits, below 0o10000.
+    /// Returns the permission bits, below 0o10000.
     pub fn permissions(&self) -> u16 {
         self.mode() & !S_IFMT
     }
@@ -214,7 +213,7 @@ impl Inode {
         self.set_mode((self.mode() & S_IFMT) | (permissions & !S_IFMT));
     }
 
-    /// Owner.
+    /// Returns the owner.
     pub fn uid(&self) -> u32 {
         u32::from(self.raw.uid_high.get()) << 16 | u32::from(self.raw.uid_lo.get())
     }
@@ -225,7 +224,7 @@ impl Inode {
         self.raw.uid_high = ((uid >> 16) as u16).into();
     }
 
-    /// Group.
+    /// Returns the group.
     pub fn gid(&self) -> u32 {
         u32::from(self.raw.gid_high.get()) << 16 | u32::from(self.raw.gid_lo.get())
     }
@@ -236,7 +235,7 @@ impl Inode {
         self.raw.gid_high = ((gid >> 16) as u16).into();
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         u64::from(self.raw.size_high.get()) << 32 | u64::from(self.raw.size_lo.get())
     }
@@ -247,7 +246,7 @@ impl Inode {
         self.raw.size_high = ((size >> 32) as u32).into();
     }
 
-    /// Space taken, in 512-byte units, for a file system of blocks of `block_size` bytes.
+    /// Returns the used space in units of 512 bytes, for blocks of `block_size` bytes.
     pub fn blocks_512(&self, block_size: u32) -> u64 {
         let count =
             u64::from(self.raw.blocks_high.get()) << 32 | u64::from(self.raw.blocks_lo.get());
@@ -258,8 +257,8 @@ impl Inode {
         }
     }
 
-    /// Sets the space taken, in 512-byte units; in file-system blocks where that no longer fits.
-    /// False if not even that does.
+    /// Sets the used space, given in units of 512 bytes. Stores it in file-system blocks if it does not fit otherwise.
+    /// Returns `false` if neither fits.
     pub fn set_blocks_512(&mut self, units: u64, block_size: u32) -> bool {
         let mut count = units;
         self.set_flag(flags::HUGE_FILE, units >> 48 != 0);
@@ -271,7 +270,7 @@ impl Inode {
         count >> 48 == 0
     }
 
-    /// Number of links.
+    /// Returns the number of links.
     pub fn links_count(&self) -> u16 {
         self.raw.links_count.get()
     }
@@ -281,12 +280,12 @@ impl Inode {
         self.raw.links_count = links.into();
     }
 
-    /// [`flags`].
+    /// Returns the [`flags`].
     pub fn flags(&self) -> u32 {
         self.raw.flags.get()
     }
 
-    /// Whether any of `flags` is set.
+    /// Returns whether any of `flags` is set.
     pub fn has_flag(&self, flags: u32) -> bool {
         self.flags() & flags != 0
     }
@@ -297,7 +296,7 @@ impl Inode {
         self.raw.flags = (if on { others | flags } else { others }).into();
     }
 
-    /// Generation.
+    /// Returns the generation.
     pub fn generation(&self) -> u32 {
         self.raw.generation.get()
     }
@@ -307,40 +306,40 @@ impl Inode {
         self.raw.generation = generation.into();
     }
 
-    /// Time of deletion in seconds, or the next orphan while on the orphan list; 0 in use.
+    /// Returns the deletion time in seconds, or the next inode on the orphan list; 0 for an inode in use.
     pub fn dtime(&self) -> u32 {
         self.raw.dtime.get()
     }
 
-    /// Sets the time of deletion, or the next orphan.
+    /// Sets the deletion time, or the next inode on the orphan list.
     pub fn set_dtime(&mut self, dtime: u32) {
         self.raw.dtime = dtime.into();
     }
 
-    /// Block of the extended attributes outside the inode, 0 for none.
+    /// Returns the block of extended attributes; 0 for none.
     pub fn file_acl(&self) -> u64 {
         u64::from(self.raw.file_acl_high.get()) << 32 | u64::from(self.raw.file_acl_lo.get())
     }
 
-    /// Sets the block of the extended attributes outside the inode.
+    /// Sets the block of extended attributes.
     pub fn set_file_acl(&mut self, block: u64) {
         self.raw.file_acl_lo = (block as u32).into();
         self.raw.file_acl_high = ((block >> 32) as u16).into();
     }
 
-    /// `i_version`: counts changes; in an inode that holds an attribute's value, the low half of
-    /// its references.
+    /// Returns `i_version`: a count of changes; in an inode with an attribute value, the low half of its reference
+    /// count.
     pub fn version(&self) -> u32 {
         self.raw.version.get()
     }
 
-    /// In a file system of the Hurd, the block that holds the inode's passive translator; 0 if there is none.
+    /// Returns the block of the inode's passive translator in a file system of the Hurd; 0 for none.
     pub fn translator(&self) -> u32 {
         self.raw.version.get()
     }
 
-    /// How many attributes refer to an inode that holds the value of an extended attribute.
-    /// The high half stands in `i_ctime`, the low one in `i_version`.
+    /// Returns the reference count of an inode with an attribute value. The high half is in `i_ctime`, the low half in
+    /// `i_version`.
     pub fn value_refcount(&self) -> u64 {
         u64::from(self.raw.ctime.get()) << 32 | u64::from(self.raw.version.get())
     }
@@ -351,7 +350,7 @@ impl Inode {
         self.raw.version = (count as u32).into();
     }
 
-    /// The hash of the value that an inode holds for an extended attribute, in `i_atime`.
+    /// Returns the hash of the attribute value that an inode stores, from `i_atime`.
     pub fn value_hash(&self) -> u32 {
         self.raw.atime.get()
     }
@@ -361,22 +360,22 @@ impl Inode {
         self.raw.atime = hash.into();
     }
 
-    /// Block map, extent tree root, short symbolic link, device number or inline data.
+    /// Returns `i_block`: block map, extent tree root, short symbolic link, device number or inline data.
     pub fn i_block(&self) -> &[u8; I_BLOCK_SIZE] {
         &self.raw.block
     }
 
-    /// The same, to change.
+    /// Returns `i_block` for editing.
     pub fn i_block_mut(&mut self) -> &mut [u8; I_BLOCK_SIZE] {
         &mut self.raw.block
     }
 
-    /// Bytes that the fixed fields take past the first 128; extended attributes follow.
+    /// Returns the number of bytes of fixed fields past the first 128. Extended attributes follow.
     pub fn extra_isize(&self) -> u16 {
         if self.has(CHECKSUM_HI_OFFSET) { self.raw.extra_isize.get() } else { 0 }
     }
 
-    /// One of the times.
+    /// Returns a timestamp.
     pub fn time(&self, which: Time) -> Timestamp {
         let raw = &self.raw;
         let (sec, extra, end) = match which {
@@ -387,8 +386,7 @@ impl Inode {
         decode_time(sec.get(), if self.has(end) { extra.get() } else { 0 })
     }
 
-    /// Sets one of the times. Without the extra fields, nanoseconds are lost and seconds are
-    /// limited to 32 bits.
+    /// Sets a timestamp. Without the extra fields, nanoseconds are lost and seconds are limited to 32 bits.
     pub fn set_time(&mut self, which: Time, time: Timestamp) {
         let wide = |end| usize::from(self.present) >= end;
         let (sec, extra, wide) = match which {
@@ -403,12 +401,12 @@ impl Inode {
         }
     }
 
-    /// Time of creation, if the inode has the field.
+    /// Returns the creation time, if the inode has the field.
     pub fn crtime(&self) -> Option<Timestamp> {
         self.has(0x98).then(|| decode_time(self.raw.crtime.get(), self.raw.crtime_extra.get()))
     }
 
-    /// Sets the time of creation, if the inode has the field.
+    /// Sets the creation time, if the inode has the field.
     pub fn set_crtime(&mut self, time: Timestamp) {
         if self.has(0x98) {
             let (low, high) = encode_time(time, true);
@@ -417,19 +415,19 @@ impl Inode {
         }
     }
 
-    /// The project that the inode belongs to; 0, the default one, where it has no such field.
+    /// Returns the project id; 0, the default project, if the inode does not have the field.
     pub fn projid(&self) -> u32 {
         if self.has(INODE_FIELDS_SIZE) { self.raw.projid.get() } else { 0 }
     }
 
-    /// Sets the project, if the inode has the field.
+    /// Sets the project id, if the inode has the field.
     pub fn set_projid(&mut self, projid: u32) {
         if self.has(INODE_FIELDS_SIZE) {
             self.raw.projid = projid.into();
         }
     }
 
-    /// Device number of a character or block device.
+    /// Returns the device number of a character or block device.
     pub fn device(&self) -> DeviceNumber {
         let word = |at: usize| {
             let b = &self.raw.block;
@@ -442,8 +440,7 @@ impl Inode {
         DeviceNumber { major: new >> 8 & 0xfff, minor: (new & 0xff) | (new >> 12 & 0xf_ff00) }
     }
 
-    /// Sets the device number: in 16 bits where it fits, in 32 otherwise. False if it fits in
-    /// neither.
+    /// Sets the device number: in 16 bits if it fits, else in 32. Returns `false` if it fits in neither.
     pub fn set_device(&mut self, device: DeviceNumber) -> bool {
         let DeviceNumber { major, minor } = device;
         let (old, new) = if major < 256 && minor < 256 {
@@ -457,7 +454,7 @@ impl Inode {
     }
 }
 
-/// Seconds are 34 bits: 32 signed ones, and an epoch of 2 bits that counts rounds of 2^32 beyond.
+/// Seconds have 34 bits: 32 bits with a sign, and an epoch of 2 bits that adds multiples of 2^32.
 fn decode_time(sec: u32, extra: u32) -> Timestamp {
     let sec = i64::from(sec.cast_signed()) + (i64::from(extra & 3) << 32);
     Timestamp { sec, nsec: (extra >> 2).min(999_999_999) }
@@ -468,17 +465,17 @@ fn encode_time(time: Timestamp, wide: bool) -> (u32, u32) {
     if !wide {
         return ((time.sec.clamp(min, i64::from(i32::MAX)) as i32).cast_unsigned(), 0);
     }
-    // The last second that 34 bits hold.
+    // The last second that 34 bits can represent.
     let sec = time.sec.clamp(min, i64::from(i32::MAX) + (3 << 32));
     let low = sec as i32;
     let epoch = ((sec - i64::from(low)) >> 32) as u32 & 3;
     (low.cast_unsigned(), epoch | time.nsec << 2)
 }
 
-/// Bytes of the slot at which the times lie whose epoch cannot be meant: before 1970 by the seconds, and in the last
-/// epoch, as old kernels wrote times before 1970.
+/// Returns the offsets of the extra fields of times with an implausible epoch: seconds before 1970 in the last epoch,
+/// as old kernels wrote times before 1970.
 pub fn early_times(slot: &[u8]) -> Vec<usize> {
-    // Where the seconds lie, and the epoch.
+    // Offsets of the seconds and of the epoch.
     const TIMES: [(usize, usize); 4] = [(0xc, 0x84), (0x10, 0x88), (0x8, 0x8c), (0x90, 0x94)];
     let inode = Inode::from_slot(slot);
     let is_early = |&(sec, extra): &(usize, usize)| {
@@ -487,12 +484,12 @@ pub fn early_times(slot: &[u8]) -> Vec<usize> {
     TIMES.into_iter().filter(is_early).map(|(_, extra)| extra).collect()
 }
 
-/// Bytes of a slot that are checksummed in one go: all of the usual size.
+/// Number of bytes of a slot that are checksummed in one step: all of the usual size.
 const CHECKSUM_PIECE: usize = 256;
 
-/// The checksum of an inode: of its whole slot, the checksum itself taken as zero.
+/// Returns the checksum of an inode's whole slot, with the checksum field as zero.
 fn checksum(seed: u32, slot: &[u8]) -> u32 {
-    // A copy with the checksum cleared is faster than many short pieces.
+    // A copy with a cleared checksum is faster than many short pieces.
     let mut start = [0; CHECKSUM_PIECE];
     let len = slot.len().min(CHECKSUM_PIECE);
     start[..len].copy_from_slice(&slot[..len]);
@@ -508,8 +505,8 @@ fn has_checksum_hi(slot: &[u8]) -> bool {
         && u16::from_le_bytes([slot[GOOD_OLD_INODE_SIZE], slot[GOOD_OLD_INODE_SIZE + 1]]) >= 4
 }
 
-/// Computed and stored checksum of the inode in `slot` (128 bytes or more), with the inode's seed.
-/// Only the bits that the slot has room for are compared.
+/// Returns the computed and the stored checksum of the inode in `slot` (at least 128 bytes), reduced to the bits that
+/// the slot stores.
 pub fn slot_checksums(seed: u32, slot: &[u8]) -> (u32, u32) {
     let lo = u16::from_le_bytes([slot[CHECKSUM_LO_OFFSET], slot[CHECKSUM_LO_OFFSET + 1]]);
     let computed = checksum(seed, slot);
@@ -521,7 +518,7 @@ pub fn slot_checksums(seed: u32, slot: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Brings the checksum of the inode in `slot` (128 bytes or more) up to date.
+/// Updates the checksum of the inode in `slot` (at least 128 bytes).
 pub fn seal_slot(seed: u32, slot: &mut [u8]) {
     let computed = checksum(seed, slot);
     slot[CHECKSUM_LO_OFFSET..CHECKSUM_LO_OFFSET + 2]
@@ -532,12 +529,12 @@ pub fn seal_slot(seed: u32, slot: &mut [u8]) {
     }
 }
 
-/// An inode number and its checksum seed: what the blocks that belong to it are checked with.
+/// An inode number and its checksum seed, used to verify blocks that belong to the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The inode.
+    /// The inode number.
     pub ino: Ino,
-    /// Seed of the checksums of its blocks.
+    /// Checksum seed of its blocks.
     pub seed: u32,
 }
 

@@ -1,8 +1,8 @@
-//! The on-disk format: typed structures and pure functions, no I/O.
+//! The on-disk format: typed structures and pure functions without I/O.
 //!
-//! Raw structures are little-endian (the journal's are big-endian), their sizes are asserted at
-//! compile time and their fields carry the names of the kernel's format documents. Each is parsed
-//! once into a validated type; code outside this module works with validated types only.
+//! Raw structures are little-endian (big-endian in the journal). Their sizes are asserted at compile time, and their
+//! fields have the names of the kernel's format documents. Each is parsed once into a validated type; code outside this
+//! module uses validated types only.
 
 pub mod address;
 pub mod bitmap;

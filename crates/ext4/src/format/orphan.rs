@@ -1,5 +1,5 @@
-//! Blocks of the orphan file: inode numbers of files that are unlinked but open, or being
-//! truncated, with a tail at the end of each block.
+//! Blocks of the orphan file: inode numbers of files that are unlinked but open, or being truncated. Each block ends
+//! with a tail.
 
 use vfs::{Corruption, Ino};
 use zerocopy::little_endian::{U32, U64};
@@ -11,7 +11,7 @@ use super::checksum;
 /// `ob_magic`.
 pub const MAGIC: u32 = 0x0b10_ca04;
 
-/// The end of an orphan block. Fields as in the format document, without `ob_`.
+/// Tail of an orphan block. Field names as in the format document, without `ob_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Tail {
@@ -21,16 +21,16 @@ struct Tail {
 
 const _: () = assert!(size_of::<Tail>() == 8);
 
-/// Orphans that a block of this many bytes has room for.
+/// Returns the number of slots of a block of `block_size` bytes.
 #[must_use]
 pub const fn slots_per_block(block_size: usize) -> usize {
     (block_size - size_of::<Tail>()) / size_of::<U32>()
 }
 
-/// The slots of a block: inode numbers, 0 where free.
+/// Returns the slots of a block: inode numbers, 0 if free.
 ///
 /// # Errors
-/// A wrong magic number; with `inode_seed` (given with `metadata_csum`), a wrong checksum.
+/// A wrong magic number; with `inode_seed` (for `metadata_csum`), a wrong checksum.
 pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U32], Corruption> {
     let damage = |problem| Corruption::new("orphan file", problem).at_block(place.0);
     let Ok((slots, tail)) = Tail::read_from_suffix(block) else {
@@ -50,11 +50,11 @@ pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U3
     <[U32]>::ref_from_bytes(slots).map_err(|_| damage("block size"))
 }
 
-/// Checks a block that is about to be sealed and written: its magic number, and that its slots name inodes
-/// that there can be (at most `inodes`).
+/// Verifies a block before it is sealed and written: its magic number, and that inode numbers in its slots are at most
+/// `inodes`.
 ///
 /// # Errors
-/// What is wrong first.
+/// The first fault.
 pub fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Result<(), Corruption> {
     match parse(block, place, None)?.iter().find(|slot| slot.get() > inodes) {
         Some(slot) => Err(Corruption::new("orphan file", "an inode past the last")
@@ -63,7 +63,7 @@ pub fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Result<(), C
     }
 }
 
-/// Writes the tail of the block whose slots are in place. `inode_seed` as in [`parse`].
+/// Writes the tail of a block whose slots are filled in. `inode_seed` as in [`parse`].
 pub fn seal(block: &mut [u8], place: Block, inode_seed: Option<u32>) {
     let Some(at) = block.len().checked_sub(size_of::<Tail>()) else { return };
     let (slots, end) = block.split_at_mut(at);
@@ -72,7 +72,7 @@ pub fn seal(block: &mut [u8], place: Block, inode_seed: Option<u32>) {
     end.copy_from_slice(tail.as_bytes());
 }
 
-/// The inodes in a block's slots.
+/// Iterates over the inodes in a block's slots.
 pub fn orphans(slots: &[U32]) -> impl Iterator<Item = Ino> + '_ {
     slots.iter().filter(|slot| **slot != 0).map(|slot| Ino(u64::from(slot.get())))
 }

@@ -1,11 +1,10 @@
-//! Quota files: a header, and a tree that leads from an id to its limits and usage.
+//! Quota files: a header, and a tree that maps an id to its limits and usage.
 //!
-//! Source: the description of the format vfsv1 in quota-tools, and files that mke2fs made. A file is
-//! made of blocks of 1 KiB, whatever the file system's are. Block 0 holds the header and what is
-//! known of the file as a whole ([`Info`]); block 1 is the root of a tree of four levels, each of
-//! which is chosen by 8 bits of the id, the highest first. A node has 256 numbers of blocks, 0 for
-//! none. What the last level leads to is a block of [`ENTRIES_PER_BLOCK`] entries behind a header
-//! ([`LeafHeader`]), in any order. An entry of zeros only is none.
+//! Source: the description of the format vfsv1 in quota-tools, and files made by mke2fs. A file consists of blocks of 1
+//! KiB, independent of the file system's block size. Block 0 contains the header and [`Info`]. Block 1 is the root of a
+//! tree of four levels; each level is indexed by 8 bits of the id, highest bits first. A node has 256 block numbers, 0
+//! for none. Below the last level are leaves with a header ([`LeafHeader`]) and [`ENTRIES_PER_BLOCK`] entries in any
+//! order. An entry of zeros is unused.
 
 use std::ops::Range;
 
@@ -17,22 +16,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const BLOCK_SIZE: usize = 1024;
 /// Base-2 logarithm of [`BLOCK_SIZE`].
 pub const BLOCK_SIZE_LOG: u32 = 10;
-/// The block with the header.
+/// Block of the header.
 pub const INFO_BLOCK: u32 = 0;
-/// The root of the tree.
+/// Root block of the tree.
 pub const ROOT_BLOCK: u32 = 1;
-/// Levels of the tree above the entries.
+/// Number of levels of the tree above the leaves.
 pub const TREE_DEPTH: u32 = 4;
-/// Entries of a leaf.
+/// Number of entries of a leaf.
 pub const ENTRIES_PER_BLOCK: usize = (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<Entry>();
 
-/// The version whose entries are as here: `vfsv1`.
+/// Version number of `vfsv1`.
 const VERSION: u32 = 1;
 
-/// Whose usage a file counts.
+/// Kind of owner whose usage a file counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Usage by owner (user).
+    /// Usage by user.
     User,
     /// Usage by group.
     Group,
@@ -53,7 +52,7 @@ impl QuotaKind {
     }
 }
 
-/// The start of block 0.
+/// Start of block 0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Info {
@@ -62,23 +61,23 @@ pub struct Info {
     block_grace: U32,
     inode_grace: U32,
     flags: U32,
-    /// Blocks of the file.
+    /// Number of blocks of the file.
     pub blocks: U32,
-    /// The first block that holds nothing; the next stands in its header. 0 for none.
+    /// First free block; its header contains the next. 0 for none.
     pub free_block: U32,
-    /// The first leaf that has room for an entry; the next stands in its header. 0 for none.
+    /// First leaf with room for an entry; its header contains the next. 0 for none.
     pub free_leaf: U32,
 }
 
-/// The start of a leaf.
+/// Header of a leaf.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LeafHeader {
-    /// The next leaf with room, or the next block that holds nothing; 0 for none.
+    /// Next leaf with room, or next free block; 0 for none.
     pub next_free: U32,
-    /// The leaf with room before this one; 0 for none.
+    /// Previous leaf with room; 0 for none.
     pub prev_free: U32,
-    /// Entries in use.
+    /// Number of entries in use.
     pub entries: U16,
     padding: U16,
     reserved: U32,
@@ -93,11 +92,11 @@ pub struct Entry {
     padding: U32,
     inodes_hard: U64,
     inodes_soft: U64,
-    /// Inodes in use.
+    /// Number of inodes in use.
     pub inodes: U64,
     blocks_hard: U64,
     blocks_soft: U64,
-    /// Bytes in use.
+    /// Number of bytes in use.
     pub space: U64,
     block_time: U64,
     inode_time: U64,
@@ -110,12 +109,12 @@ const _: () = assert!(std::mem::offset_of!(Entry, inodes) == 24);
 const _: () = assert!(std::mem::offset_of!(Entry, space) == 48);
 const _: () = assert!(ENTRIES_PER_BLOCK == 14);
 
-/// Seconds for which a soft limit may be exceeded, where nobody says otherwise: a week.
+/// Default grace period for exceeding a soft limit, in seconds: one week.
 const GRACE_DEFAULT: u32 = 7 * 24 * 3600;
 
 impl Info {
-    /// The start of a file of `blocks` blocks, of which `free_leaf` is the leaf with room; times and flags are those
-    /// of `before`, if it is known.
+    /// Returns the header of a file of `blocks` blocks, where `free_leaf` is the leaf with room. Times and flags are
+    /// taken from `before` if given.
     #[must_use]
     pub fn new(kind: QuotaKind, blocks: u32, free_leaf: u32, before: Option<&Self>) -> Self {
         let grace = |time: Option<U32>| time.unwrap_or_else(|| GRACE_DEFAULT.into());
@@ -133,33 +132,33 @@ impl Info {
 }
 
 impl Entry {
-    /// Whether it limits anything.
+    /// Returns whether it has any limit.
     #[must_use]
     pub fn has_limits(&self) -> bool {
         let limits = [self.inodes_hard, self.inodes_soft, self.blocks_hard, self.blocks_soft];
         limits.iter().any(|limit| limit.get() != 0)
     }
 
-    /// An entry without limits or usage.
+    /// Returns an entry without limits or usage.
     #[must_use]
     pub fn new(id: u32) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 
-    /// The entry at byte `offset` of a block; `None` past its end.
+    /// Returns the entry at byte `offset` of a block; `None` past its end.
     #[must_use]
     pub fn at(block: &[u8], offset: usize) -> Option<Self> {
         Self::read_from_prefix(block.get(offset..)?).ok().map(|(entry, _)| entry)
     }
 
-    /// Whether this is no entry.
+    /// Returns whether this entry is unused.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.as_bytes().iter().all(|&byte| byte == 0)
     }
 
-    /// The bytes to store: those of an id 0 that has nothing must not look like none, which a time
-    /// that means nothing sees to.
+    /// Returns the entry in the form to store. The entry of id 0 without usage would look unused, so it gets a nonzero
+    /// time, which has no effect.
     #[must_use]
     pub fn stored(mut self) -> Self {
         if self.is_none() {
@@ -169,30 +168,30 @@ impl Entry {
     }
 }
 
-/// The bytes of entry `index` in a leaf.
+/// Returns the byte range of entry `index` in a leaf.
 #[must_use]
 pub fn entry_range(index: usize) -> Range<usize> {
     let start = size_of::<LeafHeader>() + index * size_of::<Entry>();
     start..start + size_of::<Entry>()
 }
 
-/// The bytes of a leaf's header.
+/// Byte range of a leaf's header.
 pub const HEADER_RANGE: Range<usize> = 0..size_of::<LeafHeader>();
 
-/// The bytes of [`Info`] in its block.
+/// Byte range of [`Info`] in its block.
 pub const INFO_RANGE: Range<usize> = 0..size_of::<Info>();
 
-/// The bytes of the number in a node of `level` (0 is the root) that leads to `id`.
+/// Returns the byte range of the block number for `id` in a node of `level` (0 is the root).
 #[must_use]
 pub fn reference_range(level: u32, id: u32) -> Range<usize> {
     let index = (id >> (8 * (TREE_DEPTH - 1 - level)) & 0xff) as usize;
     index * 4..index * 4 + 4
 }
 
-/// Reads block 0 of a file of `size` bytes.
+/// Parses block 0 of a file of `size` bytes.
 ///
 /// # Errors
-/// A wrong magic number or version, fewer blocks than a tree needs or more than the file has.
+/// A wrong magic number or version, or a number of blocks that is too small for a tree or larger than the file.
 pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
     let Ok((info, _)) = Info::read_from_prefix(block) else {
         return Err(Corruption::new("quota file", "cut short"));
@@ -214,12 +213,12 @@ pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corr
     Ok(info)
 }
 
-/// Checks a block of a quota file that is about to be written, in a file system where no such file has more
-/// than `blocks_max` blocks. Nothing in the block says what it is but for the first one of a file: any other
-/// must make sense as a node of the tree, or as a leaf (which includes those that hold nothing).
+/// Verifies a block of a quota file before it is written. Quota files have at most `blocks_max` blocks. Only the first
+/// block of a file identifies itself. Any other block must be valid as a node of the tree or as a leaf, which includes
+/// free blocks.
 ///
 /// # Errors
-/// Numbers of blocks that there cannot be, a wrong version, a wrong number of entries.
+/// Invalid block numbers, a wrong version, or a wrong number of entries.
 pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption> {
     let bad = |problem| Corruption::new("quota file", problem);
     let Ok((info, _)) = Info::read_from_prefix(block) else { return Err(bad("cut short")) };
@@ -256,19 +255,19 @@ pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption>
     Ok(())
 }
 
-/// The entry at `index` of a leaf; none past its end.
+/// Returns the entry at `index` of a leaf; `None` past its end.
 #[must_use]
 pub fn entry_at(leaf: &[u8], index: usize) -> Option<Entry> {
     if index < ENTRIES_PER_BLOCK { Entry::at(leaf, entry_range(index).start) } else { None }
 }
 
-/// The header of a leaf, or of a block that holds nothing.
+/// Returns the header of a leaf or of a free block.
 #[must_use]
 pub fn leaf_header(leaf: &[u8]) -> LeafHeader {
     LeafHeader::read_from_prefix(leaf).map_or_else(|_| LeafHeader::default(), |(header, _)| header)
 }
 
-/// The 256 numbers of a node.
+/// Iterates over the 256 block numbers of a node.
 pub fn references(node: &[u8]) -> impl Iterator<Item = u32> {
     node.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }

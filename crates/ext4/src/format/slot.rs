@@ -1,6 +1,5 @@
-//! What holds of every slot of an inode table that is in use, whatever the inode is. A slot that was just
-//! loaded is checked less strictly, because much can still be done with an inode that is damaged; but none
-//! such is ever written.
+//! Rules for every inode table slot in use, independent of the kind of inode. They apply before writing. Loading is
+//! less strict, because a damaged inode may still be partly usable; but it is never written in that state.
 
 use transaction::Corruption;
 use vfs::FileType;
@@ -11,14 +10,14 @@ use super::indirect;
 use super::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode, flags};
 use super::xattr::Area;
 
-/// Base-2 logarithm of the blocks that a file can have at most: its extents count them in 32 bits.
+/// Base-2 logarithm of the maximum number of blocks of a file: extents use 32 bits.
 const FILE_BLOCKS_LOG: u32 = 32;
 
-/// Checks a slot that is about to be written, but for its checksum. One without a mode and without links is
-/// free: what else it holds is nobody's.
+/// Verifies a slot before it is written, except for its checksum. A slot without a mode and without links is free, and
+/// its other contents do not matter.
 ///
 /// # Errors
-/// What is wrong first; the inode's number is for the caller to add.
+/// The first fault; the caller adds the inode number.
 pub fn verify_structure(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
     let inode = Inode::from_slot(slot);
     if inode.mode() == 0 && inode.links_count() == 0 {
@@ -43,7 +42,7 @@ pub fn verify_structure(geometry: &Geometry, slot: &[u8]) -> Result<(), Corrupti
     }
 }
 
-/// Checks how many bytes the fixed fields have. Returns those behind them, where attributes may be.
+/// Checks the size of the fixed fields. Returns the bytes after them, which may contain attributes.
 fn verify_extra_isize<'s>(inode: &Inode, slot: &'s [u8]) -> Result<&'s [u8], Corruption> {
     let extra = usize::from(inode.extra_isize());
     match slot.get(GOOD_OLD_INODE_SIZE + extra..) {
@@ -55,7 +54,7 @@ fn verify_extra_isize<'s>(inode: &Inode, slot: &'s [u8]) -> Result<&'s [u8], Cor
     }
 }
 
-/// Checks `i_block` and the size, as far as flags and type say what they are.
+/// Checks `i_block` and the size according to flags and type.
 fn verify_contents(
     geometry: &Geometry,
     inode: &Inode,

@@ -1,7 +1,7 @@
 //! The superblock: 1024 bytes at byte 1024 of the image, with backups in some groups.
 //!
-//! A [`Superblock`] exists only if its numbers agree with each other and with the device, so that
-//! nothing computed from them later divides by zero, overflows or asks for absurd memory.
+//! The values of a [`Superblock`] are consistent with each other and with the device. So calculations with them cannot
+//! divide by zero, overflow or request excessive memory.
 
 use vfs::{Corruption, Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -11,7 +11,7 @@ use super::address::Group;
 use super::checksum;
 use super::features::{Compat, Features, Incompat, RoCompat};
 
-/// Byte of the image at which the superblock starts.
+/// Byte offset of the superblock in the image.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Size of the superblock in bytes.
 pub const SUPERBLOCK_SIZE: usize = 1024;
@@ -21,31 +21,31 @@ pub const MAGIC: u16 = 0xef53;
 pub const STATE_VALID: u16 = 1;
 /// `s_state`: errors were found.
 pub const STATE_ERROR: u16 = 2;
-/// `s_flags`: directory hashes take name bytes as signed.
+/// `s_flags`: directory hashes treat name bytes as signed.
 pub const FLAG_SIGNED_HASH: u32 = 1;
-/// `s_flags`: directory hashes take name bytes as unsigned.
+/// `s_flags`: directory hashes treat name bytes as unsigned.
 pub const FLAG_UNSIGNED_HASH: u32 = 2;
-/// `s_flags`: drivers under development may use it.
+/// `s_flags`: drivers under development may use the file system.
 pub const FLAG_TEST: u32 = 4;
 /// `s_creator_os` of the Hurd.
 pub const CREATOR_OS_HURD: u32 = 1;
-/// Inode size where the superblock does not give one (revision 0), in bytes.
+/// Inode size of revision 0, in bytes.
 pub const INODE_SIZE_REV0: u16 = 128;
-/// First inode that is not reserved, where the superblock does not say.
+/// First inode that is not reserved, in revision 0 and by default.
 pub const FIRST_INO_REV0: u32 = 11;
-/// `s_checksum_type`: CRC-32C, the only one there is.
+/// `s_checksum_type`: CRC-32C, the only defined type.
 pub const CHECKSUM_TYPE_CRC32C: u8 = 1;
 
-/// Largest `s_log_block_size`: 64 KiB blocks.
+/// Maximum `s_log_block_size`: 64 KiB blocks.
 const LOG_BLOCK_SIZE_MAX: u32 = 6;
-/// Largest cluster size, as a power of two of 1 KiB.
+/// Maximum cluster size, as a power of two of 1 KiB.
 const LOG_CLUSTER_SIZE_MAX: u32 = 20;
-/// Most groups this build holds descriptors of: 512 TiB at 4 KiB blocks.
+/// Maximum number of groups that this build supports: 512 TiB with 4 KiB blocks.
 const GROUPS_MAX: u64 = 1 << 22;
-/// `desc_size` limits with 64-bit descriptors, in bytes.
+/// Range of `desc_size` with 64-bit descriptors, in bytes.
 const DESC_SIZE_64BIT: std::ops::RangeInclusive<u16> = 64..=1024;
 
-/// The superblock as it is on disk. Fields as in the format document, without `s_`.
+/// The superblock on disk. Field names as in the format document, without `s_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
@@ -162,13 +162,13 @@ const _: () = assert!(std::mem::offset_of!(RawSuperblock, orphan_file_inum) == 0
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, checksum) == 0x3fc);
 
 impl RawSuperblock {
-    /// A superblock of zeros.
+    /// Returns a superblock of zeros.
     #[must_use]
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
 
-    /// The feature sets.
+    /// Returns the feature sets.
     #[must_use]
     pub fn features(&self) -> Features {
         Features {
@@ -190,29 +190,29 @@ impl RawSuperblock {
         (self.free_blocks_count_lo, self.free_blocks_count_hi) = split(blocks);
     }
 
-    /// The number of free blocks as stored.
+    /// Returns the stored number of free blocks.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         self.join(self.free_blocks_count_lo, self.free_blocks_count_hi)
     }
 
-    /// The number of blocks only the privileged may take, as stored.
+    /// Returns the stored number of blocks reserved for privileged users.
     #[must_use]
     pub fn reserved_blocks(&self) -> u64 {
         self.join(self.r_blocks_count_lo, self.r_blocks_count_hi)
     }
 
-    /// Blocks of the file system.
+    /// Returns the number of blocks of the file system.
     pub(crate) fn blocks_count(&self) -> u64 {
         self.join(self.blocks_count_lo, self.blocks_count_hi)
     }
 
-    /// Sets the time of the last write: seconds since the epoch, of which 40 bits are kept.
+    /// Sets the time of the last write in seconds since the epoch. 40 bits of it are stored.
     pub fn set_wtime(&mut self, sec: i64) {
         (self.wtime, self.wtime_hi) = split_time(sec);
     }
 
-    /// Brings the checksum up to date, where the file system has one.
+    /// Updates the checksum, if the file system has one.
     pub fn seal(&mut self) {
         if self.features().metadata_csum() {
             self.checksum = self.computed_checksum().into();
@@ -224,17 +224,17 @@ impl RawSuperblock {
         checksum::crc32c(u32::MAX, &bytes[..SUPERBLOCK_SIZE - size_of::<U32>()])
     }
 
-    /// High halves mean something only with 64-bit block numbers.
+    /// High halves are valid only with 64-bit block numbers.
     fn join(&self, lo: U32, hi: U32) -> u64 {
         let hi = if self.features().incompat(Incompat::BIT64) { hi.get() } else { 0 };
         u64::from(hi) << 32 | u64::from(lo.get())
     }
 }
 
-/// Checks a superblock that is about to be changed: it must still be the one that was parsed.
+/// Verifies a superblock before it is changed: it must still be the one that was parsed.
 ///
 /// # Errors
-/// A wrong magic number or, with `metadata_csum`, a wrong checksum; names what was found.
+/// A wrong magic number or, with `metadata_csum`, a wrong checksum, with the value found.
 pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
     let raw = checked_magic(bytes)?;
     let computed = raw.computed_checksum();
@@ -269,28 +269,27 @@ fn checked_magic(bytes: &[u8]) -> Result<&RawSuperblock, Corruption> {
     Ok(raw)
 }
 
-/// Brings the checksum of a superblock of `SUPERBLOCK_SIZE` bytes up to date, where the file system
-/// has one.
+/// Updates the checksum of a superblock of `SUPERBLOCK_SIZE` bytes, if the file system has one.
 pub fn seal(bytes: &mut [u8]) {
     if let Ok(raw) = RawSuperblock::mut_from_bytes(bytes) {
         raw.seal();
     }
 }
 
-/// The low and high half of a block count.
+/// Returns the low and high half of a block count.
 pub(crate) fn split(count: u64) -> (U32, U32) {
     ((count as u32).into(), ((count >> 32) as u32).into())
 }
 
-/// A time as the superblock keeps it: 32 bits and 8 more.
+/// Splits a time into the superblock's 32 and 8 bits.
 pub(crate) fn split_time(sec: i64) -> (U32, u8) {
     ((sec as u32).into(), (sec >> 32) as u8)
 }
 
-/// A superblock whose numbers have been checked against each other and the device.
+/// A superblock whose values are consistent with each other and the device.
 #[derive(Clone, Debug)]
 pub struct Superblock {
-    /// What is on disk, to be changed and written back.
+    /// Raw superblock, which can be changed and written back.
     pub raw: RawSuperblock,
     /// The feature sets.
     pub features: Features,
@@ -298,17 +297,17 @@ pub struct Superblock {
     pub block_size_log: u32,
     /// Base-2 logarithm of the blocks in a cluster; 0 without `bigalloc`.
     pub cluster_blocks_log: u32,
-    /// Blocks of the file system.
+    /// Number of blocks of the file system.
     pub blocks_count: u64,
-    /// Inodes of the file system: `inodes_per_group` times `groups_count`.
+    /// Number of inodes of the file system: `inodes_per_group` times `groups_count`.
     pub inodes_count: u32,
     /// First block of group 0: 0 or 1.
     pub first_data_block: u32,
-    /// Blocks of every group but the last.
+    /// Number of blocks of every group but the last.
     pub blocks_per_group: u32,
-    /// Inodes of every group.
+    /// Number of inodes of every group.
     pub inodes_per_group: u32,
-    /// Block groups.
+    /// Number of block groups.
     pub groups_count: u32,
     /// Size of an inode in bytes: a power of two from 128 to the block size.
     pub inode_size: u16,
@@ -321,18 +320,17 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Checks a superblock of a device of `device_len` bytes.
+    /// Parses and checks the superblock of a device of `device_len` bytes.
     ///
     /// # Errors
-    /// `Unsupported` names the features that keep the image from being read; `Corrupt` the first
-    /// number that cannot be right.
+    /// `Unsupported` with the features that prevent reading; `Corrupt` with the first invalid value.
     pub fn parse(bytes: &[u8; SUPERBLOCK_SIZE], device_len: u64) -> Result<Self> {
         let raw = RawSuperblock::read_from_bytes(bytes).expect("the size is the structure's");
         check_seal(&raw)?;
         Self::check(raw, device_len)
     }
 
-    /// As [`Self::parse`], but for magic number and checksum.
+    /// Like [`Self::parse`], without checking magic number and checksum.
     fn check(raw: RawSuperblock, device_len: u64) -> Result<Self> {
         let features = raw.features();
         check_identity(&raw, &features)?;
@@ -365,20 +363,20 @@ impl Superblock {
         Ok(sb)
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     #[must_use]
     pub fn block_size(&self) -> u32 {
         1 << self.block_size_log
     }
 
-    /// Why this build must not write to the image, if so: the features it would break.
+    /// Returns the reason why this build must not write to the image, if any: the features that it does not maintain.
     #[must_use]
     pub fn read_only_because(&self) -> Option<String> {
         let names = self.features.unwritable();
         (!names.is_empty()).then(|| format!("writing is not supported with {}", names.join(", ")))
     }
 
-    /// The label, up to the first NUL.
+    /// Returns the label up to the first NUL.
     #[must_use]
     pub fn label(&self) -> &[u8] {
         let name = &self.raw.volume_name;
@@ -386,14 +384,14 @@ impl Superblock {
         &name[..len]
     }
 
-    /// Returns whether the Hurd made the file system: `i_osd1` and `i_osd2` have its layout, and entries of directories may
-    /// have no types.
+    /// Returns whether the Hurd created the file system. In that case `i_osd1` and `i_osd2` have its layout, and
+    /// directory entries may have no types.
     #[must_use]
     pub fn is_of_hurd(&self) -> bool {
         self.raw.creator_os == CREATOR_OS_HURD
     }
 
-    /// Whether directory hashes take name bytes as signed where the hash version leaves it open.
+    /// Returns whether directory hashes treat name bytes as signed, unless the hash version specifies it.
     #[must_use]
     pub fn signed_hash(&self) -> bool {
         self.raw.flags.get() & FLAG_UNSIGNED_HASH == 0
@@ -409,7 +407,7 @@ fn check_seal(raw: &RawSuperblock) -> Result<()> {
         let (expected, found) = (format!("{MAGIC:#06x}"), format!("{:#06x}", raw.magic.get()));
         return Err(corrupt("magic number", expected, found));
     }
-    // The checksum comes first: with it wrong, no feature bit can be believed.
+    // Check the checksum first: if it is wrong, the feature bits cannot be trusted.
     if raw.features().metadata_csum() {
         if raw.checksum_type != CHECKSUM_TYPE_CRC32C {
             return Err(corrupt("checksum type", CHECKSUM_TYPE_CRC32C, raw.checksum_type));
@@ -448,8 +446,7 @@ fn check_block_size(raw: &RawSuperblock) -> Result<u32> {
     Ok(log + 10)
 }
 
-/// Checks the cluster size and the blocks of a group; returns the logarithm of the blocks in a
-/// cluster.
+/// Checks the cluster size and the blocks per group. Returns the logarithm of the blocks in a cluster.
 fn check_clusters(raw: &RawSuperblock, features: &Features, block_size_log: u32) -> Result<u32> {
     let bits_per_block = 8u32 << block_size_log;
     let blocks_per_group = raw.blocks_per_group.get();
@@ -510,7 +507,7 @@ fn check_blocks(
         let expected = format!("at most {device_blocks}, the device's length");
         return Err(corrupt("blocks_count", expected, blocks));
     }
-    // The superblock itself lies in block 1 when blocks are 1 KiB; clusters start at block 0.
+    // The superblock itself is in block 1 if blocks are 1 KiB. Clusters start at block 0.
     let expected = u32::from(block_size_log == 10 && cluster_blocks_log == 0);
     let first = raw.first_data_block.get();
     if first != expected {
@@ -561,7 +558,7 @@ fn check_inodes(sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the descriptor table fits where it must be.
+/// Checks that the descriptor table fits into its group.
 fn check_descriptors(sb: &Superblock) -> Result<()> {
     let per_block = sb.block_size() / u32::from(sb.desc_size);
     let table_blocks = sb.groups_count.div_ceil(per_block);
@@ -586,11 +583,10 @@ fn check_descriptors(sb: &Superblock) -> Result<()> {
     }
     Ok(())
 }
-/// Checks a superblock that is about to be sealed and written: its numbers must agree as those of one that
-/// is read must.
+/// Verifies a superblock before it is sealed and written, with the rules for reading.
 ///
 /// # Errors
-/// The first number that cannot be right, or features that this build would refuse to read.
+/// The first invalid value, or features that this build would refuse to read.
 pub fn verify_structure(bytes: &[u8]) -> Result<Superblock, Corruption> {
     let raw = checked_magic(bytes)?;
     Superblock::check(raw.clone(), u64::MAX).map_err(|error| match error {

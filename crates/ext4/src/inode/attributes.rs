@@ -1,4 +1,4 @@
-//! Inodes as the operation core sees them.
+//! Implements the operation core's view of inodes.
 
 use operation::inode::{InodeHandle, Inodes};
 use operation::locks::InodeLocks;

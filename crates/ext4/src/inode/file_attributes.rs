@@ -1,7 +1,6 @@
-//! Flags of inodes, and the project: showing and changing them, and what new inodes get from their
-//! directory. All as kernels do it.
+//! Inode flags and the project id: reading, changing and inheriting them. All rules follow the kernel.
 //!
-//! The bits of `i_flags` are those of FS_IOC_GETFLAGS, which comes from here.
+//! The bits of `i_flags` are those of FS_IOC_GETFLAGS, which was first an ext2 ioctl.
 
 use operation::RunOperations;
 use vfs::{
@@ -13,8 +12,8 @@ use crate::format::features::Incompat;
 use crate::format::inode::{Inode, Time};
 use crate::inode::Handle;
 
-/// Flags that programs may set and clear, of directories. Source: "user-modifiable flags" in the
-/// kernel's Documentation/filesystems/ext4/inodes.rst, without those that change how contents are mapped.
+/// Flags that programs may change on directories. Source: "user-modifiable flags" in the kernel's
+/// Documentation/filesystems/ext4/inodes.rst, without those that change how contents are mapped.
 const OF_DIRECTORIES: InodeFlags = InodeFlags::SECURE_DELETE
     .union(InodeFlags::UNDELETE)
     .union(InodeFlags::COMPRESS)
@@ -31,17 +30,17 @@ const OF_DIRECTORIES: InodeFlags = InodeFlags::SECURE_DELETE
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::CASEFOLD);
 
-/// The same of regular files.
+/// Flags that programs may change on regular files.
 const OF_FILES: InodeFlags = OF_DIRECTORIES
     .difference(InodeFlags::DIRSYNC)
     .difference(InodeFlags::TOPDIR)
     .difference(InodeFlags::PROJINHERIT)
     .difference(InodeFlags::CASEFOLD);
 
-/// The same of everything else.
+/// Flags that programs may change on all other types.
 const OF_OTHERS: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
 
-/// What a new inode gets from its directory, as far as its type can have it.
+/// Flags that a new inode inherits from its directory, if its type allows them.
 const INHERITED: InodeFlags = OF_DIRECTORIES
     .difference(InodeFlags::IMMUTABLE)
     .difference(InodeFlags::APPEND)
@@ -56,7 +55,7 @@ const fn of_type(file_type: Option<FileType>) -> InodeFlags {
     }
 }
 
-/// Gives a new inode, whose type is set, the flags that `parent` has for it.
+/// Sets the flags that a new inode inherits from `parent`. The type of `child` must be set.
 pub(crate) fn inherit_flags(parent: &Handle, child: &mut Inode) {
     let of_type = match child.file_type() {
         Some(FileType::Directory | FileType::Regular) => {
@@ -70,7 +69,7 @@ pub(crate) fn inherit_flags(parent: &Handle, child: &mut Inode) {
     }
 }
 
-/// The flags of an inode, without those that say how its blocks are counted and whose value it is.
+/// Returns the flags of an inode, without those about the unit of its block count and about attribute values.
 fn flags_of(inode: &Inode) -> InodeFlags {
     InodeFlags::from_bits_truncate(inode.flags().into())
 }
@@ -115,7 +114,7 @@ impl Ext4 {
         })
     }
 
-    /// Whether an inode that has the flags `old` can have the flags `new`.
+    /// Checks whether an inode with the flags `old` may get the flags `new`.
     fn check_flags(&self, handle: &Handle, old: InodeFlags, new: InodeFlags) -> Result<()> {
         let changed = old ^ new;
         let others = changed - of_type(handle.inode.file_type());
@@ -151,7 +150,8 @@ impl Ext4 {
     }
 }
 
-/// Nothing else changes of an inode that is immutable and stays so.
+/// Checks whether attributes of a protected inode may change. An immutable inode allows no other change while it stays
+/// immutable.
 fn check_immutable(
     protection: Protection,
     changed: InodeFlags,
@@ -163,7 +163,7 @@ fn check_immutable(
     protection.check_addition()
 }
 
-/// The names of flags, for messages.
+/// Returns the names of flags, for messages.
 fn names_of(flags: InodeFlags) -> String {
     let names: Vec<_> = flags.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect();
     names.join(", ")

@@ -1,4 +1,4 @@
-//! Finding an inode and telling what it is.
+//! Finds, reads and verifies inodes.
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
@@ -8,12 +8,12 @@ use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time, flags};
 use crate::kind::Kind;
 
-/// An inode in use: its number, its place and a copy of its fixed fields.
+/// An inode in use: its number, the position of its slot and a copy of its fixed fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Handle {
     pub(crate) owner: Owner,
     pub(crate) inode: Inode,
-    /// Where its slot is.
+    /// Block of its slot.
     pub(crate) block: Block,
     pub(crate) offset: usize,
 }
@@ -23,12 +23,12 @@ impl Handle {
         self.owner.ino
     }
 
-    /// Damage to this inode or what belongs to it.
+    /// Returns an error about damage of this inode or of a structure that belongs to it.
     pub(crate) fn corrupt(&self, structure: &'static str, problem: &'static str) -> Error {
         Corruption::new(structure, problem).of_inode(self.ino().0).into()
     }
 
-    /// Its type. A mode that names none is damage.
+    /// Returns the file type. A mode without a valid type is damage.
     pub(crate) fn file_type(&self) -> Result<FileType> {
         self.inode.file_type().ok_or_else(|| {
             let damage = Corruption::new("inode", "its mode names no file type");
@@ -39,7 +39,7 @@ impl Handle {
         })
     }
 
-    /// What its flags forbid.
+    /// Returns the protection that its flags define.
     pub(crate) fn protection(&self) -> Protection {
         Protection {
             is_immutable: self.has_flag(flags::IMMUTABLE),
@@ -53,14 +53,13 @@ impl Handle {
 }
 
 impl Ext4 {
-    /// An inode in use. `NotFound` if it is not.
+    /// Reads an inode in use. Returns `NotFound` if it is free.
     pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
         load(self, ino)
     }
 }
 
-/// Reads an inode and checks it. `NotFound` if there is no such inode, or it has no links and nobody
-/// has it open.
+/// Reads and verifies an inode. Returns `NotFound` if there is no such inode, or if it has no links and is not open.
 pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {
     let handle = load_unlinked(fs, ino)?;
     if handle.inode.links_count() == 0 && !fs.orphans.is_open(ino) {
@@ -69,8 +68,8 @@ pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {
     Ok(handle)
 }
 
-/// Reads an inode that may have lost its last link but is not free yet. `NotFound` if there is no
-/// such inode or its slot is empty.
+/// Reads an inode that may have no links but is not free yet. Returns `NotFound` if there is no such inode or its slot
+/// is empty.
 pub(crate) fn load_unlinked(fs: &Ext4, ino: Ino) -> Result<Handle> {
     let geometry = &fs.volume.geometry;
     let (group, index) = geometry.place_of(ino).ok_or(Error::NotFound)?;
@@ -98,12 +97,12 @@ pub(crate) fn load_unlinked(fs: &Ext4, ino: Ino) -> Result<Handle> {
     Ok(Handle { owner: Owner { ino, seed }, inode, block, offset })
 }
 
-/// The slot at `offset` of a block of an inode table.
+/// Returns the slot at `offset` of an inode table block.
 pub(crate) fn slot<'t>(fs: &Ext4, table: &'t [u8], offset: usize) -> Option<&'t [u8]> {
     table.get(offset..offset + usize::from(fs.volume.geometry.inode_size))
 }
 
-/// The attributes of an inode.
+/// Returns the attributes of an inode.
 pub(crate) fn attributes(fs: &Ext4, handle: &Handle) -> Result<Attributes> {
     let inode = &handle.inode;
     let file_type = handle.file_type()?;

@@ -1,4 +1,4 @@
-//! Inline data: contents that lie in the inode, first in `i_block`, then in an attribute.
+//! Inline data: file contents stored in the inode, first in `i_block`, then in an attribute.
 
 use smallvec::SmallVec;
 use vfs::{Corruption, Result};
@@ -9,10 +9,10 @@ use crate::format::xattr::{AttributeName, Value};
 use crate::inode::Handle;
 use crate::xattr;
 
-/// Inline data. That of an inode of the usual size takes nothing from the heap.
+/// Inline data. Contents of an inode of the usual size need no heap allocation.
 pub(crate) type Contents = SmallVec<[u8; 256]>;
 
-/// The contents of an inode whose data is inline, as many bytes as its size says.
+/// Returns the contents of an inode with inline data, cut to its size.
 pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
     let mut bytes = all(fs, handle)?;
     let (size, room) = (handle.inode.size(), bytes.len());
@@ -26,7 +26,7 @@ pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
     Ok(bytes)
 }
 
-/// All bytes that the inode has for inline data.
+/// Returns all bytes that the inode reserves for inline data.
 pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Contents> {
     let mut bytes = Contents::from_slice(handle.inode.i_block());
     let slot = xattr::slot_tail(fs, handle)?;

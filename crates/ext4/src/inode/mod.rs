@@ -1,4 +1,4 @@
-//! Inodes: finding and locking them, their handles, attributes, flags, projects and inline data.
+//! Inodes: lookup, locks, handles, attributes, flags, projects and inline data.
 
 mod attributes;
 pub(crate) mod file_attributes;

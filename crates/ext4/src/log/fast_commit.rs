@@ -1,14 +1,13 @@
-//! Making the changes of fast commits, all of them in one operation.
+//! Applies the changes of fast commits, all of them in one operation.
 //!
-//! A tag says what is so after a change, not what was done: an entry leads to an inode, a range of a
-//! file lies in these blocks, an inode's fields are these. So an entry that is there already is left,
-//! and one that is gone is not missed. The kernel's rules that are not in the tags:
+//! A tag describes a state, not a change: an entry leads to an inode, a range of a file has these blocks, an inode has
+//! these fields. So an existing entry is kept, and a missing entry need not be removed. Rules of the kernel that the
+//! tags do not contain:
 //!
-//! - The blocks of all ranges are taken before anything else, so that what the changes themselves
-//!   need (blocks of directories, of extent trees) comes from elsewhere.
-//! - Directories have no tags for their own inodes: their times and link counts follow from their
-//!   entries.
-//! - An inode that lost its last name without another word was freed.
+//! - The blocks of all ranges are reserved first, so that blocks which the changes themselves need (of directories and
+//!   extent trees) come from elsewhere.
+//! - Directories have no tags for their own inodes. Their times and link counts follow from their entries.
+//! - An inode that lost its last name without a further tag was freed.
 
 mod inodes;
 mod ranges;
@@ -33,17 +32,17 @@ use crate::op::Op;
 use crate::orphan::Inactivation;
 use crate::quota::Quota;
 
-/// Damage found in what the fast commits ask for.
+/// Returns an error about damage in a fast commit.
 fn damage(problem: &'static str, ino: Ino) -> Error {
     Corruption::new("fast commit", problem).of_inode(ino.0).into()
 }
 
 impl Ext4 {
-    /// Makes the changes of fast commits, durably and at once: the log must have been opened to go
-    /// on where recovery left it. They say nothing of usage, so with `quota` it is counted anew.
+    /// Applies fast commits and makes the result durable. The log must have been opened with the `resume` that recovery
+    /// returned. Fast commits contain no usage, so it is recounted with `quota`.
     ///
     /// # Errors
-    /// `Corrupt` for changes that contradict the file system. Nothing was written then.
+    /// `Corrupt` if changes contradict the file system. Nothing was written in that case.
     pub(crate) fn apply_fast_commits(
         &self,
         tags: &[FastCommitTag],
@@ -72,11 +71,11 @@ impl Ext4 {
     }
 }
 
-/// The operation, and what it has changed so far but not written.
+/// The operation and its changes that are not written yet.
 struct Replay<'r, 'op> {
     op: &'r mut Op<'op>,
     inodes: BTreeMap<Ino, Work>,
-    /// Blocks that are marked as taken for ranges that no file has yet.
+    /// Blocks marked in use for ranges that no file has yet.
     reserved: Ranges,
     now: Timestamp,
 }
@@ -96,7 +95,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// A new inode gets its first name, and a directory its first block.
+    /// Gives a new inode its first name, and a directory its first block.
     fn create(&mut self, entry: &FastCommitEntry) -> Outcome<()> {
         let mut child = self.take(entry.ino)?;
         if child.handle.inode.is_dir() && child.is_new() {
@@ -111,7 +110,7 @@ impl Replay<'_, '_> {
         self.link(entry, 0)
     }
 
-    /// The name leads to the inode, which has `links` more for it.
+    /// Makes the name lead to the inode, whose link count grows by `links`.
     fn link(&mut self, entry: &FastCommitEntry, links: u16) -> Outcome<()> {
         check_name(&entry.name).map_err(|_| damage("an impossible name", entry.parent))?;
         let mut child = self.take(entry.ino)?;
@@ -134,7 +133,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// The name does not lead to the inode any more.
+    /// Removes the name if it leads to the inode.
     fn unlink(&mut self, entry: &FastCommitEntry) -> Outcome<()> {
         let mut parent = self.take_dir(entry.parent)?;
         let found = dir::find(self.op, &parent.handle, &entry.name)?;
@@ -158,7 +157,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Writes all inodes. Returns those to be freed when this has committed.
+    /// Writes all inodes. Returns those to free after the commit.
     fn finish(mut self) -> Outcome<Vec<Ino>> {
         self.release_reserved()?;
         let mut doomed = Vec::new();

@@ -1,4 +1,4 @@
-//! The journal as the engine's log: checkpoints are transactions in it.
+//! The journal as the engine's log. Each checkpoint is a jbd2 transaction.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,47 +17,47 @@ use crate::format::jbd2::{Commit, JournalSuperblock, Layout, Tid};
 use crate::format::superblock::Superblock;
 use crate::params::clock::Clock;
 
-/// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
-/// before it is written once.
+/// Maximum share of the log for one checkpoint, in sixteenths. With a larger share, a block changes more often before
+/// it is written once.
 const CHECKPOINT_SHARE: u32 = 7;
-/// With more than this many sixteenths taken, blocks must be written back. The last checkpoint alone should not
-/// take that much: it stays in the log until the next one is there. And there must be room left
-/// beyond the next one, for what comes in while it is being closed.
+/// Blocks must be written back if more than this many sixteenths of the log are in use. The last checkpoint alone must
+/// stay below it, because it remains in the log until the next one is there. There must also be room after the next
+/// checkpoint, for changes that arrive while it is being closed.
 const SHORT_SHARE: u32 = 8;
 const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 16);
 
-/// The number of the first checkpoint, as the engine counts.
+/// Number of the engine's first checkpoint.
 const FIRST_SEQUENCE: u64 = 1;
 
 /// A transaction in the log.
 #[derive(Clone, Copy, Debug)]
 struct Live {
-    /// The checkpoint's number, as the engine counts.
+    /// The engine's number of the checkpoint.
     sequence: u64,
     tid: Tid,
-    /// The journal block it starts with.
+    /// Its first journal block.
     start: u32,
 }
 
 struct State {
     sb: JournalSuperblock,
-    /// Where the next transaction goes.
+    /// Position of the next transaction.
     head: u32,
-    /// Its number.
+    /// Number of the next transaction.
     next: Tid,
-    /// Blocks of the log that are taken.
+    /// Number of log blocks in use.
     used: u32,
     /// The transactions in the log, oldest first.
     live: VecDeque<Live>,
-    /// Whether the superblock on the device leads to the oldest of them.
+    /// True if the superblock on the device refers to the oldest of them.
     is_started: bool,
     buffer: Vec<u8>,
 }
 
-/// The journal of a file system, open for writing.
+/// The journal of a file system that is open for writing.
 ///
-/// The log is empty on the device (`s_start` 0) until the first transaction is written, and again
-/// when the tail has advanced past all of them.
+/// The log is empty on the device (`s_start` is 0) until the first transaction is written, and again when the tail has
+/// advanced past all transactions.
 pub struct Journal {
     device: Arc<dyn BlockDevice>,
     map: JournalMap,
@@ -68,15 +68,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at `map` of the file system that `sb` describes. Its log must be empty
-    /// ([`recover`](super::recover()) empties it), unless recovery handed out `resume`: then the
-    /// first checkpoint becomes the transaction that replaces the fast commits.
+    /// Opens the journal at `map` of the file system with the superblock `sb`. Its log must be empty
+    /// ([`recover`](super::recover()) empties it), unless recovery returned `resume`: the first checkpoint then becomes
+    /// the transaction that replaces the fast commits.
     ///
-    /// Nothing is written yet. With the first transaction the journal gets the features that this
-    /// file system calls for: revokes, 64-bit block numbers, checksums of version 3.
+    /// Writes nothing. The first transaction sets the journal features that this file system requires: revokes, 64-bit
+    /// block numbers, checksums of version 3.
     ///
     /// # Errors
-    /// `Unsupported` if the log is not empty; `Corrupt` if the journal's superblock cannot be right.
+    /// `Unsupported` if the log is not empty; `Corrupt` if the journal's superblock is invalid.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         map: JournalMap,
@@ -89,11 +89,12 @@ impl Journal {
             (None, _) => {
                 journal
                     .modernize(sb.features.incompat(Incompat::BIT64), sb.features.metadata_csum());
-                // Blocks of the transaction that the superblock names may still be in the log.
+                // The log may still contain blocks of the transaction that the superblock names, so start with the next
+                // number.
                 (journal.log.start, journal.sequence.next(), 0)
             }
             (Some(start), Some(Resume { head, next })) => {
-                // What recovery left is older than every checkpoint.
+                // The transactions that recovery left are older than every checkpoint.
                 live.push_back(Live { sequence: 0, tid: journal.sequence, start });
                 let log_blocks = journal.log_blocks();
                 let used = (head + log_blocks - start) % log_blocks;
@@ -115,7 +116,7 @@ impl Journal {
         Ok(Self { device, map, blocks_max, log_blocks, clock, state })
     }
 
-    /// Takes the time of commits from `clock`.
+    /// Takes the times of commits from `clock`.
     pub(crate) fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
@@ -125,7 +126,7 @@ impl Journal {
         Commit { sec: now.as_secs(), nsec: now.subsec_nanos() }
     }
 
-    /// Empties the log. Everything in it must be home, durably.
+    /// Empties the log. Its blocks must already be written back durably.
     ///
     /// # Errors
     /// If the device fails.
@@ -134,12 +135,11 @@ impl Journal {
         self.device.flush().map_err(Error::Device)
     }
 
-    /// Writes a transaction, durably: the images that `images` passes to its argument, by block,
-    /// and the blocks whose earlier images must not be replayed.
+    /// Writes a transaction durably. It contains the images that `images` passes to its argument, and revokes for the
+    /// blocks in `freed`.
     ///
     /// # Errors
-    /// If the device fails or the log has no room. The transaction is not in the log then, or only
-    /// a part that recovery does not see.
+    /// If the device fails or the log has no room. Recovery does not find the transaction in that case.
     pub fn append(
         &self,
         sequence: u64,
@@ -151,14 +151,14 @@ impl Journal {
         let mut state = self.state.lock();
         let State { sb, head, next, used, live, is_started, buffer } = &mut *state;
         let (start, tid) = (*head, *next);
-        // One block stays free: a log that is full would look like an empty one.
+        // One block stays free: a full log would look like an empty one.
         let room = self.log_blocks - *used - 1;
         let mut writer = Writer::new(&*self.device, &self.map, sb, buffer, tid, (start, room));
         images(&mut |block, image| writer.image(block, image))?;
         writer.revokes(freed)?;
         writer.finish_blocks()?;
         if !*is_started {
-            // Until the commit block is there, recovery finds nothing at this place.
+            // Recovery finds no transaction here until the commit block is written.
             let mut first = sb.clone();
             first.raw.start = start.into();
             first.raw.sequence = tid.0.into();
@@ -175,13 +175,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Moves the tail of the log on the device.
+    /// Updates the tail of the log on the device.
     fn write_tail(&self, state: &mut State) -> io::Result<()> {
         let tail = state.live.front().copied();
         state.sb.raw.start = tail.map_or(0, |tail| tail.start).into();
         state.sb.raw.sequence = tail.map_or(state.next, |tail| tail.tid).0.into();
         write_journal_superblock(&*self.device, &self.map, &mut state.sb)?;
-        // Before anything overwrites what was the tail.
+        // The new tail must be durable before the old one is overwritten.
         self.device.barrier()
     }
 }
@@ -212,7 +212,8 @@ impl Log for Journal {
     fn advance_tail(&self, sequence: u64) -> transaction::Result<()> {
         let mut state = self.state.lock();
         if sequence == FIRST_SEQUENCE && state.live.iter().all(|live| live.sequence < sequence) {
-            // What recovery left counts until the first checkpoint is there, for which room is made.
+            // Transactions left by recovery stay valid until the first checkpoint is in the log, which has room for
+            // them.
             return Ok(());
         }
         let forgotten = state.live.iter().take_while(|live| live.sequence < sequence).count();
@@ -229,8 +230,8 @@ impl Log for Journal {
     }
 }
 
-/// The most images that a checkpoint may have which takes `share` blocks of the log. One with as many blocks
-/// of which some are freed takes no more.
+/// Returns the maximum number of images in a checkpoint of `share` log blocks. If some of its blocks are revokes
+/// instead of images, it needs no more.
 fn images_in(layout: &Layout, share: u32) -> usize {
     let fits = |images| blocks_of(layout, Size { images, freed: 0 }) <= u64::from(share);
     let (mut most, mut too_many) = (0, share as usize + 1);
@@ -263,7 +264,7 @@ mod tests {
         Journal::open(device, map, &sb, None).unwrap()
     }
 
-    /// The numbers of images around which another descriptor begins, or another buffer.
+    /// Numbers of images around which another descriptor or another buffer begins.
     fn edges(layout: &Layout) -> Vec<usize> {
         let (tags, buffer) = (layout.tags_max(), BUFFER_BYTES / layout.block_size);
         let around = |edge: usize| edge.saturating_sub(2)..=edge + 2;
@@ -305,7 +306,7 @@ mod tests {
         }
     }
 
-    /// The last block of the log stays free, and what fits is written.
+    /// The last block of the log stays free, and everything that fits is written.
     #[test]
     fn what_fits_is_known_to_the_block() {
         let journal = journal(1024, "");

@@ -1,8 +1,8 @@
-//! Where the journal's blocks are.
+//! Location of the journal's blocks.
 //!
-//! The map is read straight from the device, because recovery needs it when nothing else of the
-//! file system can be relied on: only the superblock, one group descriptor and the journal's inode.
-//! The inode's block map also stands in the superblock, for when these two were torn by the crash.
+//! The map is read directly from the device, because recovery runs before anything else is reliable. It needs only the
+//! superblock, one group descriptor and the journal's inode. The superblock also contains a copy of the inode's block
+//! map, in case a crash tore the other two.
 
 use std::collections::HashSet;
 
@@ -20,13 +20,13 @@ use crate::format::indirect;
 use crate::format::inode::{self, I_BLOCK_SIZE, Inode, flags};
 use crate::format::superblock::Superblock;
 
-/// Most blocks of a journal, as mke2fs allows them.
+/// Maximum number of blocks of a journal, as in mke2fs.
 const BLOCKS_MAX: u64 = 10_240_000;
-/// `s_jnl_backup_type`: the superblock holds the journal's block map and size.
+/// `s_jnl_backup_type`: the superblock contains the journal's block map and size.
 const BACKUP_BLOCKS: u8 = 1;
 const STRUCTURE: &str = "journal inode";
 
-/// A run of journal blocks that lie together.
+/// A contiguous run of journal blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,
@@ -34,23 +34,23 @@ struct Run {
     len: u32,
 }
 
-/// Which blocks of the device hold the journal.
+/// Device blocks of the journal.
 #[derive(Clone, Debug)]
 pub struct JournalMap {
-    /// In the order of the journal, without gaps.
+    /// Runs in journal order, without gaps.
     runs: Vec<Run>,
-    /// The same in the order of the device: first block and length.
+    /// The same runs in device order: first block and length.
     on_device: Vec<(Block, u32)>,
     blocks: u32,
     block_size_log: u32,
 }
 
 impl JournalMap {
-    /// Finds the journal of a file system. `None` if it has none.
+    /// Finds the journal of a file system. Returns `None` if there is none.
     ///
     /// # Errors
-    /// `Unsupported` for a journal on another device; `Corrupt` if its inode or block map cannot be
-    /// right, or not all of it is mapped.
+    /// `Unsupported` for a journal on another device; `Corrupt` if its inode or block map is invalid or does not map
+    /// all of it.
     pub fn read(device: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Self>> {
         if !sb.features.compat(Compat::HAS_JOURNAL) {
             return Ok(None);
@@ -64,7 +64,7 @@ impl JournalMap {
         }
         let walk = Walk::new(device, sb);
         let ino = Ino(ino.into());
-        // Among the reserved inodes only the journal's own can be one.
+        // Among the reserved inodes, only the journal's can be one.
         let is_reserved = ino.0 < u64::from(sb.first_ino) && ino.0 != u64::from(JOURNAL_INO);
         if is_reserved || walk.geometry.place_of(ino).is_none() {
             return Err(Corruption::new("superblock", "journal inode").of_inode(ino.0).into());
@@ -81,10 +81,10 @@ impl JournalMap {
         Ok(Some(map))
     }
 
-    /// The map that starts in an inode, whatever else the inode says, and with whatever checksums.
+    /// Returns the map that starts in an inode. Ignores its other fields and all checksums.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Like [`Self::read`].
     pub(crate) fn of_inode(
         device: &dyn BlockDevice,
         sb: &Superblock,
@@ -96,8 +96,8 @@ impl JournalMap {
         walk.map(&Root { i_block: *i_block, size, is_extents }, None)
     }
 
-    /// What an inode must have to hold the journal, by the copy of that in a superblock: `i_block`, size, and whether
-    /// it holds extents. `None` if there is no copy, or it leads nowhere.
+    /// Returns the journal inode's `i_block` and size from the superblock's copy, and whether `i_block` is an extent
+    /// tree. Returns `None` if there is no copy, or if its map is invalid.
     pub(crate) fn backup(
         device: &dyn BlockDevice,
         sb: &Superblock,
@@ -108,20 +108,20 @@ impl JournalMap {
         (map.blocks() > 0).then_some((root.i_block, root.size, root.is_extents))
     }
 
-    /// Blocks of the journal.
+    /// Returns the number of journal blocks.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     #[must_use]
     pub fn block_size(&self) -> usize {
         1 << self.block_size_log
     }
 
-    /// Byte of the device at which a block of the journal starts, and how many blocks lie together
-    /// from there on. `None` past the end.
+    /// Returns the byte offset of a journal block on the device, and the number of contiguous blocks from there on.
+    /// Returns `None` past the end.
     #[must_use]
     pub fn place_of(&self, block: u32) -> Option<(u64, u32)> {
         let at = self.runs.partition_point(|run| run.first <= block).checked_sub(1)?;
@@ -131,7 +131,7 @@ impl JournalMap {
         Some((run.start.plus(within.into()).0 << self.block_size_log, left))
     }
 
-    /// Whether a block of the file system belongs to the journal.
+    /// Returns whether a block of the file system belongs to the journal.
     #[must_use]
     pub fn contains(&self, block: Block) -> bool {
         let at = self.on_device.partition_point(|&(start, _)| start <= block);
@@ -141,7 +141,7 @@ impl JournalMap {
         })
     }
 
-    /// Joins the runs of a walk.
+    /// Builds the map from the runs of a walk.
     fn new(runs: Vec<Run>, blocks: u32, block_size_log: u32) -> Result<Self> {
         let mut on_device: Vec<_> = runs.iter().map(|run| (run.start, run.len)).collect();
         on_device.sort_unstable();
@@ -153,7 +153,7 @@ impl JournalMap {
     }
 }
 
-/// What a map starts from.
+/// Start of a block map.
 struct Root {
     i_block: [u8; I_BLOCK_SIZE],
     size: u64,
@@ -161,7 +161,7 @@ struct Root {
 }
 
 impl Root {
-    /// The copy in the superblock, if there is one.
+    /// Returns the copy in the superblock, if there is one.
     fn from_backup(sb: &Superblock) -> Option<Self> {
         if sb.raw.jnl_backup_type != BACKUP_BLOCKS {
             return None;
@@ -179,15 +179,15 @@ impl Root {
     }
 }
 
-/// The walk through the block map of the journal.
+/// Traversal of the journal's block map.
 struct Walk<'d> {
     device: &'d dyn BlockDevice,
     sb: &'d Superblock,
     geometry: Geometry,
     runs: Vec<Run>,
-    /// Blocks mapped so far: the next one that must come.
+    /// Number of blocks mapped so far, which is the next expected file block.
     next: u64,
-    /// Blocks of pointers that were read. Each may come once, so that a small map takes little memory.
+    /// Pointer blocks read so far. Each may occur once, so that a small map cannot use much memory.
     met: HashSet<Block>,
 }
 
@@ -206,7 +206,7 @@ impl Walk<'_> {
         Ok(bytes)
     }
 
-    /// The journal's inode: its map, and the seed of its blocks' checksums where there are any.
+    /// Returns the block map of the journal's inode, and the seed of its checksums if there are checksums.
     fn inode(&self, ino: Ino) -> Result<(Root, Option<u32>)> {
         let damage = |problem| Corruption::new(STRUCTURE, problem).of_inode(ino.0);
         let place = self.geometry.place_of(ino);
@@ -243,7 +243,7 @@ impl Walk<'_> {
         Ok((root, seed))
     }
 
-    /// Goes through the whole map.
+    /// Traverses the whole map.
     fn map(&self, root: &Root, seed: Option<u32>) -> Result<JournalMap> {
         let Self { device, sb, geometry, .. } = *self;
         let blocks = root.size >> geometry.block_size_log;
@@ -270,7 +270,7 @@ impl Walk<'_> {
         JournalMap::new(walk.runs, blocks as u32, geometry.block_size_log)
     }
 
-    /// Goes through a node of an extent tree that holds what lies before `end`.
+    /// Traverses a node of an extent tree whose range ends at `end`.
     fn extents(&mut self, node: &Node<'_>, seed: Option<u32>, end: u64) -> Result<()> {
         for at in 0..node.len() {
             if node.depth() == 0 {
@@ -288,15 +288,14 @@ impl Walk<'_> {
             let at_leaf = |c: Corruption| c.at_block(entry.leaf.0);
             extent::verify(&bytes, seed).map_err(at_leaf)?;
             let child = Node::parse(&bytes, Some(node.depth() - 1)).map_err(at_leaf)?;
-            // So that no node can stand in two places: the work is bounded by the nodes there are.
+            // Ensures that no node occurs twice, which bounds the work by the number of nodes.
             child.check_range(entry.block, end).map_err(at_leaf)?;
             self.extents(&child, seed, end)?;
         }
         Ok(())
     }
 
-    /// Goes through pointers to blocks of the journal, `levels` blocks of pointers between, as far
-    /// as there are `blocks`.
+    /// Traverses pointers with `levels` levels of pointer blocks below, up to `blocks` blocks.
     fn pointers(&mut self, pointers: &[u8], levels: usize, blocks: u64) -> Result<()> {
         for index in 0..(pointers.len() / 4) as u16 {
             if self.next >= blocks {
@@ -331,7 +330,7 @@ impl Walk<'_> {
     /// Adds the next blocks of the journal.
     fn add(&mut self, start: Block, len: u32) -> Result<()> {
         self.check(start, len)?;
-        // No more than the file system has, so that a map of repeated blocks ends.
+        // At most as many as the file system has, so that a map of repeated blocks ends.
         let first = u32::try_from(self.next).ok().filter(|&at| u64::from(at) <= BLOCKS_MAX);
         let Some(first) = first else {
             return Err(Corruption::new(STRUCTURE, "too many blocks").into());

@@ -1,12 +1,11 @@
-//! The journal (jbd2): writing checkpoints to it, and recovering what a crash left in it.
+//! The journal (jbd2): writing checkpoints, and recovery after a crash.
 //!
 //! Invariants:
-//! - Nothing in the log is overwritten before the journal superblock that no longer reaches it is
-//!   durable.
+//! - No log block is overwritten before a journal superblock is durable whose tail is past it.
 //! - A commit block is written only after all other blocks of its transaction are durable.
-//! - Recovery writes nothing before it has read all that it will replay and found it sound; what it
-//!   replays lies in the file system and outside the journal.
-//! - Work and memory of recovery are bounded by the size of the journal, whatever it holds.
+//! - Recovery reads and verifies everything that it will replay before it writes. All target blocks are inside the file
+//!   system and outside the journal.
+//! - Work and memory of recovery are bounded by the size of the journal, whatever it contains.
 
 mod fast_commit;
 mod journal;
@@ -22,5 +21,5 @@ pub use map::JournalMap;
 pub use recover::{Report, Resume, recover};
 pub(crate) use recover::{highest_sequence, salvage, users_count};
 
-/// Inode of the journal where the superblock does not say otherwise.
+/// Inode of the journal unless the superblock names another one.
 pub(crate) const JOURNAL_INO: u32 = 8;

@@ -1,4 +1,4 @@
-//! Reading the journal, in large pieces.
+//! Reading the journal in large pieces.
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Result};
@@ -9,13 +9,13 @@ impl JournalMap {
     /// Reads one block of the journal.
     ///
     /// # Errors
-    /// `Corrupt` for a block outside of it; `Device`.
+    /// `Corrupt` for a block outside the journal; `Device` if the device fails.
     pub fn read_block(&self, device: &dyn BlockDevice, block: u32) -> Result<Vec<u8>> {
         read_block(device, self, block)
     }
 }
 
-/// Reads one block of the journal, and nothing beside it.
+/// Reads a single block of the journal without read-ahead.
 pub(super) fn read_block(
     device: &dyn BlockDevice,
     map: &JournalMap,
@@ -31,15 +31,15 @@ fn outside(block: u32) -> Error {
     Corruption::new("journal", format!("block {block} lies outside of it")).into()
 }
 
-/// Bytes read ahead at a time.
+/// Read-ahead size in bytes.
 const READ_BYTES: usize = 256 << 10;
 
-/// Reads blocks of the journal, best in ascending order.
+/// Reads blocks of the journal, preferably in ascending order.
 pub(super) struct Reader<'j> {
     device: &'j dyn BlockDevice,
     map: &'j JournalMap,
     buffer: Vec<u8>,
-    /// The blocks of the journal in the buffer.
+    /// First journal block in the buffer.
     first: u32,
     count: u32,
 }
@@ -49,7 +49,7 @@ impl<'j> Reader<'j> {
         Self { device, map, buffer: Vec::new(), first: 0, count: 0 }
     }
 
-    /// A block of the journal.
+    /// Returns a block of the journal.
     pub(super) fn block(&mut self, block: u32) -> Result<&[u8]> {
         let size = self.map.block_size();
         let is_here = block >= self.first && block - self.first < self.count;

@@ -1,4 +1,4 @@
-//! Recovery: bringing home what a crash left in the journal.
+//! Recovery: replaying the journal after a crash.
 
 use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Result};
@@ -17,48 +17,48 @@ use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, S
 use crate::params::read_superblock;
 use crate::volume::Volume;
 
-/// Most blocks of a fast-commit area that are read. mke2fs makes 256.
+/// Maximum number of fast-commit blocks to read. mke2fs creates 256.
 const FAST_COMMIT_BLOCKS_MAX: u32 = 1 << 14;
 
-/// What recovery did.
+/// Result of recovery.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Report {
     /// Transactions replayed.
     pub transactions: u32,
-    /// Blocks written to their places.
+    /// Blocks written in place.
     pub blocks_replayed: u64,
     /// Blocks not written because a later transaction had freed them.
     pub blocks_revoked: u64,
-    /// The error number that the kernel had left in the journal, if any. The file system is marked
-    /// as having errors then, and should be checked.
+    /// Error number that the kernel stored in the journal, if any. The file system is then marked as having errors and
+    /// should be checked.
     pub errno: Option<i32>,
-    /// Changes since the last transaction that are still to be made, in order. The log is not
-    /// empty then: see [`Resume`].
+    /// Changes since the last transaction that the caller must apply, in order. If there are any, the log is not empty:
+    /// see [`Resume`].
     pub fast_commits: Vec<FastCommitTag>,
-    /// With fast commits: how to make them.
+    /// With fast commits: position at which the log continues.
     pub resume: Option<Resume>,
 }
 
-/// Where a log goes on that still has transactions in it.
+/// Position at which a log that still contains transactions continues.
 ///
-/// Fast commits count until the transaction that would have come next is in the log. So they are
-/// made in one checkpoint that is written as that transaction: the log opened at this place, all of
-/// them applied, then the checkpoint. A crash before that is durable leaves them to be made again.
+/// Fast commits are valid until the next transaction is in the log. Therefore all of them are applied in one
+/// checkpoint, which is written as that transaction: open the log at this position, apply them, write the checkpoint.
+/// After a crash before that is durable, they are applied again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resume {
     pub(super) head: u32,
     pub(super) next: Tid,
 }
 
-/// Replays the journal of the file system on `device`, empties it and takes back the mark that
-/// recovery is needed. Does nothing where that is not so. After a success the file system is as of
-/// its last complete transaction, durably; but for fast commits, which the report hands out.
+/// Replays the journal of the file system on `device`, empties it and clears the recovery flag. Does nothing if no
+/// recovery is needed. On success the file system durably has the state of its last complete transaction. Fast commits
+/// are not applied but returned in the report.
 ///
 /// # Errors
-/// `Unsupported` for journals on another device and for unknown features; `Corrupt` for damage in
-/// the superblock, the journal's inode or the log. Nothing was written then. `Device` if the device
-/// fails; recovery can be tried again.
+/// `Unsupported` for journals on another device and for unknown features; `Corrupt` for damage in the superblock, the
+/// journal's inode or the log. In both cases nothing was written. `Device` if the device fails; recovery can be
+/// retried.
 pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
     let sb = read_superblock(device)?;
     let is_needed = sb.features.incompat(Incompat::RECOVER);
@@ -73,17 +73,17 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
     let recovery = Recovery { device, sb: &sb, map: &map, journal: &journal };
     match journal.start {
         Some(start) if is_needed => recovery.replay(start),
-        // Everything had reached its place; only the journal's own superblock had not.
+        // All blocks were written back; only the journal's superblock was not updated.
         Some(start) => recovery.forget(start),
         None => recovery.clear(journal.sequence),
     }
 }
 
-/// As [`recover`], but of a log with damage in it: replays the transactions before that and forgets the others, and
-/// all fast commits.
+/// Like [`recover`], but for a damaged log: replays the transactions before the damage, and discards the others and all
+/// fast commits.
 ///
 /// # Errors
-/// As [`recover`], but for damage in the log.
+/// Like [`recover`], except for damage in the log.
 pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<Report> {
     let sb = read_superblock(device)?;
     let Some(map) = JournalMap::read(device, &sb)? else { return Ok(Report::default()) };
@@ -95,7 +95,7 @@ pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<Report> {
     }
 }
 
-/// The highest number that a block of the journal has, or 0: a new log must start after it.
+/// Returns the highest transaction number in any journal block, or 0. A new log must start after it.
 pub(crate) fn highest_sequence(device: &dyn BlockDevice, map: &JournalMap) -> u32 {
     let mut reader = Reader::new(device, map);
     let number = |block| reader.block(block).ok().and_then(header).map_or(0, |(_, tid)| tid.0);
@@ -110,7 +110,8 @@ pub(super) fn read_journal_superblock(
     JournalSuperblock::parse(&read_block(device, map, 0)?, map.blocks())
 }
 
-/// Returns how many file systems use the journal by its superblock; 0 where that does not say so.
+/// Returns the number of file systems that use the journal according to its superblock, or 0 if it does not contain
+/// that.
 ///
 /// # Errors
 /// `Corrupt` if the journal's superblock is damaged. `Device` if the device fails.
@@ -149,7 +150,7 @@ impl Recovery<'_> {
             let revoked = log.revoked(&mut reader, device_blocks)?;
             match log.verify(&mut reader, &revoked)? {
                 Ok(verified) => break (revoked, verified),
-                // Its revokes do not count either.
+                // The revokes of that transaction do not count either.
                 Err(_) => {
                     log.extent = log.extent.without_last();
                     log.may_be_interrupted = false;
@@ -174,7 +175,8 @@ impl Recovery<'_> {
         Ok(Report { fast_commits, resume, errno: self.errno(), ..report })
     }
 
-    /// Replays the images whose checksums match, if each has one; else the transactions before the first damage.
+    /// Replays the images with valid checksums, if the log has checksums; otherwise the transactions before the first
+    /// damage.
     fn salvage(&self, start: u32) -> Result<Report> {
         let mut reader = Reader::new(self.device, self.map);
         let all = Scan::run_to(self.journal, &mut reader, start, u32::MAX).transactions;
@@ -185,7 +187,7 @@ impl Recovery<'_> {
         {
             return self.replay_salvaged(&mut reader, &log, &revoked);
         }
-        // The first so many that are not sound together.
+        // Bisects for the first transaction that is damaged.
         let (mut sound, mut damaged) = (0, all + 1);
         while damaged - sound > 1 {
             let middle = sound + (damaged - sound) / 2;
@@ -196,7 +198,7 @@ impl Recovery<'_> {
         self.replay_salvaged(&mut reader, &log, &revoked)
     }
 
-    /// Replays a log in spite of damage, and empties it.
+    /// Replays a damaged log and empties it.
     fn replay_salvaged(
         &self,
         reader: &mut Reader<'_>,
@@ -208,12 +210,12 @@ impl Recovery<'_> {
             let counts = log.replay(reader, revoked, self.device)?;
             (report.blocks_replayed, report.blocks_revoked) = (counts.replayed, counts.revoked);
         }
-        // Numbers after all that it can hold cannot be taken for its own.
+        // Choose a number after all that the log can contain, so that no old block is taken for a new one.
         let end = Tid(self.journal.sequence.0.wrapping_add(self.map.blocks()));
         Ok(Report { errno: self.clear(end)?.errno, ..report })
     }
 
-    /// The first `count` transactions, if they are sound.
+    /// Returns the first `count` transactions if they are valid.
     fn sound_prefix(
         &self,
         reader: &mut Reader<'_>,
@@ -223,7 +225,7 @@ impl Recovery<'_> {
         self.prefix(reader, start, count, None)
     }
 
-    /// The first `count` transactions, if they are sound but for images that are skipped.
+    /// Returns the first `count` transactions if they are valid, apart from skipped images.
     fn prefix(
         &self,
         reader: &mut Reader<'_>,
@@ -242,8 +244,8 @@ impl Recovery<'_> {
         Ok((log, revoked))
     }
 
-    /// Checks that all replayed blocks lie in the file system: in the one that the log's own
-    /// superblock describes, for it may just have grown.
+    /// Checks that all target blocks are in the file system. If the log contains a superblock, its size counts, because
+    /// the file system may just have grown.
     fn check_targets(&self, verified: &Verified) -> Result<()> {
         let mut blocks_count = self.sb.blocks_count;
         if let Some(bytes) = &verified.superblock {
@@ -286,7 +288,7 @@ impl Recovery<'_> {
     /// Empties the log without replaying it.
     fn forget(&self, start: u32) -> Result<Report> {
         let mut reader = Reader::new(self.device, self.map);
-        // However the log ends, numbers after all that it can hold cannot be taken for its own.
+        // Choose a number after all that the log can contain, so that no old block is taken for a new one.
         let end = match Scan::run(self.journal, &mut reader, start) {
             Ok(extent) => extent.end,
             Err(Error::Corrupt(_)) => Tid(self.journal.sequence.0.wrapping_add(self.map.blocks())),
@@ -300,7 +302,7 @@ impl Recovery<'_> {
         (errno != 0).then_some(errno)
     }
 
-    /// Marks the journal as empty and the file system as recovered, where they are not.
+    /// Marks the journal as empty and the file system as recovered, if necessary.
     fn clear(&self, sequence: Tid) -> Result<Report> {
         let errno = self.errno();
         if self.journal.start.is_some() || errno.is_some() {
@@ -308,7 +310,7 @@ impl Recovery<'_> {
             journal.raw.start = 0.into();
             journal.raw.sequence = sequence.0.into();
             journal.raw.errno = 0.into();
-            // The error must be known to the file system before the journal forgets it.
+            // The file system must record the error before the journal is cleared.
             self.write_superblock(errno.is_some(), true)?;
             write_journal_superblock(self.device, self.map, &mut journal).map_err(Error::Device)?;
             self.device.flush().map_err(Error::Device)?;
@@ -317,8 +319,8 @@ impl Recovery<'_> {
         Ok(Report { errno, ..Report::default() })
     }
 
-    /// Brings the file system's superblock, which the replay may have changed, up to date: what the
-    /// kernel writes there past the journal stays, and it says whether recovery is needed.
+    /// Updates the file system's superblock, which the replay may have overwritten. Keeps the fields that the kernel
+    /// writes without the journal, and sets whether recovery is needed.
     fn write_superblock(&self, has_error: bool, needs_recovery: bool) -> Result<()> {
         let mut raw = RawSuperblock::zeroed();
         self.device.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes()).map_err(Error::Device)?;
@@ -342,8 +344,7 @@ impl Recovery<'_> {
         self.device.flush().map_err(Error::Device)
     }
 
-    /// Brings the free counts up to date, which the kernel does not log: the groups have the right
-    /// ones. Damaged groups are for others to find.
+    /// Updates the free counts from the groups, because the kernel does not log them. Damaged groups are ignored here.
     fn count_free(&self, raw: &mut RawSuperblock) {
         if let Ok(volume) = Volume::read(self.device, Trust::Checksums) {
             let (clusters, inodes) = volume.groups.totals();
@@ -353,8 +354,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Keeps the record of errors, which is written past the journal: its last state may be newer than
-/// the one in the log.
+/// Keeps the error record, which is written without the journal: it may be newer than the one in the log.
 fn keep_errors(raw: &mut RawSuperblock, before: &RawSuperblock) {
     let record = std::mem::offset_of!(RawSuperblock, error_count)
         ..std::mem::offset_of!(RawSuperblock, mount_opts);

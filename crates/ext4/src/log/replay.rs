@@ -1,5 +1,4 @@
-//! The other passes of recovery: what is revoked, whether all that will be replayed is sound, and
-//! the replay itself.
+//! The other passes of recovery: collecting revokes, verifying all images, and replaying them.
 
 use std::collections::HashMap;
 
@@ -13,49 +12,49 @@ use crate::format::address::Block;
 use crate::format::jbd2::{BlockType, ESCAPED, JournalSuperblock, Tag, Tid, header, revokes, tags};
 use crate::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 
-/// Most revoked blocks this build keeps track of. The kernel revokes only blocks that are in the
-/// log, so that this is a log of 64 GiB of them.
+/// Maximum number of revoked blocks. The kernel revokes only blocks in the log, so this corresponds to 64 GiB of logged
+/// blocks.
 const REVOKES_MAX: usize = 1 << 24;
 
-/// What the log holds, once it is known where it ends.
+/// The log and its end.
 pub(super) struct Log<'j> {
     pub(super) sb: &'j JournalSuperblock,
     pub(super) map: &'j JournalMap,
     pub(super) start: u32,
     pub(super) extent: Extent,
-    /// Whether the last transaction's commit block may have been written before its images.
+    /// True if the commit block of the last transaction may have been written before its images.
     pub(super) may_be_interrupted: bool,
-    /// Blocks of the device, if images with a wrong checksum or target are skipped, as kernels and e2fsck do.
+    /// Number of device blocks, if images with a wrong checksum or target are skipped, as kernels and e2fsck do.
     pub(super) skip_damaged: Option<u64>,
 }
 
-/// A block of the log that names others.
+/// Contents of a descriptor or revoke block.
 enum Item<'b> {
     Revokes(&'b [u8]),
-    /// A tag, and the block of the journal that holds its image.
+    /// A tag, and the journal block with its image.
     Image(Tag, u32),
 }
 
-/// Which transaction revoked a block last.
+/// Last transaction that revoked each block.
 pub(super) struct Revoked(HashMap<Block, Tid>);
 
 impl Revoked {
-    /// Whether an image that transaction `tid` logged must not be replayed.
+    /// Returns whether an image logged by transaction `tid` must not be replayed.
     fn covers(&self, block: Block, tid: Tid) -> bool {
         self.0.get(&block).is_some_and(|&revoked| !tid.is_after(revoked))
     }
 }
 
-/// What [`Log::verify`] found.
+/// Result of [`Log::verify`].
 #[derive(Default)]
 pub(super) struct Verified {
-    /// The highest block that will be written, with the journal block of its image.
+    /// The highest block to write, and the journal block and transaction of its image.
     pub(super) highest: Option<(Block, u32, Tid)>,
-    /// The file system's superblock as the replay will leave it, if it is in the log.
+    /// The file system's superblock after the replay, if it is in the log.
     pub(super) superblock: Option<Box<[u8; SUPERBLOCK_SIZE]>>,
 }
 
-/// What was replayed.
+/// Numbers of replayed and revoked images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) replayed: u64,
@@ -63,7 +62,7 @@ pub(super) struct Counts {
 }
 
 impl Log<'_> {
-    /// Calls `each` with everything in the complete transactions, in order.
+    /// Calls `each` for every item of the complete transactions, in order.
     fn for_each(
         &self,
         reader: &mut Reader<'_>,
@@ -74,7 +73,7 @@ impl Log<'_> {
         let mut all_tags = Vec::new();
         while cursor.tid != self.extent.end {
             let (at, tid) = (cursor.at, cursor.tid);
-            // The first pass went this way; only a device that changes meanwhile says otherwise.
+            // The first pass read the same blocks, so this can only fail if the device has changed.
             let changed = || damage_at("journal", "the log changed while it was read", at, tid);
             let block = reader.block(at)?;
             let Some((kind, found)) = header(block) else { return Err(changed().into()) };
@@ -101,7 +100,7 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// Collects what is revoked.
+    /// Collects the revokes.
     pub(super) fn revoked(&self, reader: &mut Reader<'_>, blocks_max: u64) -> Result<Revoked> {
         let mut revoked = HashMap::new();
         self.for_each(reader, |_, tid, item| {
@@ -111,7 +110,7 @@ impl Log<'_> {
                     let damage = Corruption::new("journal revoke block", "block past the end");
                     return Err(damage.mismatch(format!("below {blocks_max}"), number).into());
                 }
-                // Transactions come in order, so that the last one stays.
+                // Transactions come in order, so the last revoke wins.
                 revoked.insert(number, tid);
                 if revoked.len() > REVOKES_MAX {
                     return Err(Error::unsupported(
@@ -125,8 +124,8 @@ impl Log<'_> {
         Ok(Revoked(revoked))
     }
 
-    /// Checks all that will be replayed: checksums, and where it goes. A wrong image in the last
-    /// transaction of an asynchronous log is no damage: that transaction was interrupted.
+    /// Verifies the checksum and the target of every image to replay. In the last transaction of an asynchronous log, a
+    /// wrong image is not damage: the crash interrupted that transaction.
     pub(super) fn verify(
         &self,
         reader: &mut Reader<'_>,
@@ -180,7 +179,7 @@ impl Log<'_> {
         })
     }
 
-    /// Writes every image that is not revoked to its place.
+    /// Writes every image that is not revoked to its target block.
     pub(super) fn replay(
         &self,
         reader: &mut Reader<'_>,
@@ -214,10 +213,10 @@ impl Log<'_> {
     }
 }
 
-/// The last transaction's commit block reached the device before its images.
+/// The commit block of the last transaction reached the device before its images.
 pub(super) struct Interrupted;
 
-/// Says where in the journal damage is.
+/// Adds the position in the journal to an error.
 fn locate(error: Error, at: u32, tid: Tid) -> Error {
     match error {
         Error::Corrupt(damage) => {

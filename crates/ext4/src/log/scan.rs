@@ -1,9 +1,8 @@
-//! The first pass of recovery: where the log ends.
+//! The first pass of recovery, which finds the end of the log.
 //!
-//! The log ends at the first block that does not carry on with the expected transaction, because a
-//! transaction without its commit block never happened. A checksum that is wrong *inside* a
-//! transaction whose commit block is there is damage; unless the commit block is older than the one
-//! before it: then all of this is left over from an earlier time around the log.
+//! The log ends at the first block that does not continue the expected transaction. A transaction without its commit
+//! block is ignored. A wrong checksum *inside* a committed transaction is damage, unless its commit block is older than
+//! the one before: then all of it is left over from an earlier pass through the log.
 
 use vfs::{Corruption, Error, Result};
 
@@ -12,21 +11,21 @@ use crate::format::jbd2::{
     BlockType, Checksums, Commit, JournalSuperblock, Tid, Trust, crc32_be, header, tags,
 };
 
-/// How far the log goes.
+/// End of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Sequence number after the last complete transaction.
     pub(super) end: Tid,
-    /// The block of the journal after the last complete transaction.
+    /// Journal block after the last complete transaction.
     pub(super) head: u32,
-    /// The same without the last complete transaction.
+    /// Journal block after the transaction before that one.
     head_before: u32,
-    /// Complete transactions.
+    /// Number of complete transactions.
     pub(super) transactions: u32,
 }
 
 impl Extent {
-    /// The log without its last transaction.
+    /// Returns the log without its last transaction.
     pub(super) fn without_last(self) -> Self {
         Self {
             end: self.end.previous(),
@@ -37,12 +36,12 @@ impl Extent {
     }
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub(super) at: u32,
     pub(super) tid: Tid,
-    /// Blocks that the log has from here on until it meets its own start.
+    /// Number of log blocks from here on until the log reaches its own start.
     left: u32,
 }
 
@@ -51,7 +50,7 @@ impl Cursor {
         Self { at: start, tid: sb.sequence, left: sb.log_blocks() }
     }
 
-    /// Goes `count` blocks on. `None` if the log is not that long.
+    /// Advances by `count` blocks. Returns `None` if the log is too short.
     pub(super) fn advance(&mut self, sb: &JournalSuperblock, count: u32) -> Option<()> {
         self.left = self.left.checked_sub(count)?;
         self.at = sb.after(self.at, count);
@@ -59,7 +58,7 @@ impl Cursor {
     }
 }
 
-/// Damage in a block of the journal.
+/// Returns damage in a block of the journal.
 pub(super) fn damage_at(
     structure: &'static str,
     problem: &str,
@@ -74,16 +73,16 @@ pub(super) struct Scan<'a, 'j> {
     reader: &'a mut Reader<'j>,
     cursor: Cursor,
     extent: Extent,
-    /// Register of version 1's checksum.
+    /// State of the version 1 checksum.
     crc: u32,
-    /// When the last complete transaction was committed, in seconds.
+    /// Commit time of the last complete transaction, in seconds.
     last_sec: u64,
-    /// A wrong checksum in the transaction being read.
+    /// A wrong checksum in the transaction that is being read.
     suspect: Option<Corruption>,
-    /// The damage that ends the log, if its transaction is the last: an asynchronous commit block
-    /// may have been faster than the rest.
+    /// Damage that ends the log if its transaction is the last one: an asynchronous commit block may have been written
+    /// before the rest.
     interrupted: Option<Corruption>,
-    /// Most transactions to look at, if damage shall be where the log ends.
+    /// Maximum number of transactions, if damage is to end the log instead of causing an error.
     transactions_max: Option<u32>,
 }
 
@@ -97,7 +96,7 @@ impl<'a, 'j> Scan<'a, 'j> {
         Self::new(sb, reader, start, None).finish()
     }
 
-    /// As [`Self::run`], but the log ends after that many transactions, or before the first damage.
+    /// Like [`Self::run`], but the log ends after `transactions_max` transactions or before the first damage.
     pub(super) fn run_to(
         sb: &'a JournalSuperblock,
         reader: &'a mut Reader<'j>,
@@ -133,7 +132,7 @@ impl<'a, 'j> Scan<'a, 'j> {
         }
     }
 
-    /// Reads what is at the cursor and goes on. `None` at the end of the log.
+    /// Reads the block at the cursor and advances. Returns `None` at the end of the log.
     fn step(&mut self) -> Result<Option<()>> {
         let at = self.cursor.at;
         let is_enough = self.transactions_max.is_some_and(|max| self.extent.transactions >= max);
@@ -181,7 +180,7 @@ impl<'a, 'j> Scan<'a, 'j> {
         let layout = &self.sb.layout;
         let tid = self.cursor.tid;
         if let Some(damage) = self.interrupted.take() {
-            // A complete transaction follows: the one before was not the last.
+            // A complete transaction follows, so the one before was not the last.
             return Err(damage.into());
         }
         let (commit, trust) = Commit::parse(self.reader.block(at)?, layout, self.crc);

@@ -1,5 +1,4 @@
-//! Writing one transaction: its blocks gathered in a buffer, and written where the journal's map
-//! says.
+//! Writes one transaction: collects its blocks in a buffer and writes them to the blocks of the journal's map.
 
 use blockdev::BlockDevice;
 use transaction::{Result, Size};
@@ -11,16 +10,16 @@ use crate::format::jbd2::{
     encode_revokes, must_escape,
 };
 
-/// Bytes gathered before they are written.
+/// Size of the buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
-/// Blocks of the log that a checkpoint takes: as [`Writer`] writes them, a descriptor for so many images as it
-/// has room for, but for the last one before the buffer is full, and the commit block.
+/// Returns the number of log blocks for a checkpoint, as [`Writer`] writes it: descriptors, each full except the last
+/// one of a buffer, their images, revokes and the commit block.
 pub(super) fn blocks_of(layout: &Layout, size: Size) -> u64 {
     let buffer_blocks = BUFFER_BYTES / layout.block_size;
     let tags_max = layout.tags_max();
     let (full, rest) = (buffer_blocks / (tags_max + 1), buffer_blocks % (tags_max + 1));
-    // A descriptor needs room for one image at least.
+    // A descriptor needs room for at least one image.
     let images_per_buffer = full * tags_max + rest.saturating_sub(1);
     let descriptors_per_buffer = full + usize::from(rest > 1);
     let (buffers, last) = (size.images / images_per_buffer, size.images % images_per_buffer);
@@ -29,31 +28,31 @@ pub(super) fn blocks_of(layout: &Layout, size: Size) -> u64 {
     (size.images + descriptors + revokes + 1) as u64
 }
 
-/// A descriptor block whose images are being gathered.
+/// A descriptor block whose images are being collected.
 struct Open {
     writer: DescriptorWriter,
-    /// Where in the buffer it stands.
+    /// Its offset in the buffer.
     at: usize,
 }
 
-/// A transaction being written to the log.
+/// A transaction that is being written to the log.
 pub(super) struct Writer<'w> {
     pub(super) device: &'w dyn BlockDevice,
     pub(super) map: &'w JournalMap,
     pub(super) sb: &'w JournalSuperblock,
     pub(super) tid: Tid,
     buffer: &'w mut Vec<u8>,
-    /// The journal block that the buffer starts with.
+    /// Journal block of the start of the buffer.
     next: u32,
-    /// Blocks that may still be written before the log meets its tail.
+    /// Number of blocks that may still be written before the log reaches its tail.
     room: u32,
     open: Option<Open>,
-    /// Register of version 1's checksum.
+    /// State of the version 1 checksum.
     crc: u32,
 }
 
 impl<'w> Writer<'w> {
-    /// Starts at the journal block `head`, with `room` blocks free from there on.
+    /// Starts at the journal block `head`, with `room` free blocks from there on.
     pub(super) fn new(
         device: &'w dyn BlockDevice,
         map: &'w JournalMap,
@@ -98,7 +97,7 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
-    /// Adds what is revoked.
+    /// Adds revokes of blocks.
     pub(super) fn revokes(&mut self, blocks: &[u64]) -> Result<()> {
         self.close_descriptor();
         for some in blocks.chunks(self.sb.layout.revokes_max()) {
@@ -109,12 +108,12 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
-    /// Writes everything so far, and zeros where the commit block goes. The device must be flushed before
+    /// Writes all collected blocks, and zeros at the position of the commit block. The device must be flushed before
     /// [`Writer::commit`].
     ///
-    /// A device may write a part of the commit block, in sectors of 512 bytes. Only the first has other bytes than
-    /// zeros, so that with the zeros the commit block is there or it is not. Otherwise its checksum would cover old
-    /// bytes of the log, and kernels refuse a journal with a wrong one.
+    /// A device may write the commit block partly, in sectors of 512 bytes. Only its first sector is not zero, so with
+    /// the zeros in place the block is either complete or absent. Otherwise its checksum would cover old bytes of the
+    /// log, and kernels reject a journal with a wrong checksum.
     pub(super) fn finish_blocks(&mut self) -> Result<()> {
         self.close_descriptor();
         if self.room == 0 {
@@ -129,7 +128,7 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
-    /// Writes the commit block. Returns the journal block behind it and the room that is left.
+    /// Writes the commit block. Returns the journal block after it and the room that is left.
     pub(super) fn commit(mut self, commit: Commit) -> Result<(u32, u32)> {
         let at = self.zeros()?;
         commit.encode(&mut self.buffer[at..], &self.sb.layout, self.tid, self.crc);
@@ -137,7 +136,7 @@ impl<'w> Writer<'w> {
         Ok((self.next, self.room))
     }
 
-    /// Takes a block of the log.
+    /// Counts one block of the log as used.
     fn take_room(&mut self) -> Result<()> {
         let Some(room) = self.room.checked_sub(1) else {
             return Err(std::io::Error::other("a checkpoint larger than the journal's room").into());
@@ -146,7 +145,7 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
-    /// A new block of zeros at the end of the buffer.
+    /// Appends a block of zeros to the buffer. Returns its offset.
     fn zeros(&mut self) -> Result<usize> {
         self.take_room()?;
         let at = self.buffer.len();
@@ -172,7 +171,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes the buffer, which must have no open descriptor, and empties it.
+    /// Writes the buffer, which must have no open descriptor, and clears it.
     fn write(&mut self) -> Result<()> {
         let size = self.sb.layout.block_size;
         let mut rest = &self.buffer[..];

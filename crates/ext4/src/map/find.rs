@@ -1,4 +1,4 @@
-//! Where a file's blocks are: extent trees and the block maps of ext2 and ext3.
+//! Finding a file's blocks in extent trees and in the block maps of ext2 and ext3.
 
 use vfs::Result;
 
@@ -13,7 +13,7 @@ use crate::op::source::Source;
 
 pub(crate) use crate::map::extent::step::FILE_BLOCKS_MAX;
 
-/// The run that starts at `block`. Neighbouring runs may continue it.
+/// Returns the run that starts at `block`. A neighbouring run may continue it.
 ///
 /// The inode's contents must not be inline.
 pub(crate) fn run_at<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) -> Result<Run> {
@@ -45,7 +45,7 @@ fn run_in_extents<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) ->
             Run { place, len: extent.end() - wanted }
         }
         Step::Hole(end) => Run { place: Place::Hole, len: end.saturating_sub(wanted).max(1) },
-        // A leaf leads no further down.
+        // A leaf has no children.
         Step::Down(_) => return Err(handle.corrupt("extent tree node", "too deep")),
     })
 }
@@ -82,7 +82,7 @@ fn run_in_map<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) -> Res
     Err(handle.corrupt("block map", "a way that does not end"))
 }
 
-/// The run that starts at pointer `index`, as far as the pointers beside it continue it.
+/// Returns the run that starts at pointer `index`, as far as the following pointers continue it.
 fn run_of_pointers(pointers: &[u8], index: u16) -> Run {
     let first = indirect::pointer(pointers, index);
     let count = (pointers.len() / 4) as u16;

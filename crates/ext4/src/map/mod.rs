@@ -1,4 +1,4 @@
-//! Which blocks of the device hold which blocks of a file: extent trees and block maps, read and changed.
+//! Mapping of file blocks to device blocks: extent trees and block maps.
 
 pub(crate) mod extent;
 mod find;
@@ -12,12 +12,12 @@ use crate::format::address::Block;
 pub(crate) use find::{FILE_BLOCKS_MAX, run_at};
 pub(crate) use operation::data::{Want, Was};
 
-/// Where a run of blocks is.
+/// Position of a run of blocks.
 pub(crate) type Place = data::Place<Block>;
 
-/// Some blocks of a file that lie together.
+/// Contiguous run of file blocks.
 pub(crate) type Run = data::Run<Block>;
 
-/// Some blocks of a file that lie together, as [`crate::op::Op::provide`] left them. No file shares
-/// its blocks, so none are copied.
+/// Contiguous run of file blocks as [`crate::op::Op::provide`] left them. ext4 files share no blocks, so none are
+/// copied.
 pub(crate) type Piece = data::Piece<Block>;

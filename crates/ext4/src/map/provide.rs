@@ -1,4 +1,4 @@
-//! Which blocks of the device hold which blocks of a file, whatever the form of the map.
+//! Reading and changing a file's mapping, for both forms of maps.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::map::{Piece, Place, Run, Want, run_at};
 use crate::op::Op;
 
 impl Ext4 {
-    /// Whether `i_block` maps blocks.
+    /// Returns whether `i_block` maps blocks.
     pub(crate) fn has_map(&self, file: &Handle) -> Result<bool> {
         if file.has_flag(flags::INLINE_DATA) {
             return Ok(false);
@@ -32,12 +32,12 @@ impl Ext4 {
 }
 
 impl Op<'_> {
-    /// The run of a file that starts at `block`. Neighbouring runs may continue it.
+    /// Returns the run of a file that starts at `block`. A neighbouring run may continue it.
     pub(crate) fn run_at(&mut self, file: &Handle, block: FileBlock) -> Outcome<Run> {
         Ok(run_at(self, file, block)?)
     }
 
-    /// The device block of a block of a file, if it has one that was written.
+    /// Returns the device block of a file block if it is mapped and written.
     pub(crate) fn find_block(&mut self, file: &Handle, block: FileBlock) -> Outcome<Option<Block>> {
         Ok(match self.run_at(file, block)?.place {
             Place::Written(found) => Some(found),
@@ -45,7 +45,7 @@ impl Op<'_> {
         })
     }
 
-    /// The device block of a block of a directory, which must have one.
+    /// Returns the device block of a directory block, which must be mapped.
     pub(crate) fn dir_block(&mut self, dir: &Handle, block: FileBlock) -> Outcome<Block> {
         match self.find_block(dir, block)? {
             Some(found) => Ok(found),
@@ -55,9 +55,9 @@ impl Op<'_> {
         }
     }
 
-    /// Sees to it that a file has `block`, and more up to `limit` as far as they lie together, in the
-    /// state that is wanted. What is new is taken contiguous with what the file has before. Only the
-    /// map is changed: [`Piece::is_exposed`] says what must be written to the device.
+    /// Ensures that a file has `block`, and following contiguous blocks up to `limit`, in the requested state. New
+    /// blocks continue the file's preceding blocks if possible. Only the map is changed; [`Piece::is_exposed`] reports
+    /// whether the caller must write to the device.
     pub(crate) fn provide(
         &mut self,
         file: &mut Handle,
@@ -73,8 +73,8 @@ impl Op<'_> {
         }
     }
 
-    /// Takes and maps blocks for the hole `block..block + len` of a file. Unless they are
-    /// `unwritten`, the caller writes them.
+    /// Allocates and maps blocks for the hole `block..block + len` of a file. Unless they are `unwritten`, the caller
+    /// writes them.
     pub(crate) fn fill_hole(
         &mut self,
         file: &mut Handle,
@@ -91,15 +91,15 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Unmaps blocks of a file, from the end of the range backwards, and frees them and what of the
-    /// map is no longer needed. A range that ends with `u32::MAX` goes to the end of the file.
+    /// Unmaps blocks of a file, from the end of the range backwards, and frees them together with map blocks that are
+    /// no longer needed. A range that ends with `u32::MAX` extends to the end of the file.
     ///
-    /// `budget` counts what one operation may change: runs that are freed and blocks of metadata. It
-    /// is lowered by what was done, and if it was not enough, the answer is false: the file is sound,
-    /// and the rest is for another operation. The one that has a budget of at least 1 gets on.
+    /// `budget` limits what one operation changes: freed runs plus metadata blocks. It is reduced by the work done.
+    /// Returns `false` if it was too small; the file is then consistent, and another operation can continue. A budget
+    /// of at least 1 guarantees progress.
     ///
-    /// A cut out of the middle of an extent may have to split a node, so it can fail with `NoSpace`;
-    /// what goes to the end of the file cannot.
+    /// Cutting the middle out of an extent may split a node and thus fail with `NoSpace`. Cutting to the end of the
+    /// file cannot.
     pub(crate) fn remove_blocks(
         &mut self,
         file: &mut Handle,
@@ -120,7 +120,7 @@ impl Op<'_> {
         }
     }
 
-    /// A block map says nothing of clusters: where there are any, all files have extents.
+    /// A block map does not support clusters: with `bigalloc`, all files have extents.
     fn check_map_allowed(&self, file: &Handle) -> Outcome<()> {
         if self.fs.volume.geometry.cluster_blocks_log == 0 {
             return Ok(());
@@ -128,31 +128,31 @@ impl Op<'_> {
         Err(file.corrupt("inode", "it has a block map in a file system with clusters").into())
     }
 
-    /// Whether the journal may hold blocks of a file's data, so that they must be revoked.
+    /// Returns whether the journal may contain data blocks of a file, so that they must be revoked.
     fn is_journaled(file: &Handle) -> bool {
         !matches!(file.inode.file_type(), Some(FileType::Regular))
             || file.has_flag(flags::EA_INODE | flags::JOURNAL_DATA)
     }
 
-    /// Blocks of a run of `len` that can be freed for `budget`.
+    /// Returns the number of blocks of a run that can be freed within `budget`.
     pub(crate) fn freed_at_once(&self, file: &Handle, budget: u32) -> u32 {
         if Self::is_journaled(file) { budget } else { u32::MAX }
     }
 
-    /// What freeing a run of `len` blocks costs of a budget.
+    /// Returns the cost of freeing a run of `len` blocks in units of a budget.
     pub(crate) fn cost_of_freeing(&self, file: &Handle, len: u32) -> u32 {
         if Self::is_journaled(file) { len } else { 1 }
     }
 
-    /// Frees a run of a file's data, whole clusters; what that costs of a budget.
+    /// Frees a run of a file's data in whole clusters. Returns the cost in units of a budget.
     pub(crate) fn free_data(&mut self, file: &mut Handle, start: Block, len: u32) -> Outcome<u32> {
         let cost = self.forget_data(file, start, len);
         self.free_blocks(file, start, len)?;
         Ok(cost)
     }
 
-    /// Sees to it that blocks of a file's data that it no longer has are not written any more; what
-    /// freeing them costs of a budget.
+    /// Forgets removed data blocks of a file, so that they are not written any more. Returns the cost of freeing them
+    /// in units of a budget.
     pub(crate) fn forget_data(&mut self, file: &Handle, start: Block, len: u32) -> u32 {
         if Self::is_journaled(file) {
             for step in 0..u64::from(len) {
@@ -162,14 +162,14 @@ impl Op<'_> {
         self.cost_of_freeing(file, len)
     }
 
-    /// Where blocks of an inode's own metadata should go: into its group.
+    /// Returns the goal for an inode's metadata blocks: its group.
     pub(crate) fn metadata_goal(&self, file: &Handle) -> Block {
         let geometry = &self.fs.volume.geometry;
         let group = geometry.place_of(file.ino()).map_or(Group(0), |(group, _)| group);
         geometry.first_block(group)
     }
 
-    /// Counts clusters off an inode.
+    /// Subtracts clusters from an inode's block count.
     pub(crate) fn subtract_clusters(&mut self, file: &mut Handle, count: u32) -> Outcome<()> {
         let block_size = self.fs.volume.geometry.block_size();
         let units = self.cluster_units(count);
@@ -184,13 +184,13 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Clusters in the units of 512 bytes that inodes count.
+    /// Converts clusters to the unit of inode block counts, 512 bytes.
     fn cluster_units(&self, count: u32) -> u64 {
         let geometry = &self.fs.volume.geometry;
         (u64::from(count) << geometry.cluster_blocks_log) * u64::from(geometry.block_size() / 512)
     }
 
-    /// Counts clusters as an inode's.
+    /// Adds clusters to an inode's block count.
     pub(crate) fn add_clusters(&mut self, file: &mut Handle, count: u32) -> Outcome<()> {
         let block_size = self.fs.volume.geometry.block_size();
         let units = file.inode.blocks_512(block_size) + self.cluster_units(count);

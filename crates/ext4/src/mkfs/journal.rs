@@ -1,4 +1,4 @@
-//! How large the journal is and where it goes.
+//! Size and position of the journal.
 
 use vfs::{Error, Result};
 
@@ -9,7 +9,7 @@ use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::jbd2;
 
-/// Journal blocks by blocks of the file system: the first entry that is larger decides.
+/// Journal blocks by file system size in blocks: the first entry with a larger limit applies.
 const SIZES: [(u64, u32); 8] = [
     (32 << 10, 1 << 10),
     (256 << 10, 4 << 10),
@@ -21,10 +21,10 @@ const SIZES: [(u64, u32); 8] = [
     (u64::MAX, 256 << 10),
 ];
 
-/// Blocks of the journal, as asked for or by the size of the file system.
+/// Returns the number of journal blocks, as requested or by the size of the file system.
 ///
 /// # Errors
-/// `Invalid` if the number asked for cannot be, or would take more than half of what is free.
+/// `Invalid` if the requested number is out of range or more than half of the free space.
 pub(super) fn blocks(options: &Options, geometry: &Geometry, free: u64) -> Result<u32> {
     let Some(bytes) = options.journal_bytes else { return Ok(default_blocks(geometry)) };
     blocks_of(bytes, geometry, free)
@@ -36,10 +36,10 @@ pub(crate) fn default_blocks(geometry: &Geometry) -> u32 {
     size.map_or(jbd2::BLOCKS_MIN, |(_, blocks)| *blocks)
 }
 
-/// Returns the blocks of a journal of a given size.
+/// Converts the size of a journal to blocks.
 ///
 /// # Errors
-/// As [`blocks`].
+/// Like [`blocks`].
 pub(crate) fn blocks_of(bytes: u64, geometry: &Geometry, free: u64) -> Result<u32> {
     let blocks = bytes >> geometry.block_size_log;
     if !(u64::from(jbd2::BLOCKS_MIN)..=JOURNAL_BLOCKS_MAX).contains(&blocks) {
@@ -51,8 +51,8 @@ pub(crate) fn blocks_of(bytes: u64, geometry: &Geometry, free: u64) -> Result<u3
     Ok(blocks as u32)
 }
 
-/// Where to look for room: in the middle, in the emptiest of a few groups, so that a journal lies
-/// in one piece and no seek to it is long.
+/// Returns the preferred position of the journal: in the middle, in the emptiest of a few groups, so that it is
+/// contiguous and seeks to it are short.
 pub(super) fn goal(geometry: &Geometry, space: &Space) -> Block {
     let free = |group: u32| {
         let start = geometry.first_block(Group(group)).0;
@@ -69,7 +69,7 @@ pub(super) fn goal(geometry: &Geometry, space: &Space) -> Block {
     } else {
         middle.saturating_sub(1)..=last.min(middle + 1)
     };
-    // The first of equally empty ones.
+    // Prefer the first of equally empty groups.
     let best = candidates.rev().max_by_key(|&group| free(group)).unwrap_or(0);
     geometry.first_block(Group(best))
 }

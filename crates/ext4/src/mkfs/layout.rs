@@ -1,4 +1,4 @@
-//! Where everything of a new file system goes.
+//! Layout of a new file system.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use crate::format::geometry::Geometry;
 use crate::format::group::{GroupDescriptor, GroupFlags};
 use crate::format::superblock::Superblock;
 
-/// Directories of a new file system: the root and `lost+found`.
+/// Number of directories of a new file system: the root and `lost+found`.
 const DIRECTORIES: u32 = 2;
 
-/// A file system that has been planned and can be written.
+/// Planned file system that can be written.
 #[derive(Clone, Debug)]
 pub struct Layout {
     pub(super) sb: Superblock,
@@ -27,31 +27,31 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The superblock as it will be written.
+    /// Returns the superblock to write.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.sb
     }
 
-    /// The geometry of the file system.
+    /// Returns the geometry of the file system.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Blocks that will be free, those reserved for the privileged included.
+    /// Returns the number of blocks that will be free, including those reserved for privileged users.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         self.sb.raw.free_blocks() << self.geometry.cluster_blocks_log
     }
 
-    /// Inodes that will be free.
+    /// Returns the number of inodes that will be free.
     #[must_use]
     pub fn free_inodes(&self) -> u32 {
         self.sb.raw.free_inodes_count.get()
     }
 
-    /// The blocks of a group.
+    /// Returns the blocks of a group.
     pub(super) fn blocks_of(&self, group: Group) -> Range<u64> {
         let start = self.geometry.first_block(group).0;
         start..start + u64::from(self.geometry.blocks_in(group))
@@ -67,13 +67,13 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         space.take(base.start.0..base.end.0);
     }
     let groups = place_tables(&placed_together(options, &geometry), &mut space)?;
-    // Metadata of fixed place may share clusters. Files have their own.
+    // Metadata at fixed positions may share clusters. Files have separate ones.
     space.use_clusters(geometry.cluster_blocks().into());
     let fixed = space.taken_in(0..geometry.blocks_count);
     let first_table = groups.first().map_or(Block(0), |group| group.inode_table);
     let itable_end = first_table.plus(u64::from(geometry.itable_blocks()));
     let files = system_files::make(options, &mut sb, &geometry, &mut space, itable_end)?;
-    // What statfs leaves out of the total: fixed metadata, the journal, blocks before the first.
+    // Blocks that statfs excludes from the total: fixed metadata, the journal, blocks before the first.
     let overhead = fixed + files.journal_blocks + u64::from(geometry.first_data_block);
     sb.raw.overhead_clusters = ((overhead >> geometry.cluster_blocks_log) as u32).into();
     let mut layout = Layout { sb, geometry, space, groups, files };
@@ -91,8 +91,8 @@ fn placed_together(options: &Options, geometry: &Geometry) -> Geometry {
     geometry
 }
 
-/// Where the bitmaps and inode tables of a file system of this geometry usually lie. `None` if there is no room, or
-/// if there are more groups, and smaller ones, than any program makes: to find room for them would take too long.
+/// Returns the usual positions of the bitmaps and inode tables for a geometry. Returns `None` if there is no room, or
+/// if there are more and smaller groups than any program creates, because the search would take too long.
 pub(crate) fn usual_places(geometry: &Geometry) -> Option<Vec<GroupDescriptor>> {
     const GROUPS_MAX: u32 = 4096;
     const BLOCKS_MIN: u32 = 2048;
@@ -109,14 +109,14 @@ pub(crate) fn usual_places(geometry: &Geometry) -> Option<Vec<GroupDescriptor>> 
     place_tables(geometry, &mut space).ok()
 }
 
-/// Places the bitmaps and inode tables. With `flex_bg` those of several groups lie together: first
-/// all block bitmaps, then all inode bitmaps, then all tables.
+/// Places the bitmaps and inode tables. With `flex_bg`, those of several groups are contiguous: first all block
+/// bitmaps, then all inode bitmaps, then all tables.
 fn place_tables(geometry: &Geometry, space: &mut Space) -> Result<Vec<GroupDescriptor>> {
     place_groups(geometry, space, 0)
 }
 
-/// Places the bitmaps and inode tables of the groups from `first` on. Those of a flex group that began before lie
-/// together as far as they are new.
+/// Places the bitmaps and inode tables of the groups from `first` on. If `first` is inside a flex group, only the new
+/// ones of that flex group are contiguous.
 pub(crate) fn place_groups(
     geometry: &Geometry,
     space: &mut Space,
@@ -126,7 +126,7 @@ pub(crate) fn place_groups(
     let flex_groups = geometry.flex_groups.min(geometry.groups_count.next_power_of_two());
     let itable_blocks = u64::from(geometry.itable_blocks());
     let mut take = |goal: u64, len: u64| space.take_run(goal, len).ok_or(Error::NoSpace);
-    // What is left of the flex group that the first of them is in.
+    // Number of remaining groups in the flex group of `first`.
     let begun = ((flex_groups - first % flex_groups) as usize).min(groups.len());
     let (begun, whole) = groups.split_at_mut(begun);
     let mut number = first;
@@ -134,7 +134,7 @@ pub(crate) fn place_groups(
         let first = geometry.first_block(Group(number));
         number += flex.len() as u32;
         let Some((lead, others)) = flex.split_first_mut() else { continue };
-        // A flex group of one leaves room for the bitmaps of those that may be added.
+        // A flex group with one group leaves room for the bitmaps of groups that may be added.
         let slots = if others.is_empty() {
             u64::from(geometry.flex_groups)
         } else {
@@ -158,7 +158,7 @@ pub(crate) fn place_groups(
 }
 
 impl Layout {
-    /// Sets the free counts of all groups and of the superblock, and what is uninitialised.
+    /// Sets the free counts of all groups and of the superblock, and the uninitialised flags.
     fn fill_in_counts(&mut self) {
         let has_csum = self.sb.features.group_csum();
         let (mut free_blocks, mut free_inodes) = (0, 0);
@@ -191,8 +191,7 @@ impl Layout {
         self.sb.raw.seal();
     }
 
-    /// Blocks of a group that its own metadata takes: what a reader of an uninitialised bitmap
-    /// assumes.
+    /// Returns the number of blocks for a group's own metadata, as implied by an uninitialised bitmap.
     fn taken_by_own(&self, group: Group, blocks: &Range<u64>) -> u64 {
         let base = self.geometry.base_metadata(group);
         let descriptor = &self.groups[group.0 as usize];
@@ -201,13 +200,13 @@ impl Layout {
         let in_group =
             |run: Range<u64>| run.end.min(blocks.end).saturating_sub(run.start.max(blocks.start));
         let bitmaps = [descriptor.block_bitmap.0, descriptor.inode_bitmap.0];
-        // A cluster that the superblock's copy and others share counts once: such groups have bitmaps.
+        // A cluster that the superblock's copy shares with other blocks counts once; such groups have bitmaps.
         (base.end.0 - base.start.0).next_multiple_of(self.geometry.cluster_blocks().into())
             + bitmaps.into_iter().map(|b| in_group(b..b + 1)).sum::<u64>()
             + in_group(table.0..table_end)
     }
 
-    /// Bytes of metadata that writing this layout takes.
+    /// Returns the number of metadata bytes to write.
     fn bytes_to_write(&self) -> u64 {
         let geometry = &self.geometry;
         let initialised = |flag: GroupFlags| {

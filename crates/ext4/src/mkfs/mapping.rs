@@ -1,4 +1,4 @@
-//! Giving a new file its blocks: as extents, or as a block map where extents are off.
+//! Allocation and mapping of a new file's blocks: as extents, or as a block map if extents are disabled.
 
 use std::ops::Range;
 
@@ -7,36 +7,36 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{self, Extent, IndexEntry, WRITTEN_LEN_MAX};
 use crate::format::inode::I_BLOCK_SIZE;
 
-/// Blocks that a block map names in the inode itself.
+/// Number of direct blocks of a block map.
 pub(crate) const DIRECT_BLOCKS: u64 = 12;
-/// Deepest tree of a block map.
+/// Maximum depth of a block map.
 const LEVELS: u32 = 3;
 
-/// The blocks of a file and what names them.
+/// Blocks of a file and their mapping.
 pub(crate) struct Mapped {
-    /// What goes into the inode.
+    /// Contents of `i_block`.
     pub(crate) i_block: [u8; I_BLOCK_SIZE],
-    /// Blocks that name others, with their contents.
+    /// Map blocks with their contents.
     pub(crate) index: Vec<(Block, Vec<u8>)>,
-    /// The file's blocks in order.
+    /// Data blocks in file order.
     pub(crate) data: Vec<Range<u64>>,
 }
 
 impl Mapped {
-    /// The file's blocks one by one.
+    /// Iterates over the data blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> {
         self.data.iter().cloned().flatten().map(Block)
     }
 
-    /// All blocks, those that name others included, in clusters of `unit` blocks.
+    /// Returns the number of all blocks, including map blocks, rounded up to clusters of `unit` blocks.
     pub(crate) fn total(&self, unit: u64) -> u64 {
         let data = self.data.iter().map(|run| (run.end - run.start).next_multiple_of(unit));
         data.sum::<u64>() + self.index.len() as u64 * unit
     }
 }
 
-/// Gives a file `len` blocks near `goal` as extents. `seed` is that of the inode's checksums,
-/// where the file system has them. `None` if there is no room.
+/// Allocates `len` blocks near `goal` for a file and maps them with extents. `seed` is the inode's checksum seed, if
+/// there are checksums. Returns `None` if there is no room.
 pub(crate) fn extents(
     space: &mut Space,
     goal: u64,
@@ -54,7 +54,7 @@ pub(crate) fn extents(
         if extents.len() > usize::from(extent::capacity(block_size)) {
             return None;
         }
-        // The block before the file's own, where mke2fs has it, if it is free.
+        // Prefer the block before the data, as mke2fs does.
         let leaf = space.take_run(data.first()?.start.saturating_sub(1), 1)?;
         let mut bytes = vec![0; block_size];
         write_leaf(&mut bytes, &extents);
@@ -102,7 +102,7 @@ fn write_leaf(node: &mut [u8], extents: &[Extent]) {
     }
 }
 
-/// Gives a file `len` blocks near `goal` as a block map. `None` if there is no room.
+/// Allocates `len` blocks near `goal` for a file and maps them with a block map. Returns `None` if there is no room.
 pub(crate) fn block_map(
     space: &mut Space,
     goal: u64,
@@ -130,7 +130,7 @@ pub(crate) fn block_map(
     Some(Mapped { i_block, index: filler.index, data: filler.data })
 }
 
-/// Blocks that a map of `len` blocks needs to name them all; `None` if it cannot.
+/// Returns the number of pointer blocks for `len` data blocks; `None` if there are too many.
 fn index_blocks(len: u64, per_block: u64) -> Option<u64> {
     let mut left = len.saturating_sub(DIRECT_BLOCKS);
     let mut count = 0;
@@ -142,7 +142,7 @@ fn index_blocks(len: u64, per_block: u64) -> Option<u64> {
     (left == 0).then_some(count)
 }
 
-/// Hands out blocks in the order in which a reader meets them.
+/// Assigns blocks in the order in which a reader needs them.
 struct Filler<I> {
     free: I,
     left: u64,
@@ -152,7 +152,7 @@ struct Filler<I> {
 }
 
 impl<I: Iterator<Item = u64>> Filler<I> {
-    /// The next block of data, or at a level above 0 a block that names others.
+    /// Assigns the next data block or, at a level above 0, a pointer block and the blocks below it.
     fn fill(&mut self, level: u32) -> Option<u32> {
         let block = self.free.next()?;
         if level == 0 {

@@ -1,11 +1,11 @@
-//! Making file systems: [`plan`] decides where everything goes, without I/O; [`format()`] writes it.
+//! Creation of file systems: [`plan`] decides the layout without I/O, [`format()`] writes it.
 //!
-//! The result is what mke2fs 1.47 makes from the same numbers, with these deliberate differences:
-//! - the block size is 4 KiB unless asked for or the image is below 8 MiB (mke2fs takes 1 KiB
-//!   below 512 MiB), and the inode ratio is always 16 KiB (mke2fs takes less below 512 MiB);
-//! - directory hashes are always signed, whatever the machine, so that images are reproducible;
-//! - a feature that rests on one that was turned off goes with it, unless it was asked for;
-//! - empty directories are not stored inline.
+//! The result is the same as that of mke2fs 1.47 with the same parameters, with these deliberate differences:
+//! - The block size is 4 KiB unless requested otherwise or the image is below 8 MiB (mke2fs uses 1 KiB below 512 MiB),
+//!   and the inode ratio is always 16 KiB (mke2fs uses less below 512 MiB).
+//! - Directory hashes are always signed, on every machine, so that images are reproducible.
+//! - If a feature is disabled, features that depend on it are disabled too, unless they were requested.
+//! - Empty directories are not stored inline.
 
 pub(crate) mod journal;
 mod layout;
@@ -23,11 +23,11 @@ pub use options::{FeatureChange, InodeCount, Options, default_feature_names};
 pub use tuning::{Encoding, Place, Tuning};
 pub use write::{Contents, format};
 
-/// Decides where everything of a new file system goes.
+/// Plans the layout of a new file system.
 ///
 /// # Errors
-/// `Invalid` says which option cannot be, `Unsupported` names a feature this build cannot make,
-/// `NoSpace` if the fixed structures do not fit.
+/// `Invalid` for an invalid option, `Unsupported` for a feature this build cannot create, `NoSpace` if the fixed
+/// structures do not fit.
 pub fn plan(options: &Options) -> vfs::Result<Layout> {
     layout::plan(options)
 }

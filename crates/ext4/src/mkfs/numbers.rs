@@ -1,5 +1,5 @@
-//! The numbers of a new file system: groups, inodes, blocks kept for growth. They are put into a
-//! superblock, which is then checked as any other is.
+//! Parameters of a new file system: groups, inodes, blocks reserved for growth. They are stored in a superblock, which
+//! then passes the same checks as any other.
 
 use vfs::{Error, Result};
 
@@ -10,28 +10,27 @@ use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::geometry::is_sparse_backup;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
 
-/// Blocks that the last group must have beyond its own metadata, or it is left out.
+/// Minimum size of the last group beyond its own metadata, in blocks. A smaller group is omitted.
 const LAST_GROUP_SLACK: u64 = 50;
-/// How many times its size a file system may grow by with `resize_inode`.
+/// Factor by which a file system may grow with `resize_inode`.
 const GROWTH: u64 = 1024;
-/// Most blocks with 32-bit block numbers.
+/// Maximum number of blocks with 32-bit block numbers.
 const BLOCKS_MAX_32: u64 = u32::MAX as u64;
-/// Fewest inodes of a group. With fewer, the reserved ones and `lost+found` would spread over
-/// several groups.
+/// Minimum number of inodes per group. With fewer, the reserved ones and `lost+found` would be in several groups.
 const INODES_PER_GROUP_MIN: u64 = 16;
-/// Fewest blocks of a file system that has a journal unasked.
+/// Minimum number of blocks of a file system with a journal by default.
 const JOURNAL_FROM_BLOCKS: u64 = 2048;
-/// Seconds between checks that are due by time: 180 days.
+/// Interval of time-based checks in seconds: 180 days.
 const CHECK_INTERVAL: u32 = 180 * 24 * 3600;
-/// Mounts between checks, at least. The UUID adds up to as many again, so that not all file systems of a machine are
-/// checked at one boot.
+/// Minimum number of mounts between checks. The UUID adds up to the same number, so that not all file systems of a
+/// machine are checked at one boot.
 const CHECK_MOUNTS: u16 = 20;
 /// `s_encrypt_algos` of a new file system: AES-256-XTS for contents, AES-256-CTS for names.
 const ENCRYPT_ALGOS: [u8; 2] = [1, 4];
-/// Bytes past the first 128 that every inode keeps for fields.
+/// Size of the fields past the first 128 bytes that every inode reserves.
 const EXTRA_ISIZE: u16 = 32;
 
-/// The numbers that depend on each other.
+/// Parameters that depend on each other.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
     blocks: u64,
@@ -41,7 +40,7 @@ struct Numbers {
     reserved_gdt_blocks: u64,
 }
 
-/// What does not change while the numbers are settled.
+/// Parameters that stay fixed while the others are determined.
 struct Shape<'a> {
     options: &'a Options,
     features: Features,
@@ -49,11 +48,11 @@ struct Shape<'a> {
     desc_size: u64,
     first_data_block: u64,
     blocks_per_group: u64,
-    /// Blocks of a cluster: 1 without `bigalloc`.
+    /// Number of blocks of a cluster: 1 without `bigalloc`.
     cluster_blocks: u64,
 }
 
-/// The superblock of the file system to make; counts of free blocks and inodes are still 0.
+/// Returns the superblock of the file system to create. The counts of free blocks and inodes are still 0.
 pub(super) fn superblock(options: &Options) -> Result<Superblock> {
     check(options)?;
     let block_size = u64::from(options.checked_block_size()?);
@@ -62,7 +61,7 @@ pub(super) fn superblock(options: &Options) -> Result<Superblock> {
     tuning.check(&features)?;
     let is_clustered = features.ro_compat(RoCompat::BIGALLOC);
     let cluster_blocks = if is_clustered { tuning.cluster_blocks(block_size)? } else { 1 };
-    // A cluster that the device ends in is left out.
+    // An incomplete cluster at the end of the device is omitted.
     let blocks = options.size_bytes / block_size / cluster_blocks * cluster_blocks;
     settle_by_size(options, &mut features, blocks)?;
     if tuning.resize_blocks.is_some_and(|most| most <= blocks) {
@@ -104,10 +103,10 @@ fn check(options: &Options) -> Result<()> {
     Err(Error::Invalid(problem))
 }
 
-/// Features that the number of blocks decides on.
+/// Adjusts features that depend on the number of blocks.
 fn settle_by_size(options: &Options, features: &mut Features, blocks: u64) -> Result<()> {
     if blocks < JOURNAL_FROM_BLOCKS && options.journal_bytes.is_none() {
-        // mke2fs, too, leaves the journal out and says so; orphans need one.
+        // mke2fs also omits the journal and reports it. Orphans need a journal.
         features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
     }
     if blocks > BLOCKS_MAX_32 {
@@ -120,7 +119,7 @@ fn settle_by_size(options: &Options, features: &mut Features, blocks: u64) -> Re
 }
 
 impl Shape<'_> {
-    /// Settles the numbers, leaving a last group out that is too short to be of use.
+    /// Determines the parameters, and omits a last group that is too short to be useful.
     fn settle(&self, mut blocks: u64) -> Result<Numbers> {
         loop {
             if blocks <= self.first_data_block {
@@ -163,7 +162,8 @@ impl Shape<'_> {
         })
     }
 
-    /// Inodes of each group: enough, filling whole blocks of the table, a multiple of 8.
+    /// Returns the number of inodes per group: at least as many as requested, filling whole blocks of the table, a
+    /// multiple of 8.
     fn inodes_per_group(&self, groups: u64) -> Result<u64> {
         let max_per_group = 8 * self.block_size;
         let total = match self.options.inodes {
@@ -175,12 +175,12 @@ impl Shape<'_> {
         };
         let per_block = self.block_size / u64::from(self.options.inode_size);
         let per_block = match self.options.inodes {
-            // Rounding down to a multiple of 8 would leave too few of a number asked for.
+            // Rounding down to a multiple of 8 could yield fewer than the requested number.
             InodeCount::Count(_) => per_block.max(8),
             InodeCount::PerBytes(_) => per_block,
         };
         let wanted = total.div_ceil(groups).max(INODES_PER_GROUP_MIN);
-        // Blocks hold 1 to 32 inodes, a power of two: rounding to both keeps a multiple of 8.
+        // A block contains 1 to 32 inodes, a power of two, so rounding to both keeps a multiple of 8.
         let per_group = wanted.next_multiple_of(per_block);
         let per_group = if per_group % 8 == 0 { per_group } else { per_group / 8 * 8 };
         let per_group = per_group.max(INODES_PER_GROUP_MIN);
@@ -190,7 +190,8 @@ impl Shape<'_> {
         Ok(per_group)
     }
 
-    /// Blocks kept after the descriptor table, so that it can describe 1024 times the blocks.
+    /// Returns the number of blocks to reserve after the descriptor table, so that it can grow to 1024 times the
+    /// blocks.
     fn reserved_gdt_blocks(&self, blocks: u64, gdt_blocks: u64) -> u64 {
         if !self.features.compat(Compat::RESIZE_INODE) {
             return 0;
@@ -204,11 +205,11 @@ impl Shape<'_> {
         // mke2fs uses the default where the size asked for needs no blocks. The feature requires some.
         let asked = self.options.tuning.resize_blocks.map(reserved).filter(|count| *count > 0);
         let count = asked.unwrap_or_else(|| reserved(blocks.saturating_mul(GROWTH)));
-        // One indirect block of the resize inode must hold the numbers of all of them.
+        // One indirect block of the resize inode must contain all their numbers.
         count.min(self.block_size / 4)
     }
 
-    /// Blocks that the last group would spend on itself.
+    /// Returns the number of metadata blocks of the last group.
     fn last_group_overhead(&self, numbers: &Numbers) -> u64 {
         let table = numbers.inodes_per_group * u64::from(self.options.inode_size);
         let mut overhead = 2 + table.div_ceil(self.block_size);
@@ -220,7 +221,7 @@ impl Shape<'_> {
         overhead
     }
 
-    /// Whether the last group may start with a copy of the superblock and the descriptors.
+    /// Returns whether the last group may start with a copy of the superblock and the descriptors.
     fn may_have_backup(&self, last: u64) -> bool {
         !self.features.ro_compat(RoCompat::SPARSE_SUPER)
             || self.features.compat(Compat::SPARSE_SUPER2)
@@ -266,7 +267,7 @@ impl Shape<'_> {
     }
 }
 
-/// Fields that do not depend on the size.
+/// Sets the fields that do not depend on the size.
 fn set_identity(raw: &mut RawSuperblock, options: &Options, features: &Features) {
     raw.magic = superblock::MAGIC.into();
     raw.rev_level = 1.into();
@@ -291,7 +292,7 @@ fn set_identity(raw: &mut RawSuperblock, options: &Options, features: &Features)
     }
 }
 
-/// Fields that say how the file system is to be used.
+/// Sets the fields about how the file system is used.
 fn set_tuning(raw: &mut RawSuperblock, tuning: &Tuning, features: &Features) {
     raw.errors = tuning.errors.into();
     raw.def_hash_version = tuning.hash_version;

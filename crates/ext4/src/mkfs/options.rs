@@ -1,40 +1,40 @@
-//! What a new file system shall be like.
+//! Options of a new file system.
 
 use vfs::{Error, Result, Timestamp};
 
 use super::tuning::Tuning;
 use crate::format::features::{Compat, Feature, Features, Incompat, RoCompat};
 
-/// Bytes of image for each inode, where nothing else is asked for.
+/// Default image bytes per inode.
 const INODE_RATIO_DEFAULT: u64 = 16384;
 
 /// Image size from which blocks are 4 KiB by default, in bytes.
 const LARGE_BLOCKS_FROM: u64 = 8 << 20;
 
-/// How many inodes to make.
+/// Number of inodes to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeCount {
-    /// One for this many bytes of the image.
+    /// One inode per this many bytes of the image.
     PerBytes(u64),
     /// At least this many; rounded up to fill the inode tables of all groups.
     Count(u32),
 }
 
-/// A feature to turn on or off.
+/// A feature to enable or disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureChange {
     /// The feature.
     pub feature: Feature,
-    /// Whether it shall be on.
+    /// True to enable it.
     pub on: bool,
 }
 
 impl FeatureChange {
-    /// Parses a list such as `+large_dir,-has_journal`. A name without a sign is turned on, and
-    /// `^` means the same as `-`, as mke2fs has it; `none` turns all defaults off.
+    /// Parses a list such as `+large_dir,-has_journal`. A name without a sign is enabled, and `^` means the same as
+    /// `-`, as in mke2fs. `none` disables all defaults.
     ///
     /// # Errors
-    /// `Unsupported` names the feature that is not known.
+    /// `Unsupported` with the first unknown feature.
     pub fn parse_list(list: &str) -> Result<Vec<Self>> {
         let mut changes = Vec::new();
         for item in list.split(',').filter(|item| !item.is_empty()) {
@@ -66,17 +66,17 @@ impl FeatureChange {
 /// Options of a new file system.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size of the image in bytes. What does not fill a block is left over at the end.
+    /// Size of the image in bytes. A rest that does not fill a block stays unused.
     pub size_bytes: u64,
     /// Block size in bytes: 1024, 2048 or 4096. By default 4096, or 1024 below 8 MiB.
     pub block_size: Option<u32>,
     /// Size of an inode in bytes: a power of two from 128 to the block size.
     pub inode_size: u16,
-    /// How many inodes to make.
+    /// Number of inodes to create.
     pub inodes: InodeCount,
     /// Label, up to 16 bytes.
     pub label: Vec<u8>,
-    /// The directory that it was last mounted on, as the superblock has it; up to 64 bytes.
+    /// Last mount point, as stored in the superblock; up to 64 bytes.
     pub last_mounted: Vec<u8>,
     /// The file system's uuid.
     pub uuid: [u8; 16],
@@ -84,11 +84,11 @@ pub struct Options {
     pub hash_seed: [u8; 16],
     /// Changes to the default features, in order.
     pub features: Vec<FeatureChange>,
-    /// Blocks kept for the privileged, in percent of all: 0 to 50.
+    /// Blocks reserved for privileged users, in percent of all: 0 to 50.
     pub reserved_percent: f64,
-    /// Size of the journal in bytes; by default it follows from the size of the image.
+    /// Size of the journal in bytes; by default it depends on the size of the image.
     pub journal_bytes: Option<u64>,
-    /// Every time in the new file system.
+    /// Value of all timestamps in the new file system.
     pub time: Timestamp,
     /// Owner of the root directory.
     pub root_uid: u32,
@@ -96,12 +96,12 @@ pub struct Options {
     pub root_gid: u32,
     /// Permissions of the root directory (below 0o10000).
     pub root_permissions: u16,
-    /// Settings that few file systems need.
+    /// Rarely used settings.
     pub tuning: Tuning,
 }
 
 impl Options {
-    /// The defaults for an image of `size_bytes`, with uuid, hash seed and time all zeros.
+    /// Returns the defaults for an image of `size_bytes`, with uuid, hash seed and time all zeros.
     #[must_use]
     pub fn new(size_bytes: u64) -> Self {
         Self {
@@ -124,10 +124,10 @@ impl Options {
         }
     }
 
-    /// The block size in bytes, as asked for or by default.
+    /// Returns the block size in bytes, as requested or by default.
     ///
     /// # Errors
-    /// `Invalid` if it is none of 1, 2 and 4 KiB.
+    /// `Invalid` if it is not 1, 2 or 4 KiB.
     pub(super) fn checked_block_size(&self) -> Result<u32> {
         let default = if self.size_bytes < LARGE_BLOCKS_FROM { 1024 } else { 4096 };
         match self.block_size.unwrap_or(default) {
@@ -136,17 +136,16 @@ impl Options {
         }
     }
 
-    /// Whether a feature was asked for.
+    /// Returns whether a feature was requested explicitly.
     fn demands(&self, feature: Feature) -> bool {
         let last = self.features.iter().rfind(|change| change.feature == feature);
         last.is_some_and(|change| change.on)
     }
 
-    /// The default features with the changes applied, dependencies settled.
+    /// Returns the default features with the changes applied and dependencies resolved.
     ///
     /// # Errors
-    /// `Invalid` for features that exclude each other, `Unsupported` for one this build cannot
-    /// make.
+    /// `Invalid` for features that exclude each other, `Unsupported` for one this build cannot create.
     pub(super) fn resolved_features(&self) -> Result<Features> {
         let mut features = DEFAULT_FEATURES;
         for change in &self.features {
@@ -169,17 +168,17 @@ impl Options {
     }
 }
 
-/// A dependency between features: where it is broken, `loses` goes, or the request is refused if
-/// that one was asked for.
+/// Dependency between features. If it is violated, `loses` is disabled, or the request is rejected if `loses` was
+/// requested.
 struct Rule {
     loses: Feature,
     broken: fn(&Options, &Features) -> bool,
     message: &'static str,
 }
 
-/// Rules in the order they are settled in: what a later one looks at, an earlier one may change.
+/// Rules in evaluation order: an earlier rule may change features that a later one checks.
 static RULES: [Rule; 11] = [
-    // mke2fs, too, lets metadata_csum win silently.
+    // In mke2fs, too, metadata_csum wins without a message.
     Rule {
         loses: Feature::RoCompat(RoCompat::GDT_CSUM),
         broken: |_, f| f.metadata_csum() && f.ro_compat(RoCompat::GDT_CSUM),
@@ -215,7 +214,7 @@ static RULES: [Rule; 11] = [
         broken: |_, f| !f.ro_compat(RoCompat::SPARSE_SUPER),
         message: "resize_inode needs sparse_super",
     },
-    // Its size is that of all its double indirect block could map.
+    // Its file size covers everything that its double indirect block can map.
     Rule {
         loses: Feature::Compat(Compat::RESIZE_INODE),
         broken: |o, f| {
@@ -242,13 +241,13 @@ static RULES: [Rule; 11] = [
 
 const BIT64: Feature = Feature::Incompat(Incompat::BIT64);
 
-/// The names of the features that a file system has unless others are asked for, as in ext4(5).
+/// Returns the names of the default features, as in ext4(5).
 #[must_use]
 pub fn default_feature_names() -> Vec<String> {
     DEFAULT_FEATURES.names()
 }
 
-/// What mke2fs 1.47 turns on for ext4 (distributions leave some out in their mke2fs.conf).
+/// Features that mke2fs 1.47 enables for ext4 (some distributions disable a few in mke2fs.conf).
 const DEFAULT_FEATURES: Features = Features {
     compat: Compat::HAS_JOURNAL
         .union(Compat::EXT_ATTR)
@@ -268,7 +267,7 @@ const DEFAULT_FEATURES: Features = Features {
         .union(RoCompat::METADATA_CSUM),
 };
 
-/// Refuses features whose structures are not made here.
+/// Rejects features whose structures cannot be created here.
 fn refuse_unmakable(features: &Features) -> Result<()> {
     let makable = Features {
         compat: DEFAULT_FEATURES

@@ -1,29 +1,29 @@
-//! Which blocks of the planned file system are taken, as runs.
+//! Blocks of the planned file system that are in use, as runs.
 //!
-//! Runs neither overlap nor touch, so their number follows the structure of the layout, not the
-//! size of the image.
+//! Runs neither overlap nor touch, so their number depends on the structure of the layout, not on the size of the
+//! image.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Taken blocks.
+/// Blocks in use.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     /// Start of each run to its end.
     taken: BTreeMap<u64, u64>,
-    /// Blocks before the first and from the last on cannot be taken.
+    /// Range of allocatable blocks.
     blocks: Range<u64>,
-    /// Blocks that are taken together: those of a cluster.
+    /// Unit of allocation in blocks: one cluster.
     unit: u64,
 }
 
 impl Space {
-    /// All of `blocks` free.
+    /// Returns a space in which all of `blocks` is free.
     pub(crate) fn new(blocks: Range<u64>) -> Self {
         Self { taken: BTreeMap::new(), blocks, unit: 1 }
     }
 
-    /// Takes whole clusters of `unit` blocks from now on, and the rest of those that are taken in part.
+    /// Allocates whole clusters of `unit` blocks from now on, and fills up clusters that are partly in use.
     pub(super) fn use_clusters(&mut self, unit: u64) {
         self.unit = unit;
         if unit == 1 {
@@ -34,7 +34,7 @@ impl Space {
         }
     }
 
-    /// Takes the clusters of a run as far as they are free.
+    /// Allocates the free parts of a run's clusters.
     fn take_rest(&mut self, run: Range<u64>) {
         let run = self.whole(run);
         for free in self.free_runs(run).collect::<Vec<_>>() {
@@ -42,17 +42,17 @@ impl Space {
         }
     }
 
-    /// The first block of the cluster that a block is in.
+    /// Returns the first block of a block's cluster.
     pub(super) fn aligned(&self, block: u64) -> u64 {
         block / self.unit * self.unit
     }
 
-    /// The clusters that a run touches.
+    /// Returns the clusters that a run touches, as blocks.
     fn whole(&self, run: Range<u64>) -> Range<u64> {
         run.start / self.unit * self.unit..run.end.next_multiple_of(self.unit)
     }
 
-    /// Takes a run that is free.
+    /// Allocates a free run.
     pub(crate) fn take(&mut self, run: Range<u64>) {
         if run.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl Space {
         self.taken.insert(start, end);
     }
 
-    /// The free runs inside `within`, in order.
+    /// Iterates over the free runs inside `within`, in order.
     pub(super) fn free_runs(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let end = within.end.min(self.blocks.end);
         let mut at = within.start.max(self.blocks.start);
@@ -93,7 +93,7 @@ impl Space {
         })
     }
 
-    /// The taken runs inside `within`, cut to it, in order.
+    /// Iterates over the runs in use inside `within`, clipped to it, in order.
     pub(crate) fn taken_runs(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let Range { start, end } = within;
         let before = self.taken.range(..start).next_back().filter(|(_, e)| **e > start);
@@ -101,12 +101,12 @@ impl Space {
         self.taken.range(first..end.max(first)).map(move |(&s, &e)| s.max(start)..e.min(end))
     }
 
-    /// Number of taken blocks inside `within`.
+    /// Returns the number of blocks in use inside `within`.
     pub(crate) fn taken_in(&self, within: Range<u64>) -> u64 {
         self.taken_runs(within).map(|run| run.end - run.start).sum()
     }
 
-    /// Takes `len` blocks in one piece: the first that are free from `goal` on, or from the start.
+    /// Allocates `len` contiguous blocks: the first that are free from `goal` on, or else from the start.
     pub(crate) fn take_run(&mut self, goal: u64, len: u64) -> Option<u64> {
         let fits = |run: &Range<u64>| run.end - run.start >= len;
         let Range { start, end } = self.blocks;
@@ -116,8 +116,8 @@ impl Space {
         Some(run.start)
     }
 
-    /// Takes `len` blocks in as many pieces as it needs: what is free from `goal` on, then from
-    /// the start. Takes nothing if there are not enough.
+    /// Allocates `len` blocks in as many pieces as necessary: first free blocks from `goal` on, then from the start.
+    /// Allocates nothing if there are not enough.
     pub(super) fn take_pieces(&mut self, goal: u64, len: u64) -> Option<Vec<Range<u64>>> {
         let mut left = len;
         let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! The inodes that every new file system has, and what their blocks hold.
+//! The inodes that every new file system has, and the contents of their blocks.
 
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 use zerocopy::IntoBytes;
@@ -15,46 +15,46 @@ use crate::format::jbd2::RawJournalSuperblock;
 use crate::format::superblock::{FIRST_INO_REV0, Superblock};
 use crate::format::{checksum, dirent, orphan};
 
-/// The list of bad blocks.
+/// Inode of the bad block list.
 const BAD_BLOCKS_INO: Ino = Ino(1);
-/// The owner of the blocks kept for the descriptor table to grow into.
+/// Inode of the blocks reserved for growth of the descriptor table.
 const RESIZE_INO: Ino = Ino(7);
-/// The journal.
+/// Inode of the journal.
 const JOURNAL_INO: Ino = Ino(8);
-/// `lost+found`, which e2fsck expects under this name in the root.
+/// Inode of `lost+found`, which e2fsck expects under this name in the root.
 const LOST_FOUND_INO: Ino = Ino(FIRST_INO_REV0 as u64);
 const LOST_FOUND_NAME: &[u8] = b"lost+found";
-/// The orphan file, where there is one.
+/// Inode of the orphan file, if there is one.
 const ORPHAN_INO: Ino = Ino(FIRST_INO_REV0 as u64 + 1);
-/// Size of `lost+found` in bytes, with room for names when no block can be had.
+/// Size of `lost+found` in bytes. It has room for names in case no block can be allocated.
 const LOST_FOUND_SIZE: u64 = 16 << 10;
-/// `s_jnl_backup_type`: `s_jnl_blocks` holds the journal's block map and size.
+/// `s_jnl_backup_type`: `s_jnl_blocks` contains the journal's block map and size.
 const JOURNAL_BACKUP_BLOCKS: u8 = 1;
 
-/// The system files of a new file system.
+/// System files of a new file system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     /// Inodes, all in group 0.
     pub(super) inodes: Vec<(Ino, Inode)>,
     /// Blocks that are not all zeros.
     pub(super) blocks: Vec<(Block, Held)>,
-    /// Inodes in use, from the first on.
+    /// Number of inodes in use, counted from the first.
     pub(super) inodes_used: u32,
-    /// Blocks that the journal holds.
+    /// Number of blocks of the journal.
     pub(super) journal_blocks: u64,
 }
 
-/// What a block holds. There may be thousands, so those that are alike are made when they are written.
+/// Contents of a block. There may be thousands, so contents that repeat are generated when they are written.
 #[derive(Clone, Debug)]
 pub(super) enum Held {
-    /// These bytes, and zeros behind them.
+    /// These bytes, followed by zeros.
     Start(Vec<u8>),
-    /// A block of the orphan file without orphans, with the seed of the file's checksums.
+    /// An empty block of the orphan file, with the seed of the file's checksums.
     NoOrphans(Option<u32>),
 }
 
 impl Held {
-    /// Makes `block` what is held at `place`.
+    /// Writes the contents for block `place` to `block`.
     pub(super) fn fill(&self, place: Block, block: &mut [u8]) {
         match self {
             Self::Start(bytes) => {
@@ -70,12 +70,12 @@ impl Held {
     }
 }
 
-/// The seed of metadata checksums, where the file system has them.
+/// Returns the seed of metadata checksums, if there are checksums.
 pub(super) fn checksum_seed(sb: &Superblock) -> Option<u32> {
     sb.features.metadata_csum().then_some(sb.checksum_seed)
 }
 
-/// Makes the system files one after another.
+/// Creates the system files one after another.
 struct Maker<'a> {
     options: &'a Options,
     sb: &'a mut Superblock,
@@ -84,7 +84,7 @@ struct Maker<'a> {
     files: Files,
 }
 
-/// Makes all system files. Fills in what the superblock says about them.
+/// Creates all system files and sets their fields in the superblock.
 pub(super) fn make(
     options: &Options,
     sb: &mut Superblock,
@@ -119,12 +119,12 @@ impl Maker<'_> {
         self.geometry.block_size() as usize
     }
 
-    /// Seed of an inode's checksums (new inodes have generation 0), where there are any.
+    /// Returns the seed of an inode's checksums, if there are any. New inodes have generation 0.
     fn seed(&self, ino: Ino) -> Option<u32> {
         checksum_seed(self.sb).map(|seed| checksum::inode_seed(seed, ino, 0))
     }
 
-    /// Gives a file its blocks, as the features have it.
+    /// Allocates and maps the blocks of a file, with extents or a block map depending on the features.
     fn map(&mut self, ino: Ino, goal: Block, len: u64) -> Result<Mapped> {
         let (block_size, seed) = (self.block_size(), self.seed(ino));
         let mapped = if self.sb.features.incompat(Incompat::EXTENTS) {
@@ -143,7 +143,7 @@ impl Maker<'_> {
         inode
     }
 
-    /// Adds a file whose blocks are mapped; its size is that of `len` blocks.
+    /// Adds a file whose blocks are mapped, with a size of `len` blocks.
     fn add(&mut self, ino: Ino, mut inode: Inode, mapped: Mapped, len: u64) {
         inode.set_size(len << self.geometry.block_size_log);
         self.set_blocks(&mut inode, mapped.total(self.geometry.cluster_blocks().into()));
@@ -156,11 +156,11 @@ impl Maker<'_> {
 
     fn set_blocks(&self, inode: &mut Inode, blocks: u64) {
         let block_size = self.geometry.block_size();
-        // System files are far below the 2^48 units that this can fail at.
+        // This fails from 2^48 units on; system files are far smaller.
         inode.set_blocks_512(blocks * u64::from(block_size / 512), block_size);
     }
 
-    /// An empty list, of which only the times are set.
+    /// Adds an empty list with only its times set.
     fn bad_blocks(&mut self) {
         let mut inode = Inode::zeroed(128);
         set_times(&mut inode, self.options.time);
@@ -182,7 +182,7 @@ impl Maker<'_> {
 
     fn lost_found(&mut self) -> Result<()> {
         let inode = self.new_inode(FileType::Directory, 0o700, 2);
-        // With 1 KiB blocks it would need an indirect block: it ends at the direct ones.
+        // With 1 KiB blocks the full size would need an indirect block, so only the direct blocks are used.
         let mut len = (LOST_FOUND_SIZE >> self.geometry.block_size_log).min(DIRECT_BLOCKS);
         if self.sb.features.incompat(Incompat::INLINE_DATA) {
             // mke2fs starts it inline and then counts one block too many.
@@ -225,9 +225,9 @@ impl Maker<'_> {
         self.files.blocks.push((place, Held::Start(bytes)));
     }
 
-    /// The blocks kept for descriptors form a file: a double-indirect block names those after the
-    /// primary descriptor table, at the place of their number in a whole table; each of them is
-    /// an indirect block that names its counterparts in the groups with backups.
+    /// Creates the file of the blocks reserved for descriptors. A double-indirect block refers to those after the
+    /// primary descriptor table, at the index of each in a whole table. Each of them is an indirect block that refers
+    /// to its counterparts in the groups with backups.
     fn resize_inode(&mut self, goal: Block) -> Result<()> {
         let geometry = self.geometry;
         let per_block = self.block_size() as u64 / 4;
@@ -271,7 +271,7 @@ impl Maker<'_> {
             0
         };
         let len = size + fast_commits;
-        // A block map has blocks of its own in between: mke2fs puts it where there is room first.
+        // A block map has pointer blocks in between, so mke2fs uses the first free space for it.
         let goal = if let Some(goal) = tuning.journal_goal(geometry.block_size_log) {
             Block(self.space.aligned(goal))
         } else if self.sb.features.incompat(Incompat::EXTENTS) {
@@ -303,7 +303,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Keeps the next inode for the quota file of projects, which gets its contents when the tree is complete.
+    /// Reserves the next inode for the project quota file, which is filled when the tree is complete.
     fn project_quota(&mut self) {
         self.files.inodes_used += 1;
         let number = self.files.inodes_used;
@@ -333,7 +333,7 @@ fn set_times(inode: &mut Inode, time: Timestamp) {
     inode.set_crtime(time);
 }
 
-/// Writes a 32-bit block number. File systems that have a resize inode have no others.
+/// Writes a 32-bit block number. File systems with a resize inode have no larger ones.
 fn set_pointer(bytes: &mut [u8], at: usize, block: Block) {
     bytes[at * 4..at * 4 + 4].copy_from_slice(&(block.0 as u32).to_le_bytes());
 }

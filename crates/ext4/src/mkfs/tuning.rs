@@ -1,4 +1,4 @@
-//! Settings of a new file system that are rarely given: where metadata is placed, and how the file system is to be used.
+//! Rarely used settings of a new file system: placement of metadata, and how the file system is used.
 
 use std::ops::RangeInclusive;
 
@@ -6,9 +6,9 @@ use vfs::{Error, Result};
 
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 
-/// Bytes of a cluster, as mke2fs accepts them.
+/// Range of cluster sizes in bytes, as in mke2fs.
 const CLUSTER_BYTES: RangeInclusive<u64> = 2048..=256 << 20;
-/// Blocks of a cluster where none are given.
+/// Default number of blocks of a cluster.
 const CLUSTER_BLOCKS_DEFAULT: u64 = 16;
 /// Maximum number of blocks of a journal.
 pub(super) const JOURNAL_BLOCKS_MAX: u64 = 10_240_000;
@@ -16,19 +16,19 @@ pub(super) const JOURNAL_BLOCKS_MAX: u64 = 10_240_000;
 const GROUP_BLOCKS_MIN: u64 = 256;
 /// Maximum number of blocks of an orphan file: kernels refuse to mount larger ones.
 const ORPHAN_BLOCKS_MAX: u64 = 512;
-/// The share of the journal that fast commits get in addition.
+/// Default size of the fast-commit area as a fraction of the journal, to which it is added.
 const FAST_COMMIT_SHARE: u32 = 64;
 
-/// A place in the new file system.
+/// A position in the new file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The block of this number.
+    /// The block with this number.
     Block(u64),
-    /// The block that holds this byte.
+    /// The block that contains this byte.
     Byte(u64),
 }
 
-/// Encoding of names in directories that ignore case.
+/// Encoding of names in case-insensitive directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// UTF-8, Unicode 12.1.
@@ -37,7 +37,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// `s_encoding`.
+    /// Returns `s_encoding`.
     pub(super) const fn number(self) -> u16 {
         match self {
             Self::Utf8 => 1,
@@ -45,7 +45,7 @@ impl Encoding {
     }
 }
 
-/// Settings that few file systems need. The default is what mke2fs does.
+/// Rarely used settings. The defaults are those of mke2fs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// `s_errors`: 1 continues after an error, 2 remounts read-only, 3 panics.
@@ -54,37 +54,37 @@ pub struct Tuning {
     pub mount_options: u32,
     /// `s_def_hash_version`: 0 legacy, 1 half MD4, 2 TEA.
     pub hash_version: u8,
-    /// Checks are due after a number of mounts and 180 days.
+    /// True if checks are due after a number of mounts and after 180 days.
     pub is_checked_periodically: bool,
     /// `s_raid_stride`, in blocks.
     pub stride: u16,
     /// `s_raid_stripe_width`, in blocks.
     pub stripe_width: u32,
-    /// Drivers under development may use the file system.
+    /// True if drivers under development may use the file system.
     pub is_test: bool,
     /// Encoding of names, with `casefold`.
     pub encoding: Encoding,
-    /// Names that are invalid in the encoding are refused.
+    /// True if names that are invalid in the encoding are rejected.
     pub is_encoding_strict: bool,
-    /// Groups whose bitmaps and inode tables are placed together, with `flex_bg`: a power of two.
+    /// Number of groups whose bitmaps and inode tables are placed together, with `flex_bg`: a power of two.
     pub flex_groups: u32,
-    /// The bitmaps and inode tables of all groups, and the journal, are placed at the start.
+    /// True if the bitmaps and inode tables of all groups, and the journal, are placed at the start.
     pub is_packed: bool,
     /// Number of backup superblocks with `sparse_super2`: 0 to 2.
     pub backups: u8,
-    /// Number of blocks that the reserved descriptor blocks suffice for; by default 1024 times the blocks.
+    /// Number of blocks for which reserved descriptor blocks suffice; by default 1024 times the blocks.
     pub resize_blocks: Option<u64>,
     /// Size of a cluster in bytes, with `bigalloc`; by default 16 blocks.
     pub cluster_bytes: Option<u64>,
-    /// Blocks of a group, or clusters with `bigalloc`; by default one for each bit of a block.
+    /// Number of blocks of a group, or of clusters with `bigalloc`; by default one for each bit of a block.
     pub group_blocks: Option<u64>,
     /// Start of the journal; by default in the middle.
     pub journal_at: Option<Place>,
     /// Size of the area for fast commits in bytes, with `fast_commit`; by default a 64th of the journal.
     pub fast_commit_bytes: Option<u64>,
-    /// Size of the orphan file in bytes; by default it follows from the size of the file system.
+    /// Size of the orphan file in bytes; by default it depends on the size of the file system.
     pub orphan_file_bytes: Option<u64>,
-    /// An empty inode is kept for the quota file of projects, and named in the superblock.
+    /// True if an empty inode is reserved for the project quota file and recorded in the superblock.
     pub has_project_quota: bool,
 }
 
@@ -139,7 +139,7 @@ impl Tuning {
         Err(Error::Invalid(problem))
     }
 
-    /// Blocks of a cluster, with `bigalloc`.
+    /// Returns the number of blocks of a cluster, with `bigalloc`.
     pub(super) fn cluster_blocks(&self, block_size: u64) -> Result<u64> {
         let Some(bytes) = self.cluster_bytes else { return Ok(CLUSTER_BLOCKS_DEFAULT) };
         if !bytes.is_power_of_two() || !CLUSTER_BYTES.contains(&bytes) || bytes <= block_size {
@@ -149,7 +149,7 @@ impl Tuning {
         Ok(bytes / block_size)
     }
 
-    /// Blocks of a group, or clusters with `bigalloc`.
+    /// Returns the number of blocks of a group, or of clusters with `bigalloc`.
     pub(super) fn blocks_per_group(&self, block_size: u64) -> Result<u64> {
         let most = 8 * block_size;
         let blocks = self.group_blocks.unwrap_or(most);
@@ -160,7 +160,7 @@ impl Tuning {
         Ok(blocks)
     }
 
-    /// Blocks of the area for fast commits that follows a journal of `journal` blocks.
+    /// Returns the number of blocks of the fast-commit area after a journal of `journal` blocks.
     pub(super) fn fast_commit_blocks(&self, journal: u32, block_size_log: u32) -> Result<u32> {
         let Some(bytes) = self.fast_commit_bytes else { return Ok(journal / FAST_COMMIT_SHARE) };
         let blocks = bytes >> block_size_log;
@@ -170,7 +170,7 @@ impl Tuning {
         Ok(blocks as u32)
     }
 
-    /// Blocks of the orphan file in a file system of `blocks_count` blocks.
+    /// Returns the number of blocks of the orphan file in a file system of `blocks_count` blocks.
     pub(super) fn orphan_blocks(&self, blocks_count: u64, block_size_log: u32) -> Result<u64> {
         let Some(bytes) = self.orphan_file_bytes else {
             return Ok((blocks_count / 4096).clamp(32, ORPHAN_BLOCKS_MAX));
@@ -182,7 +182,7 @@ impl Tuning {
         Ok(blocks)
     }
 
-    /// First block that the journal may start at, if one was given.
+    /// Returns the first block at which the journal may start, if one was requested.
     pub(super) fn journal_goal(&self, block_size_log: u32) -> Option<u64> {
         match self.journal_at {
             Some(Place::Block(block)) => Some(block),

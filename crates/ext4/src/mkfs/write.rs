@@ -1,4 +1,4 @@
-//! Writing a planned file system: only what is not zero, in runs, the superblock last.
+//! Writes a planned file system: only blocks that are not zero, in runs, the superblock last.
 
 use blockdev::BlockDevice;
 use vfs::{Error, Ino, Result};
@@ -13,22 +13,22 @@ use crate::format::group::{self, GroupDescriptor, GroupFlags};
 use crate::format::inode;
 use crate::format::superblock::SUPERBLOCK_OFFSET;
 
-/// Most bytes gathered for one write: more are not written faster, and memory that is touched first takes time.
+/// Maximum number of bytes collected for one write. Larger writes are not faster, and touching new memory takes time.
 const RUN_BYTES_MAX: usize = 256 << 10;
 
-/// What the device holds before.
+/// Previous contents of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Zeros all over, as a new sparse file does.
+    /// All zeros, as in a new sparse file.
     Zeros,
-    /// Anything. What must read as zeros is cleared.
+    /// Unknown. Blocks that must read as zeros are cleared.
     Unknown,
 }
 
 /// Writes a planned file system. The caller flushes the device.
 ///
 /// # Errors
-/// `Invalid` if the device is shorter than planned for, `Device` if it fails.
+/// `Invalid` if the device is too short for the plan, `Device` if it fails.
 pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Result<()> {
     let geometry = &layout.geometry;
     let end = geometry.byte_of(Block(geometry.blocks_count));
@@ -51,7 +51,7 @@ pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Re
     writer.finish()
 }
 
-/// Clears everything that is in use, and what lies before the file system.
+/// Clears all blocks in use, and the space before the file system.
 fn clear(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
     let geometry = &layout.geometry;
     device.zero_range(0, u64::from(geometry.block_size())).map_err(Error::Device)?;
@@ -62,7 +62,7 @@ fn clear(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Gathers neighbouring pieces into one write.
+/// Joins adjacent pieces into one write.
 struct Writer<'a> {
     device: &'a dyn BlockDevice,
     start: u64,
@@ -93,7 +93,7 @@ impl Writer<'_> {
     }
 }
 
-/// Writes the bitmaps that are initialised; returns the descriptors with their checksums.
+/// Writes the initialised bitmaps. Returns the descriptors with the bitmaps' checksums.
 fn write_bitmaps(writer: &mut Writer<'_>, layout: &Layout) -> Result<Vec<GroupDescriptor>> {
     let geometry = &layout.geometry;
     let mut descriptors = layout.groups.clone();
@@ -123,13 +123,13 @@ fn write_bitmaps(writer: &mut Writer<'_>, layout: &Layout) -> Result<Vec<GroupDe
     Ok(descriptors)
 }
 
-/// Sets the bits of what is taken, and of what lies past the group's end.
+/// Sets the bits of clusters in use and of those past the group's end.
 fn fill_block_bitmap(bits: &mut [u8], layout: &Layout, group: Group) {
     let geometry = &layout.geometry;
     let blocks = layout.blocks_of(group);
     let start = blocks.start;
     bits.fill(0);
-    // A bit is a cluster, and clusters are taken whole.
+    // A bit represents a cluster, and clusters are allocated whole.
     let bit = |block: u64| ((block - start) >> geometry.cluster_blocks_log) as u32;
     for run in layout.space.taken_runs(blocks.clone()) {
         bitmap::set(bits, 0, bit(run.start)..bit(run.end));
@@ -137,7 +137,7 @@ fn fill_block_bitmap(bits: &mut [u8], layout: &Layout, group: Group) {
     bitmap::set(bits, 0, bit(blocks.end)..8 * geometry.block_size());
 }
 
-/// Writes the blocks of the first inode table that hold inodes.
+/// Writes the blocks of the first inode table that contain inodes.
 fn write_inodes(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let size = usize::from(geometry.inode_size);
@@ -182,7 +182,7 @@ fn write_descriptors(
     Ok(())
 }
 
-/// Writes the backups, then the superblock itself. Only that one counts as cleanly unmounted.
+/// Writes the backups, then the superblock itself. Only the latter is marked as cleanly unmounted.
 fn write_superblocks(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
     let geometry = &layout.geometry;
     for group in geometry.groups().skip(1) {

@@ -1,4 +1,4 @@
-//! Entries of directories, as operations on names find and change them.
+//! Finding and changing directory entries for operations on names.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Counts of links, and what is left of an inode that loses one. Inodes do not know what leads to them.
+//! Link counts, and inactivation of an inode that loses its last link.
 
 use operation::Outcome;
 use operation::names::Links;
@@ -10,7 +10,7 @@ use crate::inode::Handle;
 use crate::op::Op;
 use crate::orphan::Inactivation;
 
-/// Links of a directory that has more subdirectories than can be counted.
+/// Link count of a directory with more subdirectories than the field can count.
 const LINKS_UNCOUNTED: u16 = 1;
 
 impl Links for Ext4 {
@@ -21,7 +21,7 @@ impl Links for Ext4 {
         self.check_project(dir, inode)
     }
 
-    /// A directory with too many to count shows 1.
+    /// A directory with too many subdirectories has a link count of 1.
     fn add_subdirectory(&self, parent: &mut Handle) -> Result<()> {
         let links = parent.inode.links_count();
         if links == LINKS_UNCOUNTED {

@@ -1,4 +1,4 @@
-//! New inodes.
+//! Creation of inodes.
 
 use operation::Outcome;
 use operation::names::MakeInodes;
@@ -16,7 +16,7 @@ impl MakeInodes for Ext4 {
         self.volume.block_size() - 1
     }
 
-    /// Adds its owners to the quota files, if they are not there.
+    /// Adds the owners of the new inode to the quota files if they are missing.
     fn admit_new(&self, dir: &Handle, _file_type: FileType, new: &NewInode) -> Result<()> {
         self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(dir)))
     }
@@ -34,7 +34,7 @@ impl MakeInodes for Ext4 {
         Ok(child)
     }
 
-    /// It inherits a project, but no flags.
+    /// A whiteout inherits a project, but no flags.
     fn new_whiteout(op: &mut Op<'_>, dir: &Handle, new: &NewInode) -> Outcome<Handle> {
         let mut whiteout = op.allocate_inode(dir, false)?;
         set_new(&mut whiteout.inode, FileType::CharDevice, new);
@@ -74,7 +74,7 @@ impl MakeInodes for Ext4 {
     }
 }
 
-/// Sets what the maker of a new inode asks for.
+/// Sets the fields of a new inode that the caller specifies.
 fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_mode(file_type.mode_bits() | new.permissions & 0o7777);
     inode.set_uid(new.uid);
@@ -87,7 +87,7 @@ fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
 }
 
 impl Ext4 {
-    /// A new and empty regular file that inherits nothing.
+    /// Returns the handle of a new, empty regular file that inherits nothing.
     pub(crate) fn new_file(&self, ino: Ino, generation: u32, new: &NewInode) -> Result<Handle> {
         let geometry = &self.volume.geometry;
         let (group, index) = geometry.place_of(ino).ok_or(Error::NotFound)?;

@@ -1,5 +1,5 @@
-//! What names mean in ext4: how entries are stored, what a new inode is like, and how links are counted.
-//! The operations themselves are in [`operation::names`].
+//! Names in ext4: storing entries, initialising new inodes and counting links. The operations themselves are in
+//! [`operation::names`].
 
 mod directories;
 mod links;

@@ -1,13 +1,12 @@
-//! One operation: a transaction, the groups it allocates from, what it frees, and the inodes it will
-//! write.
+//! One operation: a transaction, the groups that it allocates from, the blocks and inodes that it frees, and the inodes
+//! that it writes.
 //!
-//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories,
-//! extent trees and attributes of the locked inodes → groups, in ascending order → blocks that
-//! different inodes share: attribute blocks, orphan blocks, the superblock, then inode tables, in
-//! ascending order. What comes late is put off: blocks and inodes to free, orphans and changed inodes
-//! are only noted, and done when the operation commits.
+//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories, extent trees and
+//! attributes of the locked inodes → groups, in ascending order → blocks that several inodes share: attribute blocks,
+//! orphan blocks, the superblock, then inode tables, in ascending order. Steps that belong late in this order are
+//! deferred: freed blocks and inodes, orphans and changed inodes are only noted, and are processed at the commit.
 //!
-//! How groups are held, and what comes of one that cannot be waited for, [`HeldGroups`] says.
+//! [`HeldGroups`] explains how groups are held, and what happens if a group is locked by another operation.
 
 pub(crate) mod source;
 
@@ -31,51 +30,51 @@ use crate::inode::Handle;
 struct Staged {
     handle: Handle,
     fresh: bool,
-    /// What follows the fixed fields, if it changes.
+    /// New contents of the slot after the fixed fields, if they change.
     tail: Option<Vec<u8>>,
 }
 
-/// A run of blocks to be given back.
+/// Run of blocks to free.
 #[derive(Clone, Copy)]
 pub(crate) struct FreedRun {
     pub(crate) start: Block,
     pub(crate) len: u32,
 }
 
-/// Which groups an allocation waits for. One that is full and must look elsewhere does best where
-/// nobody else is at work.
+/// Groups whose locks an allocation waits for. An operation whose home group is full should prefer groups that no other
+/// operation holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// For the group where the new thing belongs.
+    /// Wait only for the home group.
     AtHome,
-    /// For every group: there may be no other that has room.
+    /// Wait for every group: no other group may have room.
     Everywhere,
 }
 
-/// An inode that holds a value of attributes, and how many references it is to count.
+/// Inode that stores an attribute value, and its new reference count.
 pub(crate) struct Counted {
     pub(crate) handle: Handle,
     pub(crate) count: u64,
 }
 
-/// An operation. Dropped without [`Ext4::atomically`], it leaves no trace.
+/// A running operation. If dropped before [`Ext4::atomically`] commits it, it leaves no trace.
 pub struct Op<'a> {
     pub(crate) fs: &'a Ext4,
-    // The sides stand before the transaction, as [`Side`] says.
+    // These fields are declared before the transaction, as [`Side`] requires.
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) orphans: Pending<'a>,
-    /// What changes of the usage of owners, where that is counted.
+    /// Changes of the usage of owners, if usage is counted.
     pub(crate) usage: UsageChanges<'a>,
     pub(crate) txn: Txn<'a>,
-    /// What of the reserve it may take.
+    /// How much of the reserve the operation may use.
     pub(crate) claim: Claim,
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
     pub(crate) zeroed_runs: ZeroedRuns,
-    /// Attribute blocks of several inodes, one of which lets go of it.
+    /// Shared attribute blocks that an inode no longer refers to.
     pub(crate) released_attributes: SmallVec<[Block; 1]>,
-    /// Inodes with values of attributes whose counts of references change.
+    /// Inodes with attribute values whose reference counts change.
     pub(crate) counted_values: Vec<Counted>,
 }
 
@@ -126,7 +125,7 @@ impl Operation for Op<'_> {
         let (engine, is_due) = (&self.fs.engine, self.usage.is_checkpoint_due());
         self.txn.commit();
         if is_due {
-            // A failure is reported to whoever begins the next operation.
+            // A failure is reported to the next operation that starts.
             let _ = engine.checkpoint();
         }
     }
@@ -151,17 +150,17 @@ impl<'a> Op<'a> {
         })
     }
 
-    /// Holds a block to the end of the operation.
+    /// Holds a block until the end of the operation.
     pub(crate) fn buffer(&mut self, block: Block, tag: Tag) -> Result<BufferId> {
         Ok(self.txn.buffer(block.0, tag)?)
     }
 
-    /// Holds a group to the end of the operation; its place among those held.
+    /// Holds a group until the end of the operation. Returns its index among the held groups.
     pub(crate) fn hold(&mut self, group: Group) -> Outcome<usize> {
         self.group_guards.hold(group)
     }
 
-    /// Holds a group that something may be allocated from, if it is worth waiting for.
+    /// Holds a group to allocate from. Waits for its lock only if `patience` says so.
     pub(crate) fn hold_patiently(
         &mut self,
         group: Group,
@@ -174,8 +173,8 @@ impl<'a> Op<'a> {
         Ok(self.group_guards.try_hold(group))
     }
 
-    /// Gives blocks of a file's data back when the operation commits, and counts them off the file:
-    /// whole clusters. They are not handed out again before a checkpoint has made that durable.
+    /// Frees blocks of a file's data (whole clusters) at the commit and subtracts them from the file's block count.
+    /// They are not reused before a checkpoint has made that durable.
     pub(crate) fn free_blocks(&mut self, file: &mut Handle, start: Block, len: u32) -> Outcome<()> {
         let clusters = len >> self.fs.volume.geometry.cluster_blocks_log;
         self.subtract_clusters(file, clusters)?;
@@ -183,8 +182,8 @@ impl<'a> Op<'a> {
         Ok(())
     }
 
-    /// Gives a metadata block of a file back as [`Op::free_blocks`] does, with the cluster that it has
-    /// for itself; its contents need not be written any more.
+    /// Frees a metadata block of a file like [`Op::free_blocks`], together with the cluster reserved for it. Its
+    /// contents need not be written any more.
     pub(crate) fn free_metadata(&mut self, file: &mut Handle, block: Block) -> Outcome<()> {
         self.txn.forget(block.0);
         let geometry = &self.fs.volume.geometry;
@@ -192,44 +191,44 @@ impl<'a> Op<'a> {
         self.free_blocks(file, start, len)
     }
 
-    /// Makes an inode free when the operation commits. Its blocks must be gone already.
+    /// Frees an inode at the commit. Its blocks must already be freed.
     pub(crate) fn free_inode(&mut self, handle: Handle) {
         self.freed_inodes.push(handle);
     }
 
-    /// Writes `handle`'s fields when the operation commits.
+    /// Writes `handle`'s fields at the commit.
     pub(crate) fn stage(&mut self, handle: Handle) {
         self.staged.push(Staged { handle, fresh: false, tail: None });
     }
 
-    /// Writes `handle`'s fields when the operation commits, if they are not what they were.
+    /// Writes `handle`'s fields at the commit if they differ from `before`.
     pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
         if handle.inode.as_bytes() != before.inode.as_bytes() {
             self.stage(handle);
         }
     }
 
-    /// Writes `handle`'s fields and what follows them in its slot when the operation commits.
+    /// Writes `handle`'s fields and the rest of its slot at the commit.
     pub(crate) fn stage_with_tail(&mut self, handle: Handle, tail: Vec<u8>) {
         self.staged.push(Staged { handle, fresh: false, tail: Some(tail) });
     }
 
-    /// Writes a new inode when the operation commits; nothing of its slot's past is kept.
+    /// Writes a new inode at the commit. Nothing of the old slot is kept.
     pub(crate) fn stage_new(&mut self, handle: Handle) {
         self.staged.push(Staged { handle, fresh: true, tail: None });
     }
 
-    /// Writes a new inode, and what follows its fixed fields, when the operation commits.
+    /// Writes a new inode and the rest of its slot at the commit.
     pub(crate) fn stage_new_with_tail(&mut self, handle: Handle, tail: Option<Vec<u8>>) {
         self.staged.push(Staged { handle, fresh: true, tail });
     }
 
-    /// Makes room for so many inodes that will be staged.
+    /// Reserves memory for `inodes` inodes that will be staged.
     pub(crate) fn expect_staged(&mut self, inodes: usize) {
         self.staged.reserve(inodes);
     }
 
-    /// Does what was put off. After an error the operation must be dropped.
+    /// Runs the deferred steps. After an error the operation must be dropped.
     fn finish_put_off(&mut self) -> Outcome<()> {
         self.store_counted_values()?;
         self.free_noted_inodes()?;
@@ -245,7 +244,7 @@ impl<'a> Op<'a> {
         Ok(self.zeroed_runs.write(&self.fs.engine)?)
     }
 
-    /// Whether an inode is free once the operation has committed.
+    /// Returns whether an inode is free after the commit.
     pub(crate) fn makes_free(&self, ino: vfs::Ino) -> bool {
         let gone = |s: &Staged| s.fresh && s.handle.ino() == ino && s.handle.inode.mode() == 0;
         self.staged.iter().any(gone)
@@ -271,7 +270,7 @@ impl<'a> Op<'a> {
         let fields = inode.as_bytes();
         slot[..fields.len()].copy_from_slice(fields);
         if !staged.fresh {
-            // Another orphan's operation may have changed it since the fields were read.
+            // The operation of another orphan may have changed it since the fields were read.
             slot[DTIME_BYTES].copy_from_slice(&next_orphan);
         }
         if let Some(tail) = &staged.tail {
@@ -284,7 +283,7 @@ impl<'a> Op<'a> {
         Ok(())
     }
 
-    /// Damage in a held block.
+    /// Returns an error about damage in a held block.
     pub(crate) fn corrupt(&self, id: BufferId, c: Corruption, owner: Owner) -> vfs::Error {
         self.txn.corrupt(id, c).of_inode(owner.ino.0).into()
     }

@@ -1,9 +1,8 @@
-//! Where verified blocks come from: the cache, or an operation that holds what it reads.
+//! Source of verified blocks: the cache, or an operation that holds the blocks that it reads.
 //!
-//! Finding a block of a file and looking up a name are the same for readers and for operations, with
-//! the same checks. Only an
-//! operation sees blocks it has changed itself, and it must ask its transaction for them: a block
-//! that a transaction holds cannot be read past it.
+//! Readers and operations find file blocks and names by the same code with the same checks. Only an operation sees the
+//! blocks that it has changed, and must read them through its transaction: a block that a transaction holds cannot be
+//! read from the cache.
 
 use transaction::Tag;
 use vfs::Result;
@@ -14,15 +13,15 @@ use crate::inode::Handle;
 use crate::map::{self, Place};
 use crate::op::Op;
 
-/// What the maps of files and directories are read from.
+/// Source of the blocks of file maps and directories.
 pub(crate) trait Source {
-    /// The file system.
+    /// Returns the file system.
     fn fs(&self) -> &Ext4;
 
-    /// Lets `look` see a metadata block, verified as `tag` says.
+    /// Calls `look` with a metadata block that was verified as `tag` requires.
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
 
-    /// The device block of a block of a directory, or `None` in a hole.
+    /// Returns the device block of a directory block, or `None` for a hole.
     fn place(&mut self, dir: &Handle, block: FileBlock) -> Result<Option<Block>>
     where
         Self: Sized,
@@ -34,7 +33,7 @@ pub(crate) trait Source {
     }
 }
 
-/// Reads blocks as they are in the cache, and holds none of them.
+/// Reads blocks from the cache and holds none of them.
 impl Source for &Ext4 {
     fn fs(&self) -> &Ext4 {
         self
@@ -45,7 +44,7 @@ impl Source for &Ext4 {
     }
 }
 
-/// Holds what it reads to its end.
+/// Holds each block that it reads until the end of the operation.
 impl Source for Op<'_> {
     fn fs(&self) -> &Ext4 {
         self.fs

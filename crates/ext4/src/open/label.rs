@@ -1,4 +1,4 @@
-//! The label, in the superblock and in its backups.
+//! The label in the superblock and in its backups.
 
 use operation::label;
 use vfs::{Error, Result};
@@ -7,19 +7,19 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::Ext4;
 use crate::format::superblock::{self, RawSuperblock};
 
-/// Longest label in bytes (`EXT4_LABEL_MAX`).
+/// Maximum length of a label in bytes (`EXT4_LABEL_MAX`).
 const LABEL_LEN_MAX: usize = 16;
 
 impl Ext4 {
-    /// The label as it is now.
+    /// Returns the current label.
     pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
         let name = self.current_superblock()?.volume_name;
         Ok(label::parse(&name))
     }
 
-    /// Changes the label in the superblock, and when that is durable in the backups: what a crash leaves of
-    /// those counts only where the superblock is lost. Programs such as blkid read the device and no journal. So
-    /// the journal is emptied: the superblock is then in its place.
+    /// Changes the label in the superblock and, once that is durable, in the backups; after a crash in between, the
+    /// backups matter only if the superblock is lost. Programs such as blkid read the device but not the journal, so
+    /// the journal is emptied to write the superblock in place.
     pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
         let name = label::field::<LABEL_LEN_MAX>(self.mode, label)?;
         let mut txn = self.engine.begin()?;
@@ -29,7 +29,7 @@ impl Ext4 {
         self.change_backups(|backup| backup.volume_name = name)
     }
 
-    /// Changes the backups that are sound. Nobody else writes them while the file system is open.
+    /// Changes the backups that are valid. No other code writes them while the file system is open.
     fn change_backups(&self, change: impl Fn(&mut RawSuperblock)) -> Result<()> {
         let (geometry, device) = (&self.volume.geometry, self.engine.device());
         for group in geometry.groups().skip(1) {

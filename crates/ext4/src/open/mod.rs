@@ -1,4 +1,4 @@
-//! Opening and closing: what an image must be to be opened, and what is written then.
+//! Opening and closing: checks of the image, and what both write.
 
 pub(crate) mod label;
 pub(crate) mod superblock_copy;
@@ -34,13 +34,11 @@ use operation::locks::InodeLocks;
 use superblock_copy::Copy;
 
 impl Ext4 {
-    /// Opens an image to read it. Where its journal must be replayed, that is done in memory: the
-    /// image stays as it is.
+    /// Opens an image for reading. A journal replay happens in memory, so the image is not modified.
     ///
     /// # Errors
-    /// `Unsupported` for features this build cannot read, and for a journal on another device;
-    /// `Corrupt` for a superblock, descriptors or a journal that cannot be right. A damaged journal
-    /// does not matter to `norecovery`.
+    /// `Unsupported` for features this build cannot read, and for a journal on another device; `Corrupt` if the
+    /// superblock, the descriptors or the journal are invalid. With `norecovery`, a damaged journal is ignored.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let damage = match read_superblock(&*device) {
             Ok(sb) => {
@@ -55,7 +53,7 @@ impl Ext4 {
         let (device, sb) = copy.in_place(device)?;
         let mut fs = Self::open_found(device, &sb, options)?;
         fs.found.superblock = sb;
-        // The copy cannot know whether the journal holds anything: the journal does.
+        // The copy does not show whether the journal contains changes; the journal does.
         if fs.recovered.transactions == 0 && !copy.is_marked() {
             fs.found.superblock.features.incompat.remove(Incompat::RECOVER);
         }
@@ -63,7 +61,7 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// Opens an image to read it whose superblock was found to be `sb`.
+    /// Opens an image with the superblock `sb` for reading.
     fn open_found(
         device: Arc<dyn BlockDevice>,
         sb: &Superblock,
@@ -85,11 +83,11 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// Opens an image that mkfs has just made, to fill it. Without a journal, it is sound only
-    /// after [`Ext4::finish`].
+    /// Opens an image that mkfs has just created, to fill it. Without a journal, it is valid only after
+    /// [`Ext4::finish`].
     ///
     /// # Errors
-    /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
+    /// Like [`Ext4::open`], and `Unsupported` for features this build cannot write.
     pub fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let fs = Self::with_device(device, None, &options, Mode::InProgress)?;
@@ -105,12 +103,12 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// Opens an image to change it in place: replays its journal and ends what a crash left
-    /// unfinished first. [`Ext4::close`] must follow, or the image is left as after a crash.
+    /// Opens an image for changes in place. First replays its journal and completes what a crash interrupted. The
+    /// caller must call [`Ext4::close`]; otherwise the image is left as after a crash.
     ///
     /// # Errors
-    /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
-    /// Nothing is written then.
+    /// Like [`Ext4::open`], and `Unsupported` for features that this build cannot maintain. Nothing was written in that
+    /// case.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let sb =
             read_superblock(&*device).map_err(|error| superblock_copy::advise(&*device, error))?;
@@ -137,7 +135,7 @@ impl Ext4 {
         let log = log.transpose()?.map(|log| log.with_clock(clock));
         let mut fs = Self::with_device(device, log, options, Mode::Writable)?;
         fs.generations = arbitrary(clock);
-        // What is damaged is found before anything is written.
+        // Detect damage before anything is written.
         vfs::path::check_root(&fs)?;
         let orphans = fs.find_orphans()?;
         let quota = fs.read_quota()?;
@@ -152,16 +150,15 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// What the replay of the journal did when the image was opened.
+    /// Returns the result of the journal replay when the image was opened.
     pub fn recovered(&self) -> &log::Report {
         &self.recovered
     }
 
-    /// Frees what is open without a name, writes everything and leaves the image clean.
+    /// Frees open inodes without names, writes everything and marks the image as clean.
     ///
     /// # Errors
-    /// If the device fails, or something to be freed is damaged. The image is then as after a
-    /// crash.
+    /// If the device fails, or if an inode to be freed is damaged. The image is then left as after a crash.
     pub fn close(self) -> Result<()> {
         if self.mode == Mode::ReadOnly {
             return Ok(());
@@ -181,7 +178,7 @@ impl Ext4 {
         device.flush().map_err(Error::Device)
     }
 
-    /// The superblock as the cache has it.
+    /// Returns the superblock in the cache.
     pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
         let (block, range) = self.volume.superblock_place();
         let bytes = self.block(block, Kind::Superblock.plain())?;
@@ -204,7 +201,7 @@ impl Ext4 {
         volume.keeps_counts = mode == Mode::Writable;
         let volume = Arc::new(volume);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
-        // Without a journal, whoever opens the image after a crash must check all of it anyway.
+        // Without a journal, the whole image must be checked after a crash anyway.
         let records = log.is_some();
         let waiting = waiting.filter(|_| waiting::is_possible(&volume, mode, records));
         let log = log.map(|log| Box::new(log) as Box<dyn transaction::Log>);
@@ -226,7 +223,7 @@ impl Ext4 {
         })
     }
 
-    /// Writes into the superblock that the file system is being changed.
+    /// Marks the file system as open for writing in its superblock.
     fn mark_open(&self) -> Result<()> {
         let mut raw = self.volume.sb.raw.clone();
         let mut features = self.volume.sb.features;
@@ -243,12 +240,11 @@ impl Ext4 {
         self.engine.device().flush().map_err(Error::Device)
     }
 
-    /// Ends the filling of an image in progress: writes all metadata, then the superblock, with a new
-    /// uuid if one is given.
+    /// Completes an image in progress: writes all metadata, then the superblock, with a new uuid if given.
     ///
     /// # Errors
-    /// If the device fails. The image is then not sound. `Invalid` if the uuid cannot change
-    /// because checksums depend on it.
+    /// If the device fails; the image is then invalid. `Invalid` if the uuid cannot change because checksums depend on
+    /// it.
     pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         self.check_writable()?;
         operation::orphans::inactivate_all(self)?;
@@ -266,7 +262,7 @@ impl Ext4 {
     }
 }
 
-/// What to say of groups whose descriptors have wrong checksums and were taken all the same.
+/// Returns a remark on groups whose descriptors were accepted despite wrong checksums.
 fn remarks_on(unsealed: &[Group]) -> Vec<String> {
     let Some(first) = unsealed.first() else { return Vec::new() };
     let which = match unsealed.len() {
@@ -276,8 +272,8 @@ fn remarks_on(unsealed: &[Group]) -> Vec<String> {
     vec![format!("{which} a descriptor with a wrong checksum, which is taken for right")]
 }
 
-/// Says how an image can be read nevertheless, if wrong checksums of group descriptors are all that is
-/// in the way.
+/// Adds advice to an error if the image can be read with `--norecovery`, because only checksums of group descriptors
+/// are wrong.
 fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error) -> Error {
     match error {
         Error::Corrupt(damage)
@@ -291,7 +287,7 @@ fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error)
     }
 }
 
-/// Checks that an image may be changed: that everything it has would be kept right.
+/// Checks that an image may be changed: this build must be able to maintain all its features.
 fn check_changeable(sb: &Superblock) -> Result<()> {
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(reason, "open it for reading"));
@@ -326,7 +322,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Checks that files in clusters can be what this build keeps right.
+/// Checks that this build can maintain files in an image with clusters.
 fn check_clusters(sb: &Superblock) -> Result<()> {
     let features = &sb.features;
     if !features.ro_compat(RoCompat::BIGALLOC) {
@@ -339,8 +335,8 @@ fn check_clusters(sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Refuses fast commits in an image with clusters, before its journal is replayed. The journal alone
-/// says whether there are any: it is replayed in memory to see.
+/// Rejects fast commits in an image with clusters before its journal is replayed. The journal is replayed in memory to
+/// find them.
 fn check_fast_commits(device: &Arc<dyn BlockDevice>, sb: &Superblock) -> Result<()> {
     let may_have = sb.features.ro_compat(RoCompat::BIGALLOC)
         && sb.features.compat(Compat::FAST_COMMIT)
@@ -358,11 +354,10 @@ fn no_fast_commits_in_clusters() -> Error {
     )
 }
 
-/// How far the coarse clock that e2fsck reads may be behind: a superblock must not seem to come from
-/// the future.
+/// Maximum lag of the coarse clock that e2fsck reads. A superblock must not appear to be from the future.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// A number that differs from one opening to the next, for the generations of new inodes.
+/// Returns a number that differs between openings, for the generations of new inodes.
 fn arbitrary(clock: Clock) -> u32 {
     let now = clock.now();
     (now.as_secs() as u32).rotate_left(16) ^ now.subsec_nanos()

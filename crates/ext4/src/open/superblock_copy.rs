@@ -1,7 +1,7 @@
-//! The copies of the superblock that some groups keep, for images whose first one is damaged.
+//! Backup copies of the superblock, for images whose primary one is damaged.
 //!
-//! A copy is as old as the last mkfs or e2fsck. What it says of sizes and features holds; whether the
-//! journal has something to replay it cannot know, and nothing is written by what it says.
+//! A copy has the state of the last mkfs or e2fsck. Its sizes and features are valid, but it does not show whether the
+//! journal needs replay. Nothing is ever written based on a copy.
 
 use std::sync::Arc;
 
@@ -15,41 +15,40 @@ use crate::format::superblock::{
     MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, is_backup_number,
 };
 
-/// Largest `s_log_block_size`: 64 KiB blocks.
+/// Maximum `s_log_block_size`: 64 KiB blocks.
 const LOG_BLOCK_SIZE_MAX: u32 = 6;
 
-/// The first groups that have a copy with `sparse_super`, and others have one too without it: 1 and the
-/// powers of 3, 5 and 7.
+/// The first groups that have a copy with `sparse_super` (and without it too): 1 and the powers of 3, 5 and 7.
 const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 25, 27, 49, 81];
 
-/// Bytes from the start of a device that are searched for a copy. The second group starts there at the latest, if blocks
-/// have at most 4 KiB.
+/// Number of bytes from the start of a device that are searched for a copy. With blocks of at most 4 KiB, the second
+/// group starts in this range.
 const SEARCH_BYTES: u64 = 129 << 20;
-/// Bytes of one read of the search.
+/// Size of one read of the search, in bytes.
 const SEARCH_PIECE_BYTES: usize = 1 << 20;
-/// Bytes of `s_magic`.
+/// Byte range of `s_magic`.
 const MAGIC_RANGE: std::ops::Range<usize> = 0x38..0x3a;
 
-/// The place of a superblock copy that a caller names.
+/// Position of a superblock copy that the caller specifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuperblockPlace {
-    /// The block that the copy starts.
+    /// Block at which the copy starts.
     pub block: u64,
-    /// Size of a block in bytes; `None` tries all sizes.
+    /// Block size in bytes; `None` tries all sizes.
     pub block_bytes: Option<u32>,
 }
 
-/// A sound copy.
+/// A valid copy.
 pub(crate) struct Copy {
     group: u32,
-    /// The block that it starts.
+    /// Block at which it starts.
     block: u64,
     raw: RawSuperblock,
-    /// Whether the damaged superblock says that the journal holds changes.
+    /// True if the damaged superblock says that the journal contains changes.
     is_marked: bool,
 }
 
-/// How groups lie, as far as it takes to find a copy.
+/// Layout of groups, as far as needed to find a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shape {
     log_block_size: u32,
@@ -57,8 +56,7 @@ struct Shape {
 }
 
 impl Copy {
-    /// The first sound copy. It is looked for where the damaged superblock would have it, and where it
-    /// is with the usual size of groups.
+    /// Finds the first valid copy. Tries the layout in the damaged superblock and the usual group sizes.
     pub(crate) fn find(device: &dyn BlockDevice) -> Option<Self> {
         let damaged = read(device, SUPERBLOCK_OFFSET)?;
         let told = Shape {
@@ -80,7 +78,7 @@ impl Copy {
         Some(Self { is_marked, ..copy })
     }
 
-    /// Searches the start of a device whose superblock is damaged for a copy, for groups of an unusual size.
+    /// Searches the start of a device with a damaged superblock for a copy, for unusual group sizes.
     fn search(device: &dyn BlockDevice, damaged: &RawSuperblock) -> Option<Self> {
         let bytes = damaged.as_bytes().try_into().ok()?;
         if Superblock::parse(bytes, device.len()).is_ok() {
@@ -105,7 +103,7 @@ impl Copy {
         None
     }
 
-    /// The copy that starts at a byte of the device, if it is in its place there.
+    /// Returns the copy at a byte offset, if the offset matches its layout.
     fn at_byte(device: &dyn BlockDevice, offset: u64) -> Option<Self> {
         let raw = read(device, offset)?;
         let (log_block_size, blocks_per_group) =
@@ -120,10 +118,10 @@ impl Copy {
         (copy.block << (10 + log_block_size) == offset).then_some(copy)
     }
 
-    /// The copy that a caller names.
+    /// Returns the copy that the caller specifies.
     ///
     /// # Errors
-    /// `Corrupt` without a sound superblock of that block size.
+    /// `Corrupt` if there is no valid superblock of that block size.
     pub(crate) fn named(device: &dyn BlockDevice, place: SuperblockPlace) -> Result<Self> {
         let sizes = 10..=10 + LOG_BLOCK_SIZE_MAX;
         let wanted = |size: &u32| place.block_bytes.is_none_or(|bytes| bytes == 1 << size);
@@ -153,14 +151,14 @@ impl Copy {
         let sb = Superblock::parse(bytes, device.len()).ok()?;
         // Revision 0 does not have the field, and not every mke2fs writes it.
         let is_unnumbered = raw.rev_level == 0 && raw.block_group_nr == 0;
-        // Other file systems, or files, may have one of their own here.
+        // The block may contain the superblock of another file system, for example in an image file.
         let is_ours = u64::from(sb.block_size()) == block_size
             && sb.blocks_per_group == blocks_per_group
             && (is_unnumbered || is_backup_number(raw.block_group_nr.get(), Group(group)));
         is_ours.then_some(Self { group, block, raw, is_marked: false })
     }
 
-    /// A view of the device with the copy in the place of the superblock, and what that says.
+    /// Returns a view of the device with the copy as its superblock, and that superblock.
     pub(crate) fn in_place(
         &self,
         device: Arc<dyn BlockDevice>,
@@ -168,7 +166,7 @@ impl Copy {
         let mut raw = self.raw.clone();
         raw.block_group_nr = 0.into();
         let mut features = raw.features();
-        // Nothing is replayed from a journal that is empty.
+        // An empty journal replays nothing, so the flag is harmless.
         features.incompat.set(Incompat::RECOVER, features.compat(Compat::HAS_JOURNAL));
         raw.set_features(&features);
         raw.seal();
@@ -178,35 +176,34 @@ impl Copy {
         Ok((Arc::new(view), sb))
     }
 
-    /// What it says.
+    /// Returns its raw superblock.
     pub(crate) const fn raw(&self) -> &RawSuperblock {
         &self.raw
     }
 
-    /// The group that it lies in.
+    /// Returns its group.
     pub(crate) const fn group(&self) -> u32 {
         self.group
     }
 
-    /// Whether the damaged superblock says that the journal holds changes.
+    /// Returns whether the damaged superblock says that the journal contains changes.
     pub(crate) fn is_marked(&self) -> bool {
         self.is_marked
     }
 
-    /// What to say when the image is read by this copy.
+    /// Returns a remark for an image that is read with this copy.
     pub(crate) fn remark(&self, damage: &Corruption) -> String {
         let Self { group, block, .. } = self;
         format!("{damage}; the image is read by the copy in block {block} (group {group})")
     }
 }
 
-/// Whether a device has a sound copy of a superblock, though its first one may have lost everything that tells that
-/// it is ext2, ext3 or ext4.
+/// Returns whether a device has a valid superblock copy. The primary superblock may be damaged beyond recognition.
 pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
     Copy::find(device).is_some()
 }
 
-/// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
+/// Adds advice to the error about a damaged superblock, if there is a valid copy.
 pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
         (Error::Corrupt(damage), Some(Copy { block, .. })) => damage

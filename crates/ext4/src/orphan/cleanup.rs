@@ -1,7 +1,7 @@
-//! Ending what a crash left unfinished: finding the orphans, and freeing or truncating them.
+//! Recovery of orphans after a crash: finding them, and freeing or truncating them.
 //!
-//! All that the image says about orphans is read and checked before anything is written, so that an
-//! image with damage there is refused as it is.
+//! All on-disk records of orphans are read and checked before anything is written, so that an image with damage there
+//! is rejected unchanged.
 
 use operation::orphans;
 use vfs::{Corruption, Error, FileType, Ino, Result};
@@ -19,40 +19,39 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::map;
 
-/// Blocks that an orphan file has at most, as in the kernel.
+/// Maximum number of blocks of an orphan file, as in the kernel.
 const FILE_BLOCKS_MAX: u64 = 512;
 
-/// What [`crate::Ext4`] did about orphans when it opened the file system.
+/// Result of the orphan cleanup when [`crate::Ext4`] opened the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrphanReport {
-    /// Inodes whose blocks past the size were freed.
+    /// Number of inodes whose blocks past the size were freed.
     pub truncated: u32,
-    /// Inodes without names that were freed.
+    /// Number of unlinked inodes that were freed.
     pub freed: u32,
 }
 
-/// The orphans of an image that is being opened, in the order in which they are to be ended: those
-/// of the list, then those of the orphan file.
+/// Orphans of an image that is being opened, in processing order: those of the list, then those of the orphan file.
 pub(crate) struct Found(Vec<Ino>);
 
 impl Ext4 {
-    /// Reads and checks the orphan file and the list. Nothing is written.
+    /// Reads and checks the orphan file and the list. Writes nothing.
     ///
     /// # Errors
-    /// `Corrupt` for an orphan file with a hole or a block that is not its, for a list that loops,
-    /// and for an orphan that cannot be one.
+    /// `Corrupt` if the orphan file has a hole or a foreign block, if the list has a cycle, or if an inode cannot be an
+    /// orphan.
     pub(crate) fn find_orphans(&self) -> Result<Found> {
         let mut found = Found(Vec::new());
         self.follow_list(&mut found)?;
         if self.volume.sb.features.compat(Compat::ORPHAN_FILE) {
             let slots = self.read_orphan_file(&mut found)?;
-            // A file system is opened once, so nothing is there yet.
+            // A file system is opened once, so the slots are not set yet.
             let _ = self.orphans.slots.set(slots);
         }
         Ok(found)
     }
 
-    /// Ends the orphans that were found.
+    /// Frees or truncates the orphans that were found.
     pub(crate) fn clean_orphans(&self, found: &Found) -> Result<()> {
         let mut report = OrphanReport::default();
         for &ino in &found.0 {
@@ -66,12 +65,12 @@ impl Ext4 {
         Ok(())
     }
 
-    /// What was done about orphans when the file system was opened to be changed.
+    /// Returns the result of the orphan cleanup when the file system was opened for writing.
     pub fn cleaned_orphans(&self) -> OrphanReport {
         self.orphans.cleaned.get().copied().unwrap_or_default()
     }
 
-    /// Walks the list. Each orphan is met once, or the list loops.
+    /// Follows the list. An orphan that occurs twice means a cycle.
     fn follow_list(&self, found: &mut Found) -> Result<()> {
         let mut list = self.orphans.list.lock();
         let (mut ino, mut previous) = (self.volume.sb.raw.last_orphan.get(), 0);
@@ -102,7 +101,7 @@ impl Ext4 {
         Ok(slots)
     }
 
-    /// The blocks of the orphan file, all of them different.
+    /// Returns the blocks of the orphan file, which are all different.
     fn orphan_blocks(&self, file: &Handle) -> Result<Vec<Block>> {
         let size = file.inode.size();
         let count = size >> self.volume.geometry.block_size_log;
@@ -142,7 +141,7 @@ impl Ext4 {
         found: &mut Found,
     ) -> Result<()> {
         let bytes = self.block(place, Kind::Orphan.of(slots.owner))?;
-        // Its checksum was verified when it was read.
+        // The checksum was verified when the block was read.
         let numbers = orphan::parse(&bytes, place, None)?;
         for (index, number) in numbers.iter().enumerate().filter(|(_, number)| **number != 0) {
             let ino = Ino(number.get().into());
@@ -173,7 +172,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// An inode that is recorded as an orphan, if it can be one.
+    /// Reads an inode that is recorded as an orphan, and checks that it can be one.
     fn check_orphan(&self, ino: Ino, structure: &'static str) -> Result<Handle> {
         let damage = |problem| Corruption::new(structure, problem).of_inode(ino.0);
         let volume = &self.volume;
@@ -190,14 +189,14 @@ impl Ext4 {
         if !self.is_taken(ino)? {
             return Err(not_in_use());
         }
-        // Only what has a map of blocks can be in the midst of a truncation.
+        // Only an inode with a block map can have an unfinished truncation.
         if handle.inode.links_count() > 0 && !self.has_map(&handle)? && !is_inline(&handle) {
             return Err(damage("an inode with names and nothing to truncate").into());
         }
         Ok(handle)
     }
 
-    /// Whether the inode bitmap says that an inode is in use.
+    /// Returns whether an inode is in use according to the inode bitmap.
     fn is_taken(&self, ino: Ino) -> Result<bool> {
         let Some((group, index)) = self.volume.geometry.place_of(ino) else { return Ok(false) };
         let desc = self.volume.groups.places(group);
@@ -209,7 +208,7 @@ impl Ext4 {
     }
 }
 
-/// Whether the contents lie in the inode; what a truncation does there is done at once.
+/// Returns whether the contents are inline. Such a truncation takes a single step.
 fn is_inline(handle: &Handle) -> bool {
     handle.has_flag(crate::format::inode::flags::INLINE_DATA)
 }

@@ -1,4 +1,4 @@
-//! What becomes of inodes without names, and of those that are open.
+//! Inactivation of inodes without names, and open inodes.
 
 use std::sync::atomic::Ordering;
 
@@ -19,8 +19,8 @@ use crate::op::Op;
 use crate::xattr::ValueInodes;
 
 impl Op<'_> {
-    /// Writes an inode that has just lost a name and whose lock is held, or ends it if that was the
-    /// last one. The result is for [`operation::orphans::inactivate`], once the operation has committed.
+    /// Writes an inode that has just lost a name and whose lock is held. If that was the last name, abandons it. The
+    /// caller passes the result to [`operation::orphans::inactivate`] after the commit.
     pub(crate) fn let_go(&mut self, handle: Handle) -> Outcome<Inactivation> {
         if handle.inode.links_count() > 0 {
             self.stage(handle);
@@ -29,9 +29,9 @@ impl Op<'_> {
         self.abandon(handle)
     }
 
-    /// Ends an inode whose link count has just become 0 and whose lock is held. If nobody has it
-    /// open, as much of it is freed as fits this operation; what is left then is an orphan, and the
-    /// caller must hand the result to [`operation::orphans::inactivate`] once the operation has committed.
+    /// Abandons an inode whose link count has just become 0 and whose lock is held. If it is not open, frees as much of
+    /// it as fits into this operation; an inode with anything left becomes an orphan. The caller must pass the result
+    /// to [`operation::orphans::inactivate`] after the commit.
     pub(crate) fn abandon(&mut self, mut handle: Handle) -> Outcome<Inactivation> {
         let ino = handle.ino();
         if self.fs.orphans.is_open(ino) {
@@ -53,7 +53,7 @@ impl Op<'_> {
         Ok(Inactivation::Orphan(ino))
     }
 
-    /// Frees as much as fits one operation of what belongs to an inode; whether that is all. `values`
+    /// Frees as much of an inode's contents as fits into one operation. Returns whether that was everything. `values`
     /// as for [`Op::release_attributes`].
     fn free_contents(
         &mut self,
@@ -68,8 +68,7 @@ impl Op<'_> {
         Ok(true)
     }
 
-    /// Whether attributes may lie in inodes of their own, which must be locked before an operation
-    /// begins.
+    /// Returns whether attribute values may be in separate inodes, which must be locked before the operation begins.
     fn may_have_values(&self, file: &Handle) -> Outcome<bool> {
         let fs = self.fs;
         if !fs.volume.sb.features.incompat(Incompat::EA_INODE) {
@@ -80,16 +79,16 @@ impl Op<'_> {
 }
 
 impl Ext4 {
-    /// Goes on with a truncation that has happened as far as anybody can see. What fails here does
-    /// not make it fail: the file stays an orphan, and [`Ext4::resume_truncation`] ends it.
+    /// Continues a truncation that is complete as far as readers can see. Its result does not depend on errors here:
+    /// the file stays an orphan, and [`Ext4::resume_truncation`] completes it.
     pub(crate) fn end_truncation_or_note(&self, ino: Ino) {
         if self.end_truncation(ino).is_err() {
             self.orphans.interrupted.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Ends a truncation that failed half way, before a file is changed again: what it left past the
-    /// size must not come back. Whether there was one. The inode's lock must be held.
+    /// Completes a truncation that failed half way, before the file changes again: otherwise old data past the size
+    /// could become visible. Returns whether there was one. The caller holds the inode's lock.
     pub(crate) fn resume_truncation(&self, file: &Handle) -> Result<bool> {
         let may_be = self.orphans.interrupted.load(Ordering::Relaxed);
         let is_cut = may_be
@@ -109,7 +108,8 @@ impl InactivateInodes for Ext4 {
         &self.orphans.table
     }
 
-    /// Whether an inode is one that no name may lead to: journal, orphan file and the like.
+    /// Returns whether an inode belongs to the file system itself (journal, orphan file and so on), so that no name may
+    /// lead to it.
     fn is_own(&self, handle: &Handle) -> bool {
         let (sb, ino) = (&self.volume.sb, handle.ino());
         let raw = &sb.raw;
@@ -144,7 +144,7 @@ impl InactivateInodes for Ext4 {
         Ok(())
     }
 
-    /// A truncation that was not ended leaves a file with names among the orphans.
+    /// A truncation that was not completed leaves a file with names among the orphans.
     fn has_names(&self, ino: Ino) -> Result<bool> {
         Ok(inode::load_unlinked(self, ino)?.inode.links_count() > 0)
     }

@@ -1,17 +1,15 @@
-//! Orphans: inodes that must not be lost though no name leads to them, and those whose blocks are
-//! being freed in several operations.
+//! Orphans: inodes that are kept although they have no name, and inodes whose blocks are freed in several operations.
 //!
-//! An orphan is recorded in a slot of the orphan file or, where that is full or absent, on the list
-//! that starts in the superblock. A record is made and removed in the transaction of the operation
-//! that makes the inode an orphan or ends it, so that a crash leaves exactly the records of what is
-//! unfinished, and whoever opens the file system next ends it.
+//! An orphan is recorded in a slot of the orphan file or, if that is full or missing, in the list that starts in the
+//! superblock. The transaction of the operation that creates or ends an orphan also adds or removes its record. After a
+//! crash, the records are therefore exactly those of unfinished work, which the next opening completes.
 //!
 //! Invariants:
-//! - An inode is recorded at most once, and [`OpenInodes`] says where. Only who has the inode's lock
-//!   exclusively changes that.
-//! - A slot's bit in [`slots`] is set from before the record is written until after the operation
-//!   that removed it has committed; so two operations never write the same slot at a time.
-//! - The list in memory is what is on disk after all operations that held its lock.
+//! - An inode is recorded at most once, and [`OpenInodes`] contains the position. Changing it requires the inode's
+//!   exclusive lock.
+//! - A slot's bit in [`slots`] is set before the record is written and cleared after the operation that removed the
+//!   record has committed. So two operations never write the same slot at a time.
+//! - The list in memory equals the list on disk after all operations that held its lock.
 
 mod cleanup;
 mod inactivate;
@@ -34,48 +32,48 @@ pub(crate) use pending::Pending;
 
 use slots::{Slot, Slots};
 
-/// When operations record orphans. For benchmarks only: the default is the fastest that is safe.
+/// When operations record orphans. For benchmarks only; the default is the fastest safe choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrphanPolicy {
-    /// Where an operation does not fit one transaction or the inode is open.
+    /// If an operation does not fit into one transaction, or if the inode is open.
     #[default]
     WhenNeeded,
-    /// At every truncation, and when the last name of an inode with blocks goes, as kernels do.
+    /// At every truncation, and when an inode with blocks loses its last name, as kernels do.
     Always,
-    /// As `Always`, but on the list even if there is an orphan file.
+    /// Like `Always`, but in the list even if there is an orphan file.
     ListOnly,
-    /// Never. A crash then loses the space of unlinked files: for comparison only.
+    /// Never. A crash then leaks the space of unlinked files. For comparisons only.
     Off,
 }
 
-/// Where an orphan is recorded. No other crate sees it.
+/// Position of an orphan's record. Not visible to other crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the orphan file.
+    /// A slot of the orphan file.
     File(Slot),
-    /// On the list.
+    /// The list.
     List,
-    /// Nowhere: the policy is `Off`, or nobody relies on the image yet.
+    /// No record: the policy is `Off`, or the image is still being built.
     Memory,
 }
 
 /// The orphans and open inodes of a file system.
 pub(crate) struct Orphans {
     policy: OrphanPolicy,
-    /// Whether orphans are recorded on disk at all.
+    /// True if orphans are recorded on disk.
     records: bool,
     table: OpenInodes<Place>,
-    /// The orphan file, once it was read.
+    /// The orphan file, set once it was read.
     slots: OnceLock<Slots>,
     list: Mutex<Chain>,
-    /// Whether a truncation has failed half way since the file system was opened.
+    /// True if a truncation has failed half way since the file system was opened.
     interrupted: AtomicBool,
-    /// What was done about the orphans that were found.
+    /// Result of the cleanup of the orphans that were found.
     cleaned: OnceLock<OrphanReport>,
 }
 
 impl Orphans {
-    /// Without `records`, orphans are known in memory only.
+    /// Without `records`, orphans are kept in memory only.
     pub(crate) fn new(policy: OrphanPolicy, records: bool) -> Self {
         Self {
             policy,
@@ -88,22 +86,22 @@ impl Orphans {
         }
     }
 
-    /// Whether somebody has an inode open.
+    /// Returns whether an inode is open.
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
         self.table.is_open(ino)
     }
 
-    /// Whether an inode is recorded as an orphan.
+    /// Returns whether an inode is recorded as an orphan.
     pub(crate) fn is_recorded(&self, ino: Ino) -> bool {
         self.table.place(ino).is_some()
     }
 
-    /// Whether each truncation and removal is recorded, be it needed or not.
+    /// Returns whether every truncation and removal is recorded, even if not necessary.
     pub(crate) fn records_all(&self) -> bool {
         matches!(self.policy, OrphanPolicy::Always | OrphanPolicy::ListOnly)
     }
 
-    /// A place for a new orphan. A slot is claimed by this.
+    /// Returns the position for a new record. Claims the slot if it is one.
     fn claim(&self) -> Place {
         if !self.records {
             return Place::Memory;

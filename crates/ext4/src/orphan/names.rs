@@ -1,12 +1,12 @@
-//! What the policies are called where one can be chosen.
+//! Names of the policies, for options.
 
 use super::OrphanPolicy;
 
 impl OrphanPolicy {
-    /// All of them, the default first.
+    /// All policies, the default first.
     pub const ALL: [Self; 4] = [Self::WhenNeeded, Self::Always, Self::ListOnly, Self::Off];
 
-    /// Its name: `when-needed`, `always`, `list` or `off`.
+    /// Returns its name: `when-needed`, `always`, `list` or `off`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -17,7 +17,7 @@ impl OrphanPolicy {
         }
     }
 
-    /// The one that is called so.
+    /// Returns the policy with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)

@@ -1,8 +1,8 @@
-//! The orphans that an operation makes and ends: noted while it runs, recorded when it commits.
+//! Orphans that an operation creates and ends: noted while it runs, recorded at its commit.
 //!
-//! What differs from XFS: an inode may be noted twice in one operation (a truncation that begins and ends),
-//! so the notes are first brought to what they come to; a record may be a slot of the orphan file, which is
-//! claimed and given back with no lock at all; and there is one list, whose head is in the superblock.
+//! Differences from XFS: one operation may note an inode twice (a truncation that begins and ends), so the notes are
+//! first merged. A record may be a slot of the orphan file, which is claimed and released without a lock. There is one
+//! list, whose head is in the superblock.
 
 use operation::Side;
 use operation::chain::Chain;
@@ -14,7 +14,7 @@ use super::slots::Slot;
 use super::{Orphans, Place};
 use crate::format::address::Block;
 
-/// One record to be made or removed.
+/// One record to add or remove.
 #[derive(Clone, Copy)]
 pub(super) struct Change {
     pub(super) ino: Ino,
@@ -22,16 +22,16 @@ pub(super) struct Change {
     pub(super) turn: Turn,
 }
 
-/// The block of an inode and its slot's first byte there.
+/// Block and byte offset of an inode's slot.
 pub(super) type SlotPlace = (Block, usize);
 
-/// An operation's part in the orphans.
+/// Changes of orphans by one operation.
 pub(crate) struct Pending<'a> {
     orphans: &'a Orphans,
     pub(super) changes: OrphanChanges<'a, Place, SlotPlace>,
-    /// Slots to give back if the operation fails.
+    /// Slots to release if the operation fails.
     claimed: SmallVec<[Slot; 2]>,
-    /// Slots to give back if it commits.
+    /// Slots to release if the operation commits.
     emptied: SmallVec<[Slot; 2]>,
     /// Held from the first change of the list to the end of the operation.
     pub(super) list: Option<HeldChains<'a, Chain>>,
@@ -48,7 +48,7 @@ impl<'a> Pending<'a> {
         }
     }
 
-    /// What the notes come to, in their order. Slots are claimed for it.
+    /// Merges the notes into changes, in order, and claims slots for new records.
     pub(super) fn plan(&mut self) -> SmallVec<[Change; 2]> {
         let notes = self.changes.take_notes();
         let mut changes = SmallVec::new();

@@ -1,4 +1,4 @@
-//! Recording on disk which inodes an operation made orphans or ended.
+//! Writing the records of new and ended orphans.
 
 use operation::Outcome;
 use operation::chain::Pointer;
@@ -18,19 +18,18 @@ use crate::kind::Kind;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Records `file`, whose lock is held, as an orphan when the operation commits; nothing if it is
-    /// one.
+    /// Records `file` as an orphan at the commit, unless it is one. The caller holds its lock.
     pub(crate) fn add_orphan(&mut self, file: &Handle) {
         self.orphans.changes.note(file.ino(), Turn::Begins);
     }
 
-    /// Ends `file`'s being an orphan when the operation commits; nothing if it is none.
+    /// Removes the orphan record of `file` at the commit, if there is one.
     pub(crate) fn remove_orphan(&mut self, file: &Handle) {
         self.orphans.changes.note(file.ino(), Turn::Ends);
     }
 
-    /// Notes that a truncation of `file` has been going on in this operation, and whether it is done
-    /// with: between its operations the file is an orphan.
+    /// Notes that this operation is part of a truncation of `file`, and whether it is the last. Between the operations
+    /// of a truncation the file is an orphan.
     pub(crate) fn note_truncation(&mut self, file: &Handle, is_done: bool) {
         if !is_done || self.fs.orphans.records_all() {
             self.add_orphan(file);
@@ -40,7 +39,7 @@ impl Op<'_> {
         }
     }
 
-    /// Writes the records that were noted, but for the links in the slots of inodes.
+    /// Writes the noted records, except the links in inode slots.
     pub(crate) fn record_orphans(&mut self) -> Outcome<()> {
         let changes = self.orphans.plan();
         self.change_slots(&changes)?;
@@ -103,7 +102,7 @@ impl Op<'_> {
         self.note_links(&pointers)
     }
 
-    /// Works out where the links lie. An inode that this operation makes free has none.
+    /// Determines the slots of the links to write. An inode that this operation frees gets no link.
     fn note_links(&mut self, pointers: &[Pointer]) -> Outcome<()> {
         let volume = &self.fs.volume;
         for &Pointer { at, to } in pointers.iter().filter(|pointer| pointer.at != 0) {

@@ -1,9 +1,8 @@
-//! Which slots of the orphan file are taken, so that any thread claims one without waiting.
+//! Allocation of the slots of the orphan file without locks.
 //!
-//! Each block has a count of its free slots and a bit for each slot. A claim first counts one slot
-//! off, after which a free bit is sure to be there: bits are cleared before their slots are counted
-//! as free again. Each thread starts at a block of its own, so that few threads change the same
-//! block at a time.
+//! Each block has a count of its free slots and a bit per slot. A claim first decrements the count, which guarantees a
+//! free bit: a release clears the bit before it increments the count. Each thread starts at a different block, so that
+//! threads rarely use the same block at a time.
 
 use std::sync::atomic::Ordering;
 
@@ -16,38 +15,38 @@ use transaction::locks::thread_number;
 /// A slot of the orphan file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
-    /// Which block of the file.
+    /// Index of its block in the file.
     pub(super) block: u32,
-    /// Which slot in it.
+    /// Index of the slot in its block.
     pub(super) index: u32,
 }
 
 impl Slot {
-    /// The bytes of the slot in its block.
+    /// Returns the byte range of the slot in its block.
     pub(super) fn bytes(self) -> std::ops::Range<usize> {
         let at = self.index as usize * 4;
         at..at + 4
     }
 }
 
-/// The slots of one block.
+/// Slots of one block.
 struct BlockSlots {
-    /// Where the block is.
+    /// Position of the block on the device.
     place: Block,
     free: AtomicU32,
     taken: Box<[AtomicU64]>,
 }
 
-/// The slots of the orphan file.
+/// Slots of the orphan file.
 pub(super) struct Slots {
-    /// The orphan file's own inode.
+    /// The orphan file's inode.
     pub(super) owner: Owner,
-    /// Apart in memory, because threads start at different ones.
+    /// Padded to cache lines, because different threads use different blocks.
     blocks: Box<[CachePadded<BlockSlots>]>,
 }
 
 impl Slots {
-    /// All free, in the blocks given, of which each has `per_block` slots.
+    /// Returns free slots in the given blocks, `per_block` in each.
     pub(super) fn new(owner: Owner, places: &[Block], per_block: usize) -> Self {
         let blocks = places
             .iter()
@@ -56,12 +55,12 @@ impl Slots {
         Self { owner, blocks }
     }
 
-    /// Where a block of the file is.
+    /// Returns the device block of a slot.
     pub(super) fn place(&self, slot: Slot) -> Block {
         self.blocks[slot.block as usize].place
     }
 
-    /// Takes a free slot. `None` if all are taken.
+    /// Claims a free slot. Returns `None` if all are taken.
     pub(super) fn claim(&self) -> Option<Slot> {
         let count = self.blocks.len();
         let start = thread_number();
@@ -72,14 +71,14 @@ impl Slots {
         })
     }
 
-    /// Takes the slot in which an orphan was found.
+    /// Marks a slot taken in which an orphan was found.
     pub(super) fn occupy(&self, slot: Slot) {
         let block = &self.blocks[slot.block as usize];
         block.taken[slot.index as usize / 64].fetch_or(1 << (slot.index % 64), Ordering::Relaxed);
         block.free.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Gives a slot back.
+    /// Releases a slot.
     pub(super) fn release(&self, slot: Slot) {
         let block = &self.blocks[slot.block as usize];
         let bit = 1 << (slot.index % 64);
@@ -92,7 +91,7 @@ impl BlockSlots {
     fn new(place: Block, slots: usize) -> Self {
         let word = |at: usize| {
             let here = slots.saturating_sub(at * 64);
-            // Bits past the last slot are taken for ever.
+            // Bits past the last slot are always set.
             AtomicU64::new(if here < 64 { u64::MAX << here } else { 0 })
         };
         let taken = (0..slots.div_ceil(64)).map(word).collect();
@@ -102,7 +101,7 @@ impl BlockSlots {
     fn claim(&self) -> Option<u32> {
         let one_less = |free: u32| free.checked_sub(1);
         self.free.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_less).ok()?;
-        // Others may take the bit that was seen, but then one elsewhere is free for this thread.
+        // Another thread may take the bit just seen, but then another bit is free for this thread.
         loop {
             for (at, word) in self.taken.iter().enumerate() {
                 let mut seen = word.load(Ordering::Relaxed);

@@ -1,24 +1,24 @@
-//! The time that the file system writes by itself: of deletions, of commits, of its closing.
+//! Time source for the timestamps that the file system sets itself: of deletion, commits and closing.
 
 use std::time::Duration;
 
 use vfs::Timestamp;
 
-/// Where that time comes from.
+/// Time source.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
-    /// Always this time, instead of the machine's.
+    /// Fixed time instead of the machine's clock.
     pub(crate) fixed: Option<Timestamp>,
 }
 
 impl Clock {
-    /// The time since 1970; none before that.
+    /// Returns the time since 1970; zero for earlier times.
     pub(crate) fn now(self) -> Duration {
         let time = self.fixed.or_else(vfs::clock::now).unwrap_or_default();
         Duration::new(u64::try_from(time.sec).unwrap_or(0), time.nsec)
     }
 
-    /// The same, as a slot keeps times of deletion: seconds, and never 0, which means none.
+    /// Returns the same as a deletion time: seconds, but never 0, which means none.
     pub(crate) fn deletion(self) -> u32 {
         (self.now().as_secs() as u32).max(1)
     }

@@ -1,5 +1,5 @@
-//! What an open file system is like as far as it never changes while it is open: its superblock as it was read,
-//! its geometry, and what its features mean for those who change it.
+//! Constant parameters of an open file system: its superblock as it was read, its geometry and the consequences of its
+//! features.
 
 use blockdev::BlockDevice;
 use transaction::Corruption;
@@ -12,38 +12,38 @@ use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZ
 
 pub(crate) mod clock;
 
-/// The hash version that mke2fs chooses.
+/// Default hash version, as in mke2fs.
 const HALF_MD4: u8 = 1;
 
-/// `EXT4_ENC_STRICT_MODE_FL`: the flag of the encoding that refuses invalid names.
+/// `EXT4_ENC_STRICT_MODE_FL`: encoding flag to reject invalid names.
 const ENCODING_STRICT: u16 = 1;
 
-/// The parameters of a file system.
+/// Parameters of a file system.
 pub(crate) struct Params {
     pub(crate) sb: Superblock,
     pub(crate) geometry: Geometry,
-    /// Whether metadata has checksums (`metadata_csum`).
+    /// True if metadata has checksums (`metadata_csum`).
     pub(crate) checksums: bool,
-    /// Whether entries of directories say the type.
+    /// True if directory entries contain the file type.
     pub(crate) filetype: bool,
-    /// Whether new files get extent trees.
+    /// True if new files get extent trees.
     pub(crate) extents: bool,
-    /// Whether files may take more than 2^32 - 1 units of 512 bytes.
+    /// True if files may use more than 2^32 - 1 units of 512 bytes.
     pub(crate) huge_file: bool,
-    /// Whether files may have 2 GiB and more.
+    /// True if files may have 2 GiB or more.
     pub(crate) large_file: bool,
-    /// Whether directories grow an index.
+    /// True if large directories get an index.
     pub(crate) dir_index: bool,
-    /// Whether an index may have three levels.
+    /// True if an index may have three levels.
     pub(crate) large_dir: bool,
-    /// Whether inodes belong to projects.
+    /// True if inodes have project ids.
     pub(crate) projects: bool,
-    /// Set if directories that fold names hold UTF-8 only (strict encoding).
+    /// True if case-insensitive directories accept UTF-8 names only (strict encoding).
     pub(crate) strict_names: bool,
 }
 
 impl Params {
-    /// What follows from a superblock.
+    /// Derives the parameters from a superblock.
     pub(crate) fn of(sb: Superblock) -> Self {
         let features = sb.features;
         Self {
@@ -62,23 +62,23 @@ impl Params {
         }
     }
 
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     pub(crate) fn block_size(&self) -> usize {
         self.geometry.block_size() as usize
     }
 
-    /// Bytes at the end of directory blocks that hold their checksum.
+    /// Returns the size of the checksum record at the end of directory blocks, in bytes.
     pub(crate) fn dir_tail_size(&self) -> usize {
         if self.checksums { crate::format::dirent::TAIL_SIZE } else { 0 }
     }
 
-    /// The hash version that new directories get.
+    /// Returns the hash version of new directories.
     pub(crate) fn default_hash_version(&self) -> u8 {
         let version = self.sb.raw.def_hash_version;
         if HashVersion::from_raw(version).is_some() { version } else { HALF_MD4 }
     }
 
-    /// How a directory whose index says `version` hashes names. `None` if that is unknown.
+    /// Returns the hasher for an index with the given hash version. Returns `None` for an unknown version.
     pub(crate) fn hasher(&self, version: u8) -> Option<NameHasher> {
         let (version, unsigned) = HashVersion::from_raw(version)?;
         let unsigned = unsigned || !self.sb.signed_hash();
@@ -89,25 +89,25 @@ impl Params {
         Some(NameHasher { version, unsigned, seed })
     }
 
-    /// Whether a directory may have more than 65,000 links.
+    /// Returns whether a directory may have more than 65,000 links.
     pub(crate) fn dir_nlink(&self) -> bool {
         self.sb.features.ro_compat(RoCompat::DIR_NLINK)
     }
 
-    /// Whether checksums depend on the uuid.
+    /// Returns whether checksums depend on the uuid.
     pub(crate) fn uuid_is_seed(&self) -> bool {
         let features = &self.sb.features;
         features.group_csum() && !features.incompat(Incompat::CSUM_SEED)
     }
 
-    /// The block that the primary superblock lies in, and its bytes there.
+    /// Returns the block that contains the primary superblock, and its byte range in that block.
     pub(crate) fn superblock_place(&self) -> (Block, std::ops::Range<usize>) {
         let offset = SUPERBLOCK_OFFSET as usize % self.block_size();
         let block = Block(SUPERBLOCK_OFFSET >> self.geometry.block_size_log);
         (block, offset..offset + SUPERBLOCK_SIZE)
     }
 
-    /// Writes the free counts into a superblock.
+    /// Sets the free counts in a superblock.
     pub(crate) fn set_counts(&self, raw: &mut RawSuperblock, clusters: u64, inodes: u64) {
         raw.set_free_blocks(clusters << self.sb.cluster_blocks_log);
         raw.free_inodes_count = (inodes as u32).into();

@@ -1,4 +1,4 @@
-//! What an inode counts for, and what operations change of that.
+//! Accounts of inodes, and changes of usage by operations.
 
 use operation::Side;
 use smallvec::SmallVec;
@@ -8,40 +8,40 @@ use super::Quota;
 use crate::format::inode::{Inode, ROOT_INO, flags};
 use crate::params::Params;
 
-/// Whose an inode is and what it takes.
+/// Owner ids of an inode and the space that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// By kind of quota.
+    /// Ids by kind of quota.
     pub(super) ids: [u32; 3],
-    /// In bytes.
+    /// Space in bytes.
     pub(super) space: i64,
 }
 
-/// How the usage of one id changes.
+/// Change of the usage of one id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) kind: usize,
     pub(super) id: u32,
     pub(super) inodes: i64,
-    /// In bytes.
+    /// Space in bytes.
     pub(super) space: i64,
 }
 
-/// How usage changes.
+/// Changes of usage.
 #[derive(Default)]
 pub(crate) struct Changes(SmallVec<[Change; 4]>);
 
-/// How an operation changes usage, which joins what is counted when the operation commits.
+/// Changes of usage by an operation. Applied to the ledger at the commit.
 pub(crate) struct UsageChanges<'a> {
-    /// Where usage is counted.
+    /// The quota in use; `None` if usage is not counted.
     quota: Option<&'a Quota>,
     changes: Changes,
     is_checkpoint_due: bool,
 }
 
 impl Account {
-    /// What an inode counts for; `None` for those of the file system itself. Of the reserved inodes
-    /// only the root directory counts. An inode without names that is not freed yet counts.
+    /// Returns an inode's account, or `None` for inodes of the file system itself. The root directory is the only
+    /// reserved inode that counts. An inode without names counts until it is freed.
     pub(crate) fn of(quota: &Quota, params: &Params, ino: Ino, inode: &Inode) -> Option<Self> {
         let sb = &params.sb;
         let is_own = quota.files.contains(&Some(ino))
@@ -57,7 +57,7 @@ impl Account {
 }
 
 impl Changes {
-    /// Notes that an inode counts as `new` what counted as `old`.
+    /// Replaces an inode's account `old` by `new`.
     pub(crate) fn note(&mut self, old: Option<Account>, new: Option<Account>) {
         if old == new {
             return;
@@ -93,17 +93,17 @@ impl<'a> UsageChanges<'a> {
         Self { quota, changes: Changes::default(), is_checkpoint_due: false }
     }
 
-    /// Where usage is counted; `None` if it is not.
+    /// Returns the quota in use, or `None` if usage is not counted.
     pub(crate) fn quota(&self) -> Option<&'a Quota> {
         self.quota
     }
 
-    /// Notes that an inode counts as `new` what counted as `old`.
+    /// Replaces an inode's account `old` by `new`.
     pub(crate) fn note(&mut self, old: Option<Account>, new: Option<Account>) {
         self.changes.note(old, new);
     }
 
-    /// Whether a checkpoint is due for what was kept.
+    /// Returns whether the changes made a checkpoint necessary.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
         self.is_checkpoint_due
     }

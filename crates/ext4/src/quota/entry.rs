@@ -1,4 +1,4 @@
-//! Entering an id into a quota file.
+//! Adding an id to a quota file.
 
 use operation::Outcome;
 use operation::RunOperations;
@@ -20,7 +20,7 @@ use crate::kind::Kind;
 use crate::map::{Want, Was};
 use crate::op::Op;
 
-/// A quota file that an operation enters an id into.
+/// A quota file to which an operation adds an id.
 struct Growing<'r, 'op> {
     op: &'r mut Op<'op>,
     file: Handle,
@@ -28,7 +28,7 @@ struct Growing<'r, 'op> {
 }
 
 impl Ext4 {
-    /// Gives an id an entry without limits or usage, in an operation of its own, unless it has one.
+    /// Adds an entry for an id without limits or usage, in a separate operation, unless there is one.
     pub(super) fn add_entry(&self, quota: &Quota, number: usize, id: u32) -> Result<()> {
         let (Some(ino), kind) = (quota.files[number], QuotaKind::ALL[number]) else {
             return Ok(());
@@ -57,13 +57,13 @@ impl Growing<'_, '_> {
         self.file.corrupt("quota file", problem)
     }
 
-    /// Holds a block of the file: the buffer and where it starts there.
+    /// Holds a block of the file. Returns its buffer and its offset there.
     fn block(&mut self, block: u32) -> Result<(BufferId, usize)> {
         let place = place_of(&mut *self.op, &self.file, block)?;
         Ok((self.op.buffer(place.block, Kind::Quota.plain())?, place.offset))
     }
 
-    /// A block that something in the file refers to.
+    /// Holds a block that another block of the file refers to.
     fn referred(&mut self, block: u32) -> Result<(BufferId, usize)> {
         if block <= ROOT_BLOCK || block >= self.info.blocks.get() {
             return Err(self.corrupt("it leads outside"));
@@ -78,7 +78,7 @@ impl Growing<'_, '_> {
         Ok(())
     }
 
-    /// Makes an entry and the way to it; where it lies.
+    /// Adds an entry and the missing nodes above it. Returns its position.
     fn enter(&mut self, id: u32) -> Outcome<Place> {
         let mut node = self.block(ROOT_BLOCK)?;
         for level in 0..TREE_DEPTH - 1 {
@@ -111,7 +111,7 @@ impl Growing<'_, '_> {
         u32::from_le_bytes(bytes)
     }
 
-    /// Writes an entry into a leaf that has room; which leaf, and where.
+    /// Writes an entry to a leaf that has room. Returns the leaf and the entry's position.
     fn enter_into_leaf(&mut self, id: u32) -> Outcome<(u32, Place)> {
         if self.info.free_leaf.get() == 0 {
             self.info.free_leaf = self.new_block()?.into();
@@ -139,7 +139,7 @@ impl Growing<'_, '_> {
         Ok((leaf, Place { block: self.op.block_of(buffer), offset }))
     }
 
-    /// Takes the first leaf off the list of those with room.
+    /// Removes the first leaf from the list of leaves with room.
     fn unlist(&mut self, header: &mut LeafHeader) -> Result<()> {
         let next = header.next_free.get();
         if next != 0 {
@@ -154,7 +154,7 @@ impl Growing<'_, '_> {
         Ok(())
     }
 
-    /// A block of zeros: one that held nothing, or a new one at the end of the file.
+    /// Returns a zeroed block: a free one, or a new one at the end of the file.
     fn new_block(&mut self) -> Outcome<u32> {
         let free = self.info.free_block.get();
         if free != 0 {
@@ -183,7 +183,7 @@ impl Growing<'_, '_> {
 }
 
 impl Op<'_> {
-    /// The block of a held buffer.
+    /// Returns the device block of a held buffer.
     fn block_of(&self, id: BufferId) -> crate::format::address::Block {
         crate::format::address::Block(self.txn.block(id))
     }

@@ -1,4 +1,4 @@
-//! Reading quota files when an image is opened to be changed. Nothing is written.
+//! Reads quota files when an image is opened for writing. Writes nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,12 +24,12 @@ struct Reader<'f> {
     fs: &'f Ext4,
     file: Handle,
     blocks: u32,
-    /// Nodes that were read: each has one parent.
+    /// Nodes read so far. A node has only one parent.
     seen: HashSet<u32>,
     usage: HashMap<u32, Usage>,
 }
 
-/// Where a block of a quota file lies. `Corrupt` for a hole.
+/// Returns the position of a block of a quota file. Returns `Corrupt` for a hole.
 pub(super) fn place_of(from: &mut impl Source, file: &Handle, block: u32) -> Result<Place> {
     let log = from.fs().volume.geometry.block_size_log;
     let byte = u64::from(block) << BLOCK_SIZE_LOG;
@@ -41,10 +41,10 @@ pub(super) fn place_of(from: &mut impl Source, file: &Handle, block: u32) -> Res
 }
 
 impl Ext4 {
-    /// Reads the quota files, if usage is counted.
+    /// Reads the quota files if usage is counted.
     ///
     /// # Errors
-    /// `Corrupt` for files with holes, and for trees that do not lead to the entries.
+    /// `Corrupt` if a file has holes or its tree is damaged.
     pub(crate) fn read_quota(&self) -> Result<Option<Quota>> {
         let sb = &self.volume.sb;
         if !sb.features.ro_compat(RoCompat::QUOTA) {
@@ -74,7 +74,7 @@ impl Ext4 {
         }))
     }
 
-    /// A quota file and what its first block says.
+    /// Reads a quota file's inode and the header in its first block.
     pub(super) fn load_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<(Handle, Info)> {
         let file = self.load(ino).map_err(|e| match e {
             Error::NotFound => {
@@ -82,7 +82,7 @@ impl Ext4 {
             }
             other => other,
         })?;
-        // No more than the device has, whatever the size says.
+        // The size field is not trusted beyond the size of the device.
         let size_max = self.volume.geometry.blocks_count << self.volume.geometry.block_size_log;
         let size = file.inode.size();
         if file.file_type()? != FileType::Regular || !self.has_map(&file)? || size > size_max {
@@ -114,12 +114,12 @@ impl Reader<'_> {
         Ok((self.fs.block(place.block, Kind::Quota.plain())?, place))
     }
 
-    /// Reads what a node of `level` leads to; `prefix` are the bits of the ids above it.
+    /// Reads the subtree of a node of `level`. `prefix` contains the id bits from the levels above.
     fn read_node(&mut self, block: u32, level: u32, prefix: u32) -> Result<()> {
         if !self.seen.insert(block) {
             return Err(self.corrupt("two ways lead to one node"));
         }
-        // A copy, because what it leads to may lie in the same block of the file system.
+        // Copy the references, because child nodes may be in the same file system block.
         let (bytes, place) = self.block(block)?;
         let node = &bytes[place.offset..place.offset + BLOCK_SIZE];
         let children: Vec<u32> = references(node).collect();

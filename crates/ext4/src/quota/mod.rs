@@ -1,18 +1,17 @@
-//! What owners, groups and projects use, where the feature `quota` has that counted.
+//! Usage of users, groups and projects, if the feature `quota` is set.
 //!
-//! Usage is known in memory from the opening on. An operation notes what it changes when it writes
-//! inodes ([`UsageChanges`]), and what it noted is applied as it commits; when a checkpoint is closed, all
-//! entries that changed go into it ([`Quota::flush_deferred`]). So usage on the device is always that of the
-//! inodes beside it. Limits are kept but not enforced: that is a policy, and whoever calls this has
-//! the right to change an image.
+//! Usage is kept in memory while the file system is open. An operation notes the changes when it writes inodes
+//! ([`UsageChanges`]) and applies them at its commit. Closing a checkpoint writes all changed entries
+//! ([`Quota::flush_deferred`]). So the usage on the device always matches the inodes. Limits are stored but not
+//! enforced: enforcement is a policy for callers.
 //!
 //! Invariants:
-//! - An id gets its entry in the quota file (`entry`) in an operation of its own, before the one that
-//!   first uses it, so that closing a checkpoint never allocates. An entry without usage is sound.
-//! - Only who holds the lock of growth, taken after inode locks and before the operation, changes
-//!   anything in quota files but usage in entries, which only the closing of checkpoints does.
-//! - A checkpoint changes no more blocks of quota files than the log has room for: when so many have
-//!   changes that wait, the next operation that commits has the checkpoint closed.
+//! - A separate operation adds an id's entry (`entry`) before the first operation that uses it, so that closing a
+//!   checkpoint never allocates. An entry without usage is valid.
+//! - All changes of quota files require the `growth` lock, taken after inode locks and before the operation. The
+//!   exception is usage in entries, which only the closing of a checkpoint changes.
+//! - The quota blocks of a checkpoint fit into the log: when too many have pending changes, the next operation that
+//!   commits closes the checkpoint.
 
 mod account;
 mod entry;
@@ -37,25 +36,25 @@ use crate::format::address::Block;
 use crate::format::quota::{Entry, QuotaKind};
 use crate::kind::Kind;
 
-/// One in so many blocks that a checkpoint may have can be a quota file's.
+/// Quota blocks may take one in this many of a checkpoint's blocks.
 const LOG_SHARE: usize = 32;
 
-/// Where an entry lies.
+/// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     block: Block,
-    /// Its first byte in the block.
+    /// Byte offset in the block.
     offset: usize,
 }
 
-/// What one id uses.
+/// Usage of one id.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     inodes: u64,
-    /// In bytes.
+    /// Space in bytes.
     space: u64,
     place: Place,
-    /// Whether the entry does not say so yet.
+    /// True if the entry does not contain this usage yet.
     is_dirty: bool,
 }
 
@@ -63,25 +62,25 @@ struct Usage {
 #[derive(Default)]
 struct Ledger {
     usage: [HashMap<u32, Usage>; 3],
-    /// Kind and id of what is dirty.
+    /// Kind and id of all dirty usage.
     dirty: Vec<(usize, u32)>,
-    /// Where that lies.
+    /// Blocks of all dirty entries.
     dirty_blocks: HashSet<Block>,
 }
 
-/// The quotas of an open file system.
+/// Quotas of an open file system.
 pub(crate) struct Quota {
-    /// The quota files; `None` for what is not counted.
+    /// The quota files; `None` for kinds that are not counted.
     files: [Option<Ino>; 3],
     ledger: Mutex<Ledger>,
-    /// Held while a quota file gets an entry.
+    /// Held while an entry is added to a quota file.
     growth: Mutex<()>,
     dirty_blocks_max: usize,
 }
 
 impl Ledger {
     fn touch(&mut self, kind: usize, id: u32, change: impl FnOnce(&mut Usage)) {
-        // Without an entry, what lies on the device was not right before: e2fsck says so.
+        // An id without an entry means that the usage on the device was already wrong, which e2fsck reports.
         let Some(usage) = self.usage[kind].get_mut(&id) else { return };
         change(usage);
         if !usage.is_dirty {
@@ -93,13 +92,13 @@ impl Ledger {
 }
 
 impl Quota {
-    /// The quota files.
+    /// Iterates over the quota files.
     fn files(&self) -> impl Iterator<Item = (usize, QuotaKind, Ino)> {
         let all = QuotaKind::ALL.into_iter().zip(self.files).enumerate();
         all.filter_map(|(number, (kind, ino))| Some((number, kind, ino?)))
     }
 
-    /// Applies what an operation noted, which is about to commit. Whether a checkpoint is due.
+    /// Applies the changes of an operation that is about to commit. Returns whether a checkpoint is due.
     #[must_use]
     pub(crate) fn apply(&self, changes: &Changes) -> bool {
         let mut ledger = self.ledger.lock();
@@ -112,7 +111,7 @@ impl Quota {
         ledger.dirty_blocks.len() > self.dirty_blocks_max
     }
 
-    /// Brings all usage that changed into the entries.
+    /// Writes all changed usage to the entries.
     pub(crate) fn flush_deferred(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
         let Ledger { usage, dirty, dirty_blocks } = &mut *self.ledger.lock();
         dirty.sort_unstable();
@@ -140,8 +139,8 @@ impl Quota {
 }
 
 impl Ext4 {
-    /// Sees to it that the ids that an operation is about to use have entries. Their inodes' locks
-    /// may be held, but no operation may have begun.
+    /// Ensures that the ids of the next operation have entries. The caller may hold the locks of their inodes but must
+    /// not have started the operation.
     ///
     /// # Errors
     /// `NoSpace` if a quota file cannot grow, `Corrupt` if it is damaged.

@@ -12,17 +12,16 @@ use crate::format::group::GroupFlags;
 use crate::inode;
 use crate::kind::Kind;
 
-/// Inodes and bytes of each id, by kind of quota.
+/// Inodes and bytes per id, by kind of quota.
 type Counted = [HashMap<u32, (u64, u64)>; 3];
 
 impl Ext4 {
-    /// Keeps count from here on.
+    /// Starts to count usage.
     pub(crate) fn count_usage(&self, quota: Quota) -> &Quota {
         self.volume.quota.get_or_init(|| quota)
     }
 
-    /// Counts all usage anew, where what the quota files say may be wrong. Nothing else may be going
-    /// on in the file system.
+    /// Recounts all usage, in case the quota files are wrong. No other operation may run.
     pub(crate) fn recount_usage(&self, quota: &Quota) -> Result<()> {
         let mut counted = Counted::default();
         for group in self.volume.geometry.groups() {
@@ -49,7 +48,7 @@ impl Ext4 {
         for index in (0..volume.geometry.inodes_per_group).filter(taken) {
             let ino = volume.geometry.ino_of(group, index);
             let handle = match inode::load_unlinked(self, ino) {
-                // Reserved ones are taken and empty.
+                // Reserved inodes may be in use but empty.
                 Err(Error::NotFound) => continue,
                 other => other?,
             };
@@ -65,7 +64,7 @@ impl Ext4 {
 }
 
 impl Quota {
-    /// Makes the usage of all ids that have entries what was counted.
+    /// Sets the usage of all ids with entries to the counted values.
     fn correct(&self, number: usize, counted: &HashMap<u32, (u64, u64)>) {
         let mut ledger = self.ledger.lock();
         let right = |id: &u32| counted.get(id).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Counting anew, and what an operation notes.
+//! Tests of recounting and of changes that operations note.
 
 use std::fs::File;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn wrong_usage_is_counted_anew() {
     }
     fs.close().unwrap();
     e2fsck(&image);
-    // An owner that has an entry, a group and a project that have none.
+    // A user id with an entry, and a group and a project without.
     debugfs_write(&image, "set_inode_field file90 uid 5");
     debugfs_write(&image, "set_inode_field file91 gid 77777");
     debugfs_write(&image, "set_inode_field file92 projid 4000000000");

@@ -1,7 +1,8 @@
-//! Changes of a sound file system that no finding calls for, made in a staging: files of the file system itself that come
-//! and go, and checksums of another kind. What follows from them (bitmaps, counts, copies) is repaired afterwards.
+//! Changes of a valid file system that are not caused by findings, made in a staging: adding and removing the file
+//! system's own files, and changing the kind of checksums. Their consequences (bitmaps, counts, copies) are repaired
+//! afterwards.
 //!
-//! Each function reads the superblock in the staging again, and leaves one that is sealed.
+//! Each function reads the superblock from the staging again, and leaves a superblock with a valid checksum.
 
 use std::io;
 use std::ops::Range;
@@ -30,15 +31,15 @@ use crate::log::{JOURNAL_INO, JournalMap};
 use crate::mkfs::journal as journal_size;
 use crate::params::Params;
 
-/// Inodes of the quota files of owners and groups.
+/// Inodes of the quota files of users and groups.
 const QUOTA_INOS: [u32; 2] = [3, 4];
-/// Bytes of the structure that guards against two mounts.
+/// Size of the MMP structure in bytes.
 const MMP_SIZE: usize = 1024;
 
-/// A staging that is being changed.
+/// A staging with changes.
 pub(crate) struct Changes {
     staging: Arc<Staging>,
-    /// Bytes of free space, or of parts that were never used, which must be zeros before the changes are written.
+    /// Byte ranges of free or never used space that must be zeroed before the changes are written.
     pub(crate) zeros: Vec<Range<u64>>,
 }
 
@@ -84,10 +85,10 @@ impl Changes {
         image.write_slot(ino, vec![0; size]).map_err(device)
     }
 
-    /// Makes an empty journal of `bytes`, or of the usual size.
+    /// Creates an empty journal of `bytes`, or of the default size.
     ///
     /// # Errors
-    /// `Invalid` for an impossible size; `NoSpace` if the free space is too small or in too many pieces.
+    /// `Invalid` for an impossible size; `NoSpace` if the free space is too small or too fragmented.
     pub(crate) fn make_journal(&mut self, bytes: Option<u64>) -> Result<()> {
         let image = self.image()?;
         let geometry = image.params.geometry;
@@ -107,7 +108,7 @@ impl Changes {
         first[..header.as_bytes().len()].copy_from_slice(header.as_bytes());
         let place = mapped.blocks().next().ok_or(Error::NoSpace)?;
         image.write(place, &first).map_err(device)?;
-        // The inode as it was made counts the blocks that name others, too.
+        // The block count of the created inode includes map blocks.
         let slot = image.slot(JOURNAL_INO).map_err(device)?;
         let root = (mapped.i_block, size, image.params.extents);
         write_inode(&image, JOURNAL_INO, root).map_err(device)?;
@@ -124,7 +125,7 @@ impl Changes {
         })
     }
 
-    /// Removes the journal, which is empty.
+    /// Removes the journal, which must be empty.
     ///
     /// # Errors
     /// If the device fails.
@@ -162,10 +163,10 @@ impl Changes {
         self.staging.write_at(place, raw.as_bytes()).map_err(device)
     }
 
-    /// Turns fast commits of the journal on or off.
+    /// Enables or disables fast commits of the journal.
     ///
     /// # Errors
-    /// As [`Self::edit_journal`].
+    /// Like [`Self::edit_journal`].
     pub(crate) fn set_fast_commits(&self, is_on: bool) -> Result<()> {
         self.edit_journal(|raw| {
             raw.upgrade();
@@ -177,7 +178,7 @@ impl Changes {
         })
     }
 
-    /// Makes an empty orphan file of `blocks`, or of the usual size.
+    /// Creates an empty orphan file of `blocks` blocks, or of the default size.
     ///
     /// # Errors
     /// `NoSpace` or `NoInodes` if nothing is free.
@@ -198,7 +199,7 @@ impl Changes {
         self.edit_superblock(|raw| raw.orphan_file_inum = ino.into())
     }
 
-    /// Removes the orphan file, which is empty.
+    /// Removes the orphan file, which must be empty.
     ///
     /// # Errors
     /// If the device fails.
@@ -208,7 +209,7 @@ impl Changes {
         self.edit_superblock(|raw| raw.orphan_file_inum = 0.into())
     }
 
-    /// Makes a quota file with the usage as it is counted. `kind` is 0 for owners, 1 for groups, 2 for projects.
+    /// Creates a quota file with the counted usage. `kind` is 0 for users, 1 for groups, 2 for projects.
     ///
     /// # Errors
     /// `NoSpace` or `NoInodes` if nothing is free.
@@ -236,7 +237,7 @@ impl Changes {
         self.edit_superblock(|raw| *quota_field(raw, kind) = 0.into())
     }
 
-    /// Gives up the blocks that are kept for descriptors.
+    /// Frees the blocks reserved for descriptors.
     ///
     /// # Errors
     /// If the device fails.
@@ -244,7 +245,8 @@ impl Changes {
         resize::turn_off(&self.image()?).map_err(device)
     }
 
-    /// Finds the first inode that is free and not reserved, and has its group count it as used once.
+    /// Finds the first free inode that is not reserved, and extends the used part of its group's inode table to include
+    /// it.
     fn take_inode(&mut self) -> Result<u32> {
         let image = self.image()?;
         let (geometry, sb) = (image.params.geometry, &image.params.sb);
@@ -271,8 +273,8 @@ impl Changes {
         Ok(geometry.ino_of(group, index).0 as u32)
     }
 
-    /// Writes bitmaps and inode tables that are not initialised, because descriptors get no checksums any more. Parts of
-    /// tables become zeros before the changes are written.
+    /// Writes uninitialised bitmaps and inode tables, because descriptors lose their checksums. Notes the parts of
+    /// tables to zero before the changes are written.
     ///
     /// # Errors
     /// If the device fails.
@@ -290,7 +292,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Writes all checksums as the superblock has them that `change` makes: other ones, with another seed, or none.
+    /// Rewrites all checksums for the superblock that `change` makes: another kind, another seed, or none.
     ///
     /// # Errors
     /// `NoSpace` if a directory has no room for checksums; if the device fails.
@@ -321,7 +323,7 @@ impl Changes {
         if full.is_empty() { Ok(()) } else { reseal::rewrite_directories(&self.job(), &full) }
     }
 
-    /// Writes the checksums of bitmaps and descriptors again.
+    /// Recomputes the checksums of bitmaps and descriptors.
     ///
     /// # Errors
     /// If the device fails.
@@ -358,7 +360,7 @@ impl Changes {
         image.write(place, &bytes).map_err(device)
     }
 
-    /// Returns whether the block that guards against two mounts says that nothing uses the file system.
+    /// Returns whether the MMP block says that no host uses the file system.
     ///
     /// # Errors
     /// If the device fails.
@@ -369,7 +371,7 @@ impl Changes {
             && bytes[4..8] == fields::MMP_CLEAN.to_le_bytes())
     }
 
-    /// Writes the block that guards against two mounts as of a file system that is not mounted.
+    /// Writes the MMP block of a file system that is not mounted.
     ///
     /// # Errors
     /// If the device fails.
@@ -379,10 +381,10 @@ impl Changes {
         image.write(place, &fields::mmp_block(&image)).map_err(device)
     }
 
-    /// Repairs consequences of the changes: findings with the codes in `expected`.
+    /// Repairs the consequences of the changes: findings with the codes in `expected`.
     ///
     /// # Errors
-    /// `Unsupported` if the check finds anything else: the changes cannot be written then.
+    /// `Unsupported` if the check finds anything else; the changes must not be written then.
     pub(crate) fn settle(&self, expected: &[&'static check::Code]) -> Result<()> {
         const ROUNDS_MAX: u32 = 64;
         let job = self.job();
@@ -410,7 +412,7 @@ impl Changes {
         Ok(keep.0.into_inner())
     }
 
-    /// Writes all copies of superblock and descriptors again.
+    /// Rewrites all copies of superblock and descriptors.
     ///
     /// # Errors
     /// If the device fails.
@@ -436,7 +438,7 @@ impl Changes {
     }
 }
 
-/// Keeps what a check finds.
+/// Collects the findings of a check.
 struct Keep(parking_lot::Mutex<Vec<Finding>>);
 
 impl check::Observer for Keep {
@@ -453,7 +455,7 @@ fn refused(finding: &Finding) -> Error {
     )
 }
 
-/// The field of the superblock that names a quota file.
+/// Returns the superblock field with the inode of a quota file.
 fn quota_field(raw: &mut RawSuperblock, kind: usize) -> &mut zerocopy::little_endian::U32 {
     match kind {
         0 => &mut raw.usr_quota_inum,
@@ -462,7 +464,8 @@ fn quota_field(raw: &mut RawSuperblock, kind: usize) -> &mut zerocopy::little_en
     }
 }
 
-/// Writes the bitmaps of a group as they are in use, and notes the part of its inode table that must be zeros.
+/// Writes the bitmaps of a group according to the blocks and inodes in use. Notes the part of its inode table that must
+/// be zeroed.
 fn initialise_group(
     image: &Image<'_>,
     in_use: &InUse<'_>,

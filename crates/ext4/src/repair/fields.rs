@@ -1,4 +1,4 @@
-//! Fields of the superblock, its backups, and the block that guards against two mounts.
+//! Repairs fields of the superblock, its backups, and the MMP block.
 
 use ::repair::Action;
 use check::Finding;
@@ -19,17 +19,17 @@ use crate::format::superblock::{
 use crate::log::JOURNAL_INO;
 use crate::open::superblock_copy::Copy;
 
-/// The inode that keeps blocks for descriptors.
+/// Inode of the blocks reserved for descriptors.
 const RESIZE_INO: u32 = 7;
-/// The field of compatible features, as findings name it.
+/// Name of the compatible features in findings.
 const COMPAT: &str = "feature_compat";
-/// Groups whose structures lie together, as mke2fs has it.
+/// Default `s_log_groups_per_flex` of mke2fs.
 const LOG_GROUPS_PER_FLEX: u8 = 4;
 
-/// `s_def_hash_version` of half MD4, which mke2fs sets.
+/// `s_def_hash_version` of half MD4, the default of mke2fs.
 const HALF_MD4: u8 = 1;
 
-/// Sets fields right that have values which they cannot have.
+/// Repairs fields with invalid values.
 pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
@@ -51,13 +51,13 @@ pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// What the image itself says about fields.
+/// Facts about the image that determine fields.
 struct Facts {
     blocks_count: u64,
     groups_count: u32,
-    /// Whether inode 7 has the form of one that keeps blocks for descriptors.
+    /// True if inode 7 has the form of an inode with blocks reserved for descriptors.
     has_resize_inode: bool,
-    /// Whether inode 8 is a journal.
+    /// True if inode 8 is a journal.
     has_journal: bool,
 }
 
@@ -87,7 +87,7 @@ fn set_features(raw: &mut RawSuperblock, change: impl FnOnce(&mut Features)) {
     raw.set_features(&features);
 }
 
-/// What is said of a field that is set to what it usually is.
+/// Returns the report sentence for a field that is set to its default.
 fn usual(field: &str) -> String {
     format!("The superblock's field {field} gets its usual value.")
 }
@@ -121,7 +121,7 @@ fn mend_field(
     }
 }
 
-/// Sets a field that has a usual value to that value. Returns false for other fields.
+/// Sets a field that has a default to it. Returns `false` for other fields.
 fn set_usual(
     raw: &mut RawSuperblock,
     field: &str,
@@ -161,7 +161,7 @@ fn has_both(raw: &RawSuperblock, compat: Compat, incompat: Incompat) -> bool {
     features.compat.contains(compat) && features.incompat.contains(incompat)
 }
 
-/// Mends a field that says which features there are, or where the journal is. Returns what was done.
+/// Repairs a field about features or the position of the journal. Returns the sentence for the report.
 fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
     match field {
         COMPAT if has_both(raw, Compat::RESIZE_INODE, Incompat::META_BG) => {
@@ -211,7 +211,7 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
     }
 }
 
-/// Brings times that lie in the future back to now.
+/// Sets times in the future to the current time.
 pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
@@ -233,7 +233,7 @@ pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-/// Turns on features that are in use.
+/// Enables features that are in use.
 pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
     const LARGE: &str = "feature_ro_compat";
     const ATTRIBUTES: &str = COMPAT;
@@ -259,7 +259,7 @@ pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-/// Writes backups of the superblock again.
+/// Rewrites backups of the superblock.
 pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     for (group, own) in by_group(findings) {
@@ -278,13 +278,13 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the structure that guards against two mounts, with the checksum in its last word.
+/// Size of the MMP structure in bytes. The checksum is its last word.
 const MMP_SIZE: usize = 1024;
 pub(super) const MMP_MAGIC: u32 = 0x004d_4d50;
-/// The sequence number of a file system that is not mounted.
+/// Sequence number of a file system that is not mounted.
 pub(super) const MMP_CLEAN: u32 = 0xff4d_4d50;
 
-/// Writes the block that guards against two mounts again, as of a file system that is not mounted.
+/// Rewrites the MMP block as for a file system that is not mounted.
 pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let place = mmp_place(job, &image)?;
@@ -321,8 +321,8 @@ pub(super) fn mmp_block(image: &Image<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Where the block is: where one can be seen, or where superblock or copy say, if that is nothing else; else a block
-/// that nobody uses. A number that is wrong may be that of any block.
+/// Returns the position of the MMP block: where one is found, or where superblock or copy refer to, if that is not in
+/// use; else a free block. A wrong block number may be that of any block.
 fn mmp_place(job: &Job, image: &Image<'_>) -> Result<Option<Block>> {
     let geometry = &image.params.geometry;
     let told = Block(image.params.sb.raw.mmp_block.get());
@@ -337,13 +337,13 @@ fn mmp_place(job: &Job, image: &Image<'_>) -> Result<Option<Block>> {
         return Ok(Some(*place));
     }
     if !job.is_all_known {
-        // Nothing is written where something else may lie.
+        // Do not write where other data may be.
         return Ok(copied.filter(|copied| *copied == told && is_possible(copied)));
     }
     let found = find_in_use(job.staging.clone(), &job.options, |in_use| {
         let is_free = |place: &Block| {
             let is_used = in_use.clusters().contains(in_use.cluster_of(*place));
-            // The check itself claims the place that the superblock tells.
+            // The check itself claims the block that the superblock names.
             in_use.is_alone(*place) && (*place == told || !is_used)
         };
         places.iter().copied().find(is_free).or_else(|| free_block(image, in_use))

@@ -1,4 +1,4 @@
-//! What belongs to files.
+//! Repairs of inodes and of everything that belongs to files.
 
 mod attributes;
 mod connect;
@@ -22,16 +22,16 @@ use ::repair::Fix;
 use super::Job;
 use crate::check::codes::*;
 
-/// Inodes and what they own.
+/// Fixes of inodes and of what they own.
 pub(super) const INODES: &[Fix<Job>] = &[
     Fix { codes: &OF_INODES, mend: inodes::mend },
     Fix { codes: &[INODE_SPECIAL], mend: inodes::mend_root_only },
 ];
 
-/// What is right or wrong of an inode by itself, whatever else can be read.
+/// Fixes of inode faults that do not depend on other structures.
 pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[Fix { codes: BY_ITSELF, mend: inodes::mend }];
 
-/// What is found of an inode by itself.
+/// Findings about an inode that do not depend on other structures.
 const BY_ITSELF: &[&Code] = &[
     INODE_CHECKSUM,
     INODE_MODE,
@@ -50,8 +50,8 @@ const BY_ITSELF: &[&Code] = &[
     INDIRECT_PLACE,
 ];
 
-/// What is found of an inode, its attributes included. They are mended at once, because together they tell whether it
-/// is one.
+/// Findings about an inode, including its attributes. They are repaired together, because together they show whether it
+/// is an inode at all.
 const OF_INODES: [&Code; BY_ITSELF.len() + inodes::OF_ATTRIBUTES.len()] = {
     let mut codes = [BY_ITSELF[0]; BY_ITSELF.len() + inodes::OF_ATTRIBUTES.len()];
     let (own, attributes) = codes.split_at_mut(BY_ITSELF.len());
@@ -60,14 +60,14 @@ const OF_INODES: [&Code; BY_ITSELF.len() + inodes::OF_ATTRIBUTES.len()] = {
     codes
 };
 
-/// What several inodes claim, and what is counted across them.
+/// Fixes of blocks with several claims, and of counts across inodes.
 pub(super) const SHARING: &[Fix<Job>] = &[
     Fix { codes: &[BLOCK_SHARED, BLOCK_METADATA, EXTENT_CLUSTER], mend: sharing::mend },
     Fix { codes: &[XATTR_REFERENCES], mend: attributes::mend_references },
     Fix { codes: &[XATTR_VALUE_REFERENCES], mend: inodes::mend_value_references },
 ];
 
-/// Contents of directories.
+/// Fixes of directory contents.
 pub(super) const DIRECTORIES: &[Fix<Job>] = &[Fix {
     codes: &[
         INODE_SIZE,
@@ -89,11 +89,11 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[Fix {
     mend: directories::mend,
 }];
 
-/// Which names lead where.
+/// Fixes of names and their targets.
 pub(super) const NAMES: &[Fix<Job>] = &[Fix {
     codes: &[INODE_UNATTACHED, DIR_NAMES, DIR_PARENT, DIR_LOST_FOUND],
     mend: connect::mend,
 }];
 
-/// How many names lead to each inode, once they are right.
+/// Fixes of link counts, once names are right.
 pub(super) const LINKS: &[Fix<Job>] = &[Fix { codes: &[INODE_LINKS], mend: connect::mend_links }];

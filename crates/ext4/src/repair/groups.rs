@@ -1,4 +1,4 @@
-//! Group descriptors: where a group's structures lie, and what of it is initialised.
+//! Repairs group descriptors: positions of a group's structures, and their initialisation state.
 
 use ::repair::{Action, Staging};
 use check::Finding;
@@ -16,9 +16,9 @@ use crate::format::group::{
 };
 use crate::format::inode::{self, Inode};
 
-/// Most backups of a descriptor that are looked at.
+/// Maximum number of a descriptor's backups to read.
 const BACKUPS_MAX: usize = 8;
-/// Blocks of an inode table that are looked at to know one.
+/// Number of inode table blocks to read to recognise a table.
 const TABLE_BLOCKS: u64 = 16;
 
 /// The three structures of a group.
@@ -40,7 +40,7 @@ impl Part {
         }
     }
 
-    /// Blocks that it takes.
+    /// Returns its number of blocks.
     const fn len(self, image: &Image<'_>) -> u64 {
         match self {
             Self::InodeTable => image.params.geometry.itable_blocks() as u64,
@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// Looks at all descriptors, and takes better places where backups or the usual layout have some.
+/// Checks all descriptors, and replaces positions by better ones from backups or the usual layout.
 pub(super) fn settle(staging: &Staging) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
@@ -68,7 +68,7 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
     Ok(())
 }
 
-/// Takes other places for groups whose own cannot be right.
+/// Replaces invalid positions of groups.
 pub(super) fn mend_places(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
@@ -84,7 +84,7 @@ pub(super) fn mend_places(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Moves bitmaps that lie on something else to blocks that nobody uses.
+/// Moves bitmaps that overlap other structures to free blocks.
 fn move_bitmaps(job: &Job, image: &Image<'_>, findings: &[&Finding], taken: &Taken) -> Result<()> {
     for finding in findings.iter().filter(|f| f.code == GROUP_OVERLAP) {
         let Some(group) = finding.place.group.map(|group| Group(group as u32)) else { continue };
@@ -107,12 +107,12 @@ fn move_bitmaps(job: &Job, image: &Image<'_>, findings: &[&Finding], taken: &Tak
     Ok(())
 }
 
-/// Where the structures of all groups lie, as their descriptors say.
+/// Positions of all groups' structures according to their descriptors.
 #[derive(Default)]
 struct Taken {
-    /// Start and end, ascending.
+    /// Start and end of each structure, in ascending order.
     ranges: Vec<(u64, u64, Group, Part)>,
-    /// Blocks of the longest.
+    /// Length of the longest structure in blocks.
     longest: u64,
 }
 
@@ -135,7 +135,7 @@ impl Taken {
         Self { ranges: all, longest }
     }
 
-    /// Whether a structure would lie on another one at a place.
+    /// Returns whether a structure at `place` would overlap another one.
     fn is_taken(&self, group: Group, part: Part, place: Block, len: u64) -> bool {
         let end = place.0.saturating_add(len);
         let until = self.ranges.partition_point(|(start, ..)| *start < end);
@@ -145,7 +145,7 @@ impl Taken {
     }
 }
 
-/// Chooses the places of one group.
+/// Chooses the positions of one group's structures.
 fn settle_group(
     image: &Image<'_>,
     group: Group,
@@ -200,7 +200,7 @@ fn settle_group(
     })
 }
 
-/// The sound backups of a descriptor.
+/// Returns the valid backups of a descriptor.
 fn backups_of(image: &Image<'_>, group: Group) -> Vec<GroupDescriptor> {
     let geometry = &image.params.geometry;
     let per_block = geometry.desc_per_block();
@@ -222,8 +222,8 @@ fn backups_of(image: &Image<'_>, group: Group) -> Vec<GroupDescriptor> {
     holders.take(BACKUPS_MAX).filter_map(read).collect()
 }
 
-/// Which of some places a structure lies at: the one that looks most like it, then the one that most name, then the
-/// first.
+/// Returns the best position of a structure: the one whose contents look most like it, then the one with the most
+/// votes, then the first.
 fn best_place(
     image: &Image<'_>,
     group: Group,
@@ -255,7 +255,7 @@ fn best_place(
     best.map(|(_, place)| place)
 }
 
-/// Whether a structure of a group can lie at a place.
+/// Returns whether a structure of a group can be at a position.
 fn is_possible(image: &Image<'_>, group: Group, part: Part, place: Block) -> bool {
     let geometry = &image.params.geometry;
     let len = part.len(image);
@@ -271,7 +271,7 @@ fn is_possible(image: &Image<'_>, group: Group, part: Part, place: Block) -> boo
     !is_base && (is_own || image.params.sb.features.incompat(Incompat::FLEX_BG))
 }
 
-/// How much what lies at a place looks like a structure of a group.
+/// Returns a score for how much the contents at a position look like a structure of a group.
 fn score(image: &Image<'_>, group: Group, part: Part, desc: &GroupDescriptor, place: Block) -> u64 {
     let (geometry, sb) = (&image.params.geometry, &image.params.sb);
     let Ok(block) = image.block(place) else { return 0 };
@@ -297,7 +297,7 @@ fn score(image: &Image<'_>, group: Group, part: Part, desc: &GroupDescriptor, pl
     }
 }
 
-/// How many slots of a block of a table hold inodes.
+/// Returns the number of slots of a table block that contain inodes.
 fn score_of_inodes(image: &Image<'_>, group: Group, table: Block, at: u64) -> u64 {
     let geometry = &image.params.geometry;
     let Ok(block) = image.block(table.plus(at)) else { return 0 };
@@ -306,7 +306,7 @@ fn score_of_inodes(image: &Image<'_>, group: Group, table: Block, at: u64) -> u6
     let inos = (first.0..).map(Ino);
     let is_it = |(ino, slot): &(Ino, &[u8])| {
         let inode = Inode::from_slot(slot);
-        // Without checksums nothing else tells one table from a part of another.
+        // Without checksums, only the root distinguishes one table from a part of another.
         let is_root = ino.0 != u64::from(super::ROOT) || inode.is_dir();
         is_in_use(image, *ino, slot) && is_root
     };
@@ -316,7 +316,7 @@ fn score_of_inodes(image: &Image<'_>, group: Group, table: Block, at: u64) -> u6
     inos.zip(slots).filter(is_it).map(bonus).sum()
 }
 
-/// Whether a slot looks like that of an inode in use.
+/// Returns whether a slot looks like an inode in use.
 fn is_in_use(image: &Image<'_>, ino: Ino, slot: &[u8]) -> bool {
     let inode = Inode::from_slot(slot);
     let extra = usize::from(inode.extra_isize());
@@ -332,7 +332,7 @@ fn is_in_use(image: &Image<'_>, ino: Ino, slot: &[u8]) -> bool {
     is_live && is_sealed
 }
 
-/// Sets what a descriptor says of uninitialised parts by what its inode table has.
+/// Sets the uninitialised flags and counts of a descriptor according to its inode table.
 fn look_through(
     image: &Image<'_>,
     group: Group,
@@ -372,7 +372,7 @@ fn look_through(
     Ok(())
 }
 
-/// Seals descriptors again, after what they say was checked against the inode tables.
+/// Rewrites descriptors with valid checksums, after comparing them with the inode tables.
 pub(super) fn mend_descriptors(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step_groups(&job.staging, findings, &|group, findings| {
@@ -389,7 +389,7 @@ pub(super) fn mend_descriptors(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-/// Writes backups of descriptors again.
+/// Rewrites backups of descriptors.
 pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let geometry = &image.params.geometry;

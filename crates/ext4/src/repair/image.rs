@@ -16,7 +16,7 @@ use crate::format::inode::{self, Inode};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 use crate::params::{Params, read_superblock};
 
-/// What was done, if the device took it.
+/// Actions of a change, or the device's error.
 pub(super) type Changed = io::Result<Vec<Action>>;
 
 /// An image in a staging.
@@ -26,7 +26,7 @@ pub(super) struct Image<'s> {
 }
 
 impl<'s> Image<'s> {
-    /// The image, if its superblock can be read.
+    /// Returns the image if its superblock can be read.
     pub(super) fn of(staging: &'s Staging) -> Option<Self> {
         let sb = read_superblock(staging).ok()?;
         Some(Self { staging, params: Params::of(sb) })
@@ -36,7 +36,7 @@ impl<'s> Image<'s> {
         self.params.block_size()
     }
 
-    /// One block.
+    /// Reads one block.
     pub(super) fn block(&self, block: Block) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.block_size()];
         self.staging.read_at(self.params.geometry.byte_of(block), &mut bytes)?;
@@ -48,7 +48,7 @@ impl<'s> Image<'s> {
         self.staging.write_at(self.params.geometry.byte_of(block), bytes)
     }
 
-    /// The bytes of a group's descriptor.
+    /// Reads the bytes of a group's descriptor.
     pub(super) fn descriptor_bytes(&self, group: Group) -> io::Result<Vec<u8>> {
         let (block, offset) = self.params.geometry.descriptor_position(group);
         let mut bytes = vec![0; usize::from(self.params.geometry.desc_size)];
@@ -57,13 +57,13 @@ impl<'s> Image<'s> {
         Ok(bytes)
     }
 
-    /// A group's descriptor, whatever it says.
+    /// Reads a group's descriptor without checks.
     pub(super) fn descriptor(&self, group: Group) -> io::Result<GroupDescriptor> {
         let bytes = self.descriptor_bytes(group)?;
         Ok(GroupDescriptor::read(&bytes).unwrap_or_default())
     }
 
-    /// Writes a group's descriptor, with its checksum.
+    /// Writes a group's descriptor with its checksum.
     pub(super) fn write_descriptor(&self, group: Group, desc: &GroupDescriptor) -> io::Result<()> {
         let mut bytes = self.descriptor_bytes(group)?;
         desc.write(&mut bytes, &self.params.sb, group);
@@ -72,7 +72,7 @@ impl<'s> Image<'s> {
         self.staging.write_at(at, &bytes)
     }
 
-    /// The byte of the device at which the slot of an inode starts. `None` if there is no such inode.
+    /// Returns the byte offset of an inode's slot. Returns `None` if there is no such inode.
     fn slot_place(&self, ino: u32) -> io::Result<Option<u64>> {
         let geometry = &self.params.geometry;
         let Some((group, index)) = geometry.place_of(Ino(ino.into())) else { return Ok(None) };
@@ -84,7 +84,7 @@ impl<'s> Image<'s> {
         Ok(Some(geometry.byte_of(block) + offset as u64))
     }
 
-    /// The slot of an inode. `None` if there is no such inode.
+    /// Reads the slot of an inode. Returns `None` if there is no such inode.
     pub(super) fn slot(&self, ino: u32) -> io::Result<Option<Vec<u8>>> {
         let Some(at) = self.slot_place(ino)? else { return Ok(None) };
         let mut bytes = vec![0; usize::from(self.params.geometry.inode_size)];
@@ -92,12 +92,12 @@ impl<'s> Image<'s> {
         Ok(Some(bytes))
     }
 
-    /// The fixed fields of an inode.
+    /// Reads the fixed fields of an inode.
     pub(super) fn inode(&self, ino: u32) -> io::Result<Option<Inode>> {
         Ok(self.slot(ino)?.map(|slot| Inode::from_slot(&slot)))
     }
 
-    /// Writes the slot of an inode, with its checksum.
+    /// Writes the slot of an inode with its checksum.
     pub(super) fn write_slot(&self, ino: u32, mut slot: Vec<u8>) -> io::Result<()> {
         let Some(at) = self.slot_place(ino)? else { return Ok(()) };
         if let Some(seed) = self.seed(ino, Inode::from_slot(&slot).generation()) {
@@ -106,7 +106,7 @@ impl<'s> Image<'s> {
         self.staging.write_at(at, &slot)
     }
 
-    /// The seed of the checksums of an inode and its blocks, where there are any.
+    /// Returns the checksum seed of an inode and its blocks, if there are checksums.
     pub(super) fn seed(&self, ino: u32, generation: u32) -> Option<u32> {
         let seed = || inode_seed(self.params.sb.checksum_seed, Ino(ino.into()), generation);
         self.params.checksums.then(seed)
@@ -125,7 +125,7 @@ impl<'s> Image<'s> {
     }
 }
 
-/// Makes a step of what `change` does and says. What the device refuses is left as it is.
+/// Runs `change` as a step with the actions that it returns. If the device rejects a write, nothing changes.
 ///
 /// # Errors
 /// If the device fails when the step ends.
@@ -133,7 +133,7 @@ pub(super) fn step(staging: &Staging, change: impl FnOnce() -> Changed) -> Resul
     try_step(staging, change).map(drop)
 }
 
-/// As [`step`]. Returns whether the device took it.
+/// Like [`step`]. Returns whether the step was made.
 fn try_step(staging: &Staging, change: impl FnOnce() -> io::Result<Vec<Action>>) -> Result<bool> {
     match change() {
         Ok(actions) => {
@@ -147,10 +147,10 @@ fn try_step(staging: &Staging, change: impl FnOnce() -> io::Result<Vec<Action>>)
     }
 }
 
-/// How many groups are mended in one step: their descriptors lie in few blocks.
+/// Number of groups that are repaired in one step: their descriptors are in few blocks.
 const GROUPS_IN_STEP: usize = 16;
 
-/// Mends groups, several in a step; one by one where the device refuses something.
+/// Repairs groups, several in a step; one by one if the device rejects a write.
 ///
 /// # Errors
 /// If the device fails when a step ends.
@@ -175,7 +175,7 @@ pub(super) fn step_groups(
     Ok(())
 }
 
-/// Findings by their group, as far as they have one.
+/// Groups findings by block group. Skips findings without one.
 pub(super) fn by_group<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Finding>> {
     let mut groups: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
@@ -186,7 +186,7 @@ pub(super) fn by_group<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Fi
     groups
 }
 
-/// Seconds since the epoch, as far as anybody knows.
+/// Returns the time in seconds since the epoch; 0 without a clock.
 pub(super) fn now() -> u32 {
     vfs::clock::now().map_or(0, |now| now.sec as u32)
 }

@@ -1,4 +1,4 @@
-//! The journal's inode and superblock.
+//! Repairs the journal's inode and superblock.
 
 use ::repair::{Action, Staging};
 use blockdev::BlockDevice;
@@ -15,10 +15,10 @@ use crate::format::superblock::Superblock;
 use crate::log::{JOURNAL_INO, JournalMap, highest_sequence, salvage};
 use crate::open::superblock_copy::Copy;
 
-/// What the journal's inode starts its map with: `i_block`, size in bytes, and whether these are extents.
+/// Root of the journal's map: `i_block`, size in bytes, and whether it is an extent tree.
 type Root = ([u8; I_BLOCK_SIZE], u64, bool);
 
-/// Writes the journal's inode again, if it is damaged and it is known what it must be.
+/// Rewrites the journal's inode if it is damaged and its contents can be determined.
 pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
     if !image.params.sb.features.compat(Compat::HAS_JOURNAL) {
@@ -27,7 +27,7 @@ pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
     mend_inode_of(&image, &[])
 }
 
-/// Sets the number of the journal's inode again, if it is lost: a journal on another device has a uuid.
+/// Sets the journal's inode number again if it is lost. For a journal on another device, the uuid is set.
 pub(super) fn settle_number(staging: &Staging) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
     let sb = &image.params.sb;
@@ -43,18 +43,18 @@ pub(super) fn settle_number(staging: &Staging) -> Result<()> {
     })
 }
 
-/// Whether the journal's inode leads to it, without any copy.
+/// Returns whether the journal's inode is valid without the superblock's copy.
 fn is_sound(image: &Image<'_>) -> bool {
     let mut sb = image.params.sb.clone();
     sb.raw.jnl_backup_type = 0;
     match JournalMap::read(image.staging, &sb) {
         Ok(map) => map.is_some_and(|map| map.blocks() > 0),
-        // What cannot be read is taken for right.
+        // An inode that cannot be read is assumed to be valid.
         Err(error) => matches!(error, vfs::Error::Device(_)),
     }
 }
 
-/// What the inode must be, if that is known.
+/// Determines the root of the journal's map, if possible.
 fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
     let sb = &image.params.sb;
     let from_copy = || {
@@ -71,7 +71,7 @@ fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
     JournalMap::backup(image.staging, sb).or_else(from_copy).or_else(as_it_lies)
 }
 
-/// Writes the journal's inode, from the superblock's copy of it or from what can be read of it.
+/// Rewrites the journal's inode from the superblock's copy or from its readable parts.
 pub(super) fn mend_inode(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     if !image.params.sb.features.compat(Compat::HAS_JOURNAL) {
@@ -119,7 +119,7 @@ pub(super) fn write_inode(image: &Image<'_>, ino: u32, root: Root) -> std::io::R
     })
 }
 
-/// The inode of a file of the file system itself.
+/// Returns a new inode for a system file.
 pub(super) fn new_file(
     image: &Image<'_>,
     i_block: &[u8; I_BLOCK_SIZE],
@@ -144,7 +144,7 @@ pub(super) fn new_file(
     inode
 }
 
-/// Empties the slot of a journal's inode that leads nowhere, so that a new one can be made.
+/// Clears the slot of an unusable journal inode, so that a new journal can be created.
 fn clear_inode(image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
     if findings.is_empty() {
         return Ok(());
@@ -163,7 +163,7 @@ fn clear_inode(image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()>
     })
 }
 
-/// Makes the journal's superblock anew: of an empty journal.
+/// Rewrites the journal's superblock as that of an empty journal.
 pub(super) fn mend_superblock(job: &Job, findings: &[&Finding]) -> Result<()> {
     make_superblock(&job.staging, findings)
 }
@@ -197,7 +197,7 @@ pub(super) fn make_superblock(staging: &Staging, findings: &[&Finding]) -> Resul
     })
 }
 
-/// Empties a journal that holds transactions which nobody calls for.
+/// Empties a journal with transactions although no recovery is requested.
 pub(super) fn mend_pending(job: &Job, findings: &[&Finding]) -> Result<()> {
     match crate::log::recover(&*job.staging).or_else(|_| {
         job.staging.abandon();

@@ -1,4 +1,4 @@
-//! Writing whole blocks to an image through its own journal, whatever they hold.
+//! Writes arbitrary whole blocks to an image through its own journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZ
 use crate::log::{self, Journal, JournalMap};
 use crate::params::read_superblock;
 
-/// Most blocks of a transaction, however large the journal is.
+/// Maximum number of blocks of a transaction, however large the journal is.
 const BLOCKS_MAX: usize = 16 << 10;
-/// How many blocks the cache has for each of a transaction.
+/// Number of cache blocks per block of a transaction.
 const CACHE_SHARE: usize = 8;
 
-/// The journal of an image, to write blocks through.
+/// Writer of blocks through an image's journal.
 ///
-/// While it is open, the superblock calls for recovery, whatever the blocks say that are written.
+/// While it is open, the superblock on disk requests recovery, whatever the written blocks contain.
 pub(crate) struct LogWriter {
     engine: Engine,
     map: JournalMap,
     blocks_max: usize,
-    /// Whether the superblock shall call for recovery in the end.
+    /// True if the superblock must still request recovery at the end.
     needs_recovery: bool,
 }
 
-/// Opens the journal of an image to write a repair through it. What it holds is replayed first. `None` if the image has no
-/// journal of its own, or one that cannot be trusted: nothing was written then.
+/// Opens the journal of an image to write a repair through it. First replays its contents. Returns `None` if the image
+/// has no internal journal or it cannot be trusted; nothing was written then.
 ///
 /// # Errors
 /// If the device fails.
@@ -39,15 +39,15 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
     Ok(open_writer(device)?.map(|writer| Box::new(writer) as Box<dyn StepWriter>))
 }
 
-/// The same, for who writes past it between transactions.
+/// Like [`open_log`], for callers that also write without the journal between transactions.
 ///
 /// # Errors
-/// As [`open_log`].
+/// Like [`open_log`].
 pub(crate) fn open_writer(device: Arc<dyn BlockDevice>) -> Result<Option<LogWriter>> {
     let Some(journal) = open_journal(&device)? else { return Ok(None) };
     let (journal, map, mut sb) = journal;
     let block_size = sb.block_size() as usize;
-    // Room for what a checkpoint adds of its own.
+    // Leave room for the additional blocks of a checkpoint.
     let blocks_max = (journal.blocks_max() / 8 * 7).min(BLOCKS_MAX);
     if blocks_max == 0 {
         return Ok(None);
@@ -60,7 +60,7 @@ pub(crate) fn open_writer(device: Arc<dyn BlockDevice>) -> Result<Option<LogWrit
     Ok(Some(LogWriter { engine, map, blocks_max, needs_recovery: false }))
 }
 
-/// The journal, empty. `None` if it cannot be trusted.
+/// Returns the empty journal. Returns `None` if it cannot be trusted.
 fn open_journal(
     device: &Arc<dyn BlockDevice>,
 ) -> Result<Option<(Journal, JournalMap, Superblock)>> {
@@ -68,11 +68,11 @@ fn open_journal(
     if !sb.features.compat(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
-    // Who replays it after a crash may know no copy of its inode.
+    // Other programs that replay it after a crash may not use the copy of its inode.
     let mut alone = sb;
     alone.raw.jnl_backup_type = 0;
     let Some(Some(map)) = trusted(JournalMap::read(&**device, &alone))? else { return Ok(None) };
-    // Blocks of the journal are not written through it, so its own superblock must have nothing to repair.
+    // Journal blocks cannot be written through the journal, so its superblock must not need repairs.
     if trusted(log::users_count(&**device, &map))?.is_none_or(|users| users > 1) {
         return Ok(None);
     }
@@ -85,7 +85,7 @@ fn open_journal(
     Ok(journal.map(|journal| (journal, map, sb)))
 }
 
-/// What there is, unless it is damaged or not supported.
+/// Returns the result, or `None` if the structure is damaged or unsupported.
 fn trusted<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -107,8 +107,8 @@ fn write_superblock(device: &dyn BlockDevice, raw: &RawSuperblock) -> Result<()>
 }
 
 impl LogWriter {
-    /// Brings everything to its place and leaves the log empty: what is written past it from now on is not overwritten
-    /// by a replay, until the next transaction. It stays open.
+    /// Writes everything in place and empties the log. Until the next transaction, a replay cannot overwrite blocks
+    /// written without it. The log stays open.
     ///
     /// # Errors
     /// If the device fails; nothing can be written any more then.
@@ -116,7 +116,7 @@ impl LogWriter {
         Ok(self.engine.empty_log()?)
     }
 
-    /// Makes a superblock that is about to be written call for recovery, and notes what it said.
+    /// Sets the recovery flag in a superblock that is about to be written, and records its former value.
     fn keep_recovery(&mut self, bytes: &mut [u8]) {
         let at = SUPERBLOCK_OFFSET as usize % self.block_size();
         let Some(bytes) = bytes.get_mut(at..at + SUPERBLOCK_SIZE) else { return };

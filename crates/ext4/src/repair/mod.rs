@@ -1,5 +1,5 @@
-//! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
-//! what is here, lowest level first, until the check finds nothing.
+//! Repair of an image. Everything is tried in a staging first. [`repair::make_plan`] alternates between the check and
+//! the fixes here, lowest level first, until the check finds nothing.
 
 pub(crate) mod changes;
 mod fields;
@@ -34,27 +34,27 @@ pub(crate) use log_writer::{LogWriter, open_writer};
 pub(crate) use superblock::mended as mended_superblock;
 pub use superblock::take_superblock;
 
-/// The inode of the root directory.
+/// Inode of the root directory.
 const ROOT: u32 = 2;
 
 /// Repairs an ext2, ext3 or ext4 image.
 #[derive(Clone, Debug, Default)]
 pub struct Repair {
-    /// How it is checked.
+    /// Options of the checks.
     pub options: Options,
 }
 
-/// What one round of mending knows.
+/// Context of one round of repair.
 pub(crate) struct Job {
-    /// What is changed.
+    /// Staging that receives the changes.
     pub(crate) staging: Arc<Staging>,
-    /// How the image is checked, if parts of that are needed again.
+    /// Options for further checks of parts of the image.
     pub(crate) options: Options,
-    /// Whether the device read all that the check needs. If not, nobody knows what is free.
+    /// True if the device read everything that the check needs. Otherwise it is unknown which space is free.
     pub(crate) is_all_known: bool,
 }
 
-/// Everything that is mended, the lowest level first.
+/// All fixes by level, the lowest level first.
 const LEVELS: &[&[Fix<Job>]] = &[
     volume::PLACES,
     files::INODES,
@@ -66,8 +66,8 @@ const LEVELS: &[&[Fix<Job>]] = &[
     volume::COUNTS,
 ];
 
-/// What is mended where the device fails to read a place that the check needs: only what concludes nothing from what was
-/// not found. An entry may lead to an inode that cannot be read, and its blocks look free.
+/// Fixes that may run if the device fails to read part of the metadata: only those that conclude nothing from missing
+/// structures. For example, an entry may lead to an inode that cannot be read and whose blocks look free.
 const LEVELS_OF_A_PART: &[&[Fix<Job>]] = &[volume::BY_THEMSELVES, files::BY_THEMSELVES];
 
 impl Repairer for Repair {
@@ -90,7 +90,7 @@ impl Repairer for Repair {
         volume::finish(staging)
     }
 
-    /// The superblock, which has the time of the last change.
+    /// Returns the range of the superblock, which contains the time of the last change.
     fn witnesses(&self, _device: &dyn BlockDevice) -> Vec<Range<u64>> {
         let range = SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + size_of::<RawSuperblock>() as u64;
         Vec::from([range])

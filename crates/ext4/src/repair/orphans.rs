@@ -1,4 +1,4 @@
-//! The list of orphans and the orphan file.
+//! Repairs the orphan list and the orphan file.
 
 use std::collections::HashSet;
 
@@ -51,7 +51,7 @@ pub(super) fn mend_list(job: &Job, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-/// Makes blocks of the orphan file anew, or all of it.
+/// Recreates blocks of the orphan file, or all of it.
 pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
@@ -86,8 +86,8 @@ pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Empties the slots of a damaged block but for those whose inode is deleted and was never freed. Returns how many are
-/// kept.
+/// Clears the slots of a damaged block, except those of inodes without links that were never freed. Returns the number
+/// of slots kept.
 fn keep_orphans(image: &Image<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
     let mut seen = HashSet::new();
     let slots = orphan::slots_per_block(bytes.len());
@@ -106,8 +106,8 @@ fn keep_orphans(image: &Image<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
     Ok(seen.len())
 }
 
-/// Whether any of the first blocks of an inode is one of an orphan file. If none is, the number of the inode is wrong, and
-/// its contents are somebody's.
+/// Returns whether any of the first blocks of an inode is an orphan file block. Otherwise the inode number is wrong,
+/// and the contents belong to another file.
 fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
     const BLOCKS_MAX: usize = 32;
     let found = find_in_use(job.staging.clone(), &job.options, |in_use| {
@@ -118,7 +118,7 @@ fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
     Ok(found.unwrap_or(false))
 }
 
-/// Turns the feature off, and leaves what the superblock says is the orphan file as it is.
+/// Disables the feature, and does not change the inode that the superblock names as the orphan file.
 fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
     step(&job.staging, || {
         turn_orphan_file_off(image)?;
@@ -127,7 +127,7 @@ fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
     })
 }
 
-/// Empties slots of the orphan file that name inodes which cannot be orphans.
+/// Clears slots of the orphan file with inodes that cannot be orphans.
 pub(super) fn mend_entries(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let file = image.params.sb.raw.orphan_file_inum.get();
@@ -141,7 +141,7 @@ pub(super) fn mend_entries(job: &Job, findings: &[&Finding]) -> Result<()> {
             let mut bytes = image.block(place)?;
             let slots = orphan::slots_per_block(bytes.len());
             let is_it = |slot: &usize| bytes[slot * 4..slot * 4 + 4] == *ino.as_bytes();
-            // The last of several: the others may be right.
+            // The last of several equal slots: the others may be right.
             let Some(slot) = (0..slots).rev().find(is_it) else { return Ok(Vec::new()) };
             bytes[slot * 4..slot * 4 + 4].fill(0);
             orphan::seal(&mut bytes, place, image.seed(file, generation));
@@ -152,7 +152,7 @@ pub(super) fn mend_entries(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Sets the mark that says whether the orphan file holds orphans.
+/// Sets or clears the flag that the orphan file contains orphans.
 pub(super) fn mend_present(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let has_file = image.params.sb.features.compat(Compat::ORPHAN_FILE);

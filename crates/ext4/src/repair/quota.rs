@@ -1,4 +1,4 @@
-//! Quota files, written anew: limits as far as they can be read, usage as it is counted.
+//! Rewrites quota files: limits as far as they can be read, usage as counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -21,12 +21,12 @@ use crate::format::quota::{
 use crate::format::superblock::RawSuperblock;
 use crate::open::superblock_copy::Copy;
 
-/// The inodes of the quota files of owners and groups.
+/// Usual inodes of the quota files of users and groups.
 const USUAL: [u32; 2] = [3, 4];
-/// Most bytes of a quota file that are read for limits.
+/// Maximum number of bytes of a quota file to read for limits.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Writes quota files anew.
+/// Rewrites quota files.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let inos: BTreeSet<u64> = findings.iter().filter_map(|f| f.place.inode).collect();
     for ino in inos {
@@ -38,7 +38,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Sets the number of a quota file right, if the file cannot be where it leads. Whether there was anything to set.
+/// Corrects the inode number of a quota file if that inode cannot be the file. Returns whether it changed anything.
 pub(super) fn mend_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Result<bool> {
     let sb = &image.params.sb;
     let has_quota = sb.features.ro_compat(RoCompat::QUOTA);
@@ -75,7 +75,7 @@ pub(super) fn mend_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Res
     Ok(true)
 }
 
-/// Writes one quota file anew, in its own blocks if it has enough.
+/// Rewrites a quota file, in its own blocks if there are enough.
 pub(super) fn make(job: &Job, image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
     let raw = &image.params.sb.raw;
     let inos = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
@@ -102,7 +102,7 @@ pub(super) fn make(job: &Job, image: &Image<'_>, ino: u32, findings: &[&Finding]
     done.unwrap_or(Ok(()))
 }
 
-/// The contents of a file, as far as they can be read.
+/// Returns the readable contents of a file, with zeros for unreadable blocks.
 fn contents(image: &Image<'_>, places: &[Block]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for place in places {
@@ -114,7 +114,7 @@ fn contents(image: &Image<'_>, places: &[Block]) -> Vec<u8> {
     bytes
 }
 
-/// The blocks that the file must have: those of the format, not of the file system.
+/// Returns the new blocks of the file, in the format's block size.
 fn new_blocks(
     image: &Image<'_>,
     in_use: &InUse<'_>,
@@ -145,8 +145,8 @@ fn new_blocks(
     Ok(tree(kind, &entries, before.as_ref()))
 }
 
-/// The entries that a file holds. Blocks are read one by one, because the tree may be damaged. All entries of a leaf
-/// count if it has as many as it says. An entry of another block counts if it says the usage that was counted.
+/// Returns the entries of a file. Blocks are examined one by one, because the tree may be damaged. All entries of a
+/// leaf count if their number matches its header. An entry in another block counts if its usage equals the counted one.
 fn old_entries(
     blocks: &[&[u8]],
     is_known: bool,
@@ -171,7 +171,7 @@ fn old_entries(
     entries
 }
 
-/// The blocks of a file that has these entries.
+/// Returns the blocks of a file with these entries.
 fn tree(
     kind: QuotaKind,
     entries: &BTreeMap<u32, Entry>,
@@ -213,7 +213,7 @@ fn tree(
     blocks
 }
 
-/// Writes the contents of a file. Whether there was room.
+/// Writes the contents of a file. Returns whether there was room.
 fn write(
     image: &Image<'_>,
     in_use: &InUse<'_>,
@@ -237,7 +237,7 @@ fn write(
             && inode.links_count() > 0
             && inode.size() >> BLOCK_SIZE_LOG >= blocks.len() as u64
     });
-    // Two that share blocks would write over each other for ever.
+    // Two files that share blocks would overwrite each other in every round.
     let is_alone = places.iter().all(|place| in_use.is_alone(*place));
     if is_large && is_alone && places.len() == needed {
         for (number, place) in places.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Replaying the journal, as far as it can be.
+//! Replays the journal as far as possible.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::fs::OpenOptions;
 use crate::log::{self, Report};
 use crate::params::read_superblock;
 
-/// Replays the journal, if the superblock calls for that. Whether there was nothing to do, or it was done.
+/// Replays the journal if the superblock requests it. Returns `true` if it was replayed or no replay was needed.
 ///
 /// # Errors
-/// `Unsupported` for journals on another device and features that are not known, and for fast commits in an image that
-/// cannot be changed here. If the device fails: what cannot be read may be there on a copy.
+/// `Unsupported` for journals on another device and unknown features, and for fast commits in an image that cannot be
+/// changed here. Device errors: unreadable data may be readable on a copy of the device.
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<bool> {
     let sb = read_superblock(&**staging)?;
     if !sb.features.incompat(Incompat::RECOVER) || !sb.features.compat(Compat::HAS_JOURNAL) {
@@ -51,7 +51,7 @@ fn end(staging: &Staging, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Fast commits are operations, for which the file system must be open.
+/// Fast commits are applied by operations, so the file system must be opened.
 fn replay_fast_commits(staging: &Arc<Staging>) -> Result<bool> {
     let replayed = clear_error(staging)
         .and_then(|()| Ext4::open_writable(Arc::clone(staging) as _, &OpenOptions::default()))
@@ -72,7 +72,7 @@ fn replay_fast_commits(staging: &Arc<Staging>) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes the mark back that forbids changes.
+/// Clears the error flag, which forbids changes.
 fn clear_error(staging: &Staging) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
     let clear = |raw: &mut crate::format::superblock::RawSuperblock| {
@@ -81,7 +81,7 @@ fn clear_error(staging: &Staging) -> Result<()> {
     image.edit_superblock(clear).map_err(Error::Device)
 }
 
-/// Replays what lies before the damage in a journal, and empties it.
+/// Replays the transactions before the damage in a journal, and empties it.
 ///
 /// # Errors
 /// If the device fails.

@@ -1,4 +1,4 @@
-//! The blocks that are kept after the descriptors for more of them: how many there are.
+//! Repairs the number of blocks reserved for descriptors.
 
 use ::repair::{Action, Staging};
 use blockdev::BlockDevice;
@@ -11,8 +11,8 @@ use crate::format::superblock::Superblock;
 use crate::open::superblock_copy::Copy;
 use crate::params::read_superblock;
 
-/// Makes the blocks that are kept for descriptors end before the first group's inode table, if the root directory is in
-/// that: else the table would be held to be in the wrong place, and all files be lost.
+/// Reduces the reserved blocks so that they end before the first group's inode table, if that table contains the root
+/// directory. Otherwise the position of the table would be considered wrong, and all files would be lost.
 pub(super) fn settle(staging: &Staging) -> Result<()> {
     let sb = read_superblock(staging)?;
     let Some(room) = room_for_reserve(staging, &sb) else { return Ok(()) };
@@ -28,8 +28,8 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
     write(staging, &raw, Action::new(what))
 }
 
-/// Blocks between the descriptors and what else the first group has, if more are kept, up into an inode table that is
-/// right.
+/// Returns the number of blocks between the descriptors and the next structure of the first group, if the reserved
+/// blocks extend into a valid inode table.
 fn room_for_reserve(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
     let geometry = Geometry::new(sb);
     let desc = descriptor(device, &geometry, sb, Group(0))?;

@@ -1,4 +1,4 @@
-//! The inode that keeps blocks for the descriptor table to grow into.
+//! Repairs the inode of the blocks reserved for growth of the descriptor table.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use crate::format::features::Compat;
 use crate::format::indirect::{self, DIRECT_COUNT};
 use crate::format::inode::{Inode, flags};
 
-/// The inode.
+/// Inode number.
 const RESIZE_INO: u32 = 7;
-/// Place of the pointer to the double indirect block.
+/// Index of the pointer to the double indirect block.
 const DOUBLE: usize = DIRECT_COUNT as usize + 1;
 
-/// Makes the inode anew. Without room for its block, the feature is turned off.
+/// Recreates the inode. Disables the feature if there is no room for its block.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {
@@ -37,7 +37,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     done.unwrap_or(Ok(()))
 }
 
-/// The double indirect block that the inode has, if it can keep it.
+/// Returns the inode's double indirect block if it can be kept, else a free block.
 fn double_of(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<Option<Block>> {
     let geometry = &image.params.geometry;
     let told = image.inode(RESIZE_INO)?.and_then(|inode| {

@@ -1,4 +1,4 @@
-//! Bitmaps and counts, built anew from what all inodes use.
+//! Rebuilds bitmaps and counts from the survey of all inodes.
 
 use ::repair::Action;
 use check::{Code, Finding};
@@ -14,14 +14,14 @@ use crate::check::{InUse, find_in_use};
 use crate::format::address::{Block, Group};
 use crate::format::group::{GroupFlags, block_bitmap_checksum, inode_bitmap_checksum};
 
-/// Codes that call for a new block bitmap.
+/// Codes that require a new block bitmap.
 const OF_BLOCKS: &[&Code] =
     &[BLOCK_BITMAP_CHECKSUM, BLOCK_BITMAP_FREE, BLOCK_BITMAP_USED, BLOCK_BITMAP_PADDING];
-/// Codes that call for a new inode bitmap.
+/// Codes that require a new inode bitmap.
 const OF_INODES: &[&Code] =
     &[INODE_BITMAP_CHECKSUM, INODE_BITMAP_FREE, INODE_BITMAP_USED, INODE_BITMAP_PADDING];
 
-/// Builds bitmaps anew and counts again in all groups that have findings.
+/// Rebuilds bitmaps and counts of all groups with findings.
 pub(super) fn mend_groups(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let mended = find_in_use(job.staging.clone(), &job.options, |in_use| {
@@ -76,7 +76,7 @@ fn mend_group(
     Ok(findings.iter().map(|finding| Action::about(finding, what(finding))).collect())
 }
 
-/// Writes a bitmap. Where not all could be read, what was in use stays so.
+/// Writes a bitmap. If not everything could be read, bits that were set stay set.
 fn write_bitmap(
     image: &Image<'_>,
     in_use: &InUse<'_>,
@@ -92,7 +92,7 @@ fn write_bitmap(
     Ok(bitmap)
 }
 
-/// Counts the free blocks and inodes of the superblock again.
+/// Recomputes the free blocks and inodes in the superblock.
 pub(super) fn mend_totals(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let totals = find_in_use(job.staging.clone(), &job.options, |in_use| {

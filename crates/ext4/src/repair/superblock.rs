@@ -1,4 +1,4 @@
-//! The primary superblock, if it cannot be read: sealed again, taken from a copy, or mended field by field.
+//! Repairs the primary superblock: with a new checksum, from a copy, or field by field.
 
 use ::repair::{Action, Staging};
 use blockdev::BlockDevice;
@@ -21,10 +21,10 @@ use crate::format::superblock::{
 use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
 
-/// Makes sure that there is a superblock.
+/// Ensures that there is a valid superblock.
 ///
 /// # Errors
-/// `Unsupported` for features that are not known; `Corrupt` if there is nothing to make one from.
+/// `Unsupported` for unknown features; `Corrupt` if there is nothing to restore it from.
 pub(super) fn ensure(staging: &Staging) -> Result<()> {
     let damage = match read_superblock(staging) {
         Ok(sb) => return settle(staging, &sb),
@@ -36,11 +36,11 @@ pub(super) fn ensure(staging: &Staging) -> Result<()> {
     write(staging, &raw, action)
 }
 
-/// Puts the copy of the superblock that a caller names in the place of the primary one, unless that describes the same
-/// file system. Returns the finding that the step repairs.
+/// Replaces the primary superblock by the copy that the caller specifies, unless both describe the same file system.
+/// Returns the finding that the step repairs.
 ///
 /// # Errors
-/// `Corrupt` if no sound superblock is there. If the device fails.
+/// `Corrupt` if there is no valid superblock. If the device fails.
 pub fn take_superblock(staging: &Staging, place: SuperblockPlace) -> Result<Option<Finding>> {
     let copy = Copy::named(staging, place)?;
     let primary = read_raw(staging).filter(|primary| primary.magic == MAGIC);
@@ -66,7 +66,7 @@ pub(super) fn write(staging: &Staging, raw: &RawSuperblock, action: Action) -> R
     })
 }
 
-/// A superblock in the place of one that cannot be right, and how it was come by.
+/// Returns a replacement for a damaged superblock, and a sentence about its origin.
 pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
     let damaged = read_raw(device)?;
     let seems_ours = damaged.magic == MAGIC;
@@ -92,8 +92,8 @@ pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)
     best_candidate(&damaged, device, 0).or_else(|| best_pair(&damaged, device))
 }
 
-/// The candidate with two fields changed that fits the image best. It must lead to a root directory: so many are tried
-/// that some fit a little.
+/// Returns the candidate with two changed fields that fits the image best. It must lead to a root directory, because
+/// with so many candidates some fit a little by chance.
 fn best_pair(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
     let first = candidates(raw, device).into_iter();
     let changed = first.filter(|(_, one)| one.as_bytes() != raw.as_bytes());
@@ -107,7 +107,7 @@ fn best_pair(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperb
     Some((best.1, best.2))
 }
 
-/// Another superblock, if the root directory is not where this one says and is where the other does.
+/// Returns another superblock if the root directory is missing at this one's position but exists at the other's.
 fn better(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
     let sb = parse(raw, device)?;
     let has_root = |sb: &Superblock| root_points(device, sb) > 0;
@@ -118,7 +118,7 @@ fn better(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperbloc
     parse(&found.0, device).filter(has_root).map(|_| found)
 }
 
-/// The candidate that fits the image best, and better than `points`.
+/// Returns the candidate that fits the image best, and better than `points`.
 fn best_candidate(
     raw: &RawSuperblock,
     device: &dyn BlockDevice,
@@ -141,12 +141,12 @@ fn best_candidate(
     Some((raw, what))
 }
 
-/// Where so few bits that lie together explain a wrong checksum, nothing else does: by chance a change of a word has
-/// sixteen of them, and any word of a superblock has two or fewer in one of 30,000.
+/// Maximum number of adjacent flipped bits that count as proof. By chance, the change of a word has sixteen bits; in
+/// only one of 30,000 superblocks does any word have two or fewer.
 const PROVED_BITS: u32 = 2;
 
-/// The superblock as it was before a word of it was changed: for each word there is one value that fits the checksum.
-/// Only one with which more of the image makes sense counts, or one that is a flip of a bit or two.
+/// Finds the superblock before one of its words was changed: for each word, one value fits the checksum. A candidate
+/// counts only if it fits the image better, or if it differs by one or two bits.
 fn corrected(damaged: &RawSuperblock, device: &dyn BlockDevice) -> Option<RawSuperblock> {
     if !damaged.features().metadata_csum() {
         return None;
@@ -172,11 +172,11 @@ fn corrected(damaged: &RawSuperblock, device: &dyn BlockDevice) -> Option<RawSup
     best.1
 }
 
-/// What must be changed in the word at byte `at` of a superblock for its checksum to change by `syndrome`: checksums
-/// are linear, so that this is a system of 32 equations.
+/// Returns the change of the word at offset `at` of a superblock that changes its checksum by `syndrome`. The checksum
+/// is linear, so this is a system of 32 equations.
 fn word_before(at: usize, syndrome: u32) -> Option<u32> {
     let rest = vec![0; SUPERBLOCK_SIZE - 4 - at - 4];
-    // Pairs of a change and what comes of it, brought to a form in which each has a leading bit of its own.
+    // Pairs of a change and its effect, reduced so that each effect has a different leading bit.
     let mut rows: Vec<(u32, u32)> = (0..32)
         .map(|bit| {
             let change = 1_u32 << bit;
@@ -219,12 +219,12 @@ fn is_same_but_for_checksum(one: &RawSuperblock, other: &RawSuperblock) -> bool 
     one.as_bytes()[..SUPERBLOCK_SIZE - 4] == other.as_bytes()[..SUPERBLOCK_SIZE - 4]
 }
 
-/// A copy as the primary superblock, of which nothing is known.
+/// Returns a copy as the primary superblock when nothing is known about the latter.
 fn alone(copy: &RawSuperblock) -> RawSuperblock {
     let mut raw = copy.clone();
     raw.block_group_nr = 0.into();
     let mut features = raw.features();
-    // Nothing is replayed from a journal that is empty.
+    // An empty journal replays nothing, so the flag is harmless.
     features.incompat.set(Incompat::RECOVER, features.compat(Compat::HAS_JOURNAL));
     raw.set_features(&features);
     raw.state = (raw.state.get() | STATE_VALID).into();
@@ -232,7 +232,7 @@ fn alone(copy: &RawSuperblock) -> RawSuperblock {
     raw
 }
 
-/// A copy, with what only the primary superblock knows.
+/// Returns a copy, with the fields that only the primary superblock has.
 fn merged(copy: &RawSuperblock, primary: &RawSuperblock) -> RawSuperblock {
     let mut raw = copy.clone();
     raw.block_group_nr = 0.into();
@@ -275,7 +275,7 @@ fn merged(copy: &RawSuperblock, primary: &RawSuperblock) -> RawSuperblock {
     raw
 }
 
-/// What the superblock may have been if one field of it is wrong.
+/// Returns variants of the superblock with one field replaced by a plausible value.
 fn candidates(
     damaged: &RawSuperblock,
     device: &dyn BlockDevice,
@@ -292,7 +292,7 @@ fn candidates(
     add("checksum_type", &|raw| raw.checksum_type = 1);
     add("first_data_block", &|raw| raw.first_data_block = u32::from(log == 0).into());
     add("log_cluster_size", &|raw| raw.log_cluster_size = log.into());
-    // With bigalloc, what clusters and blocks a group has tells.
+    // With bigalloc, clusters and blocks per group determine the cluster size.
     if let Some(blocks) = per_group.checked_div(damaged.clusters_per_group.get()) {
         let ratio = blocks.max(1).ilog2();
         add("log_cluster_size", &|raw| raw.log_cluster_size = log.wrapping_add(ratio).into());
@@ -333,8 +333,8 @@ fn candidates(
     list
 }
 
-/// Makes a superblock that of an image with as many of its groups as there are in so many blocks. The last one must have
-/// room for structures of its own.
+/// Reduces a superblock to the groups that fit into `blocks` blocks. The last group must have room for its own
+/// structures.
 fn cut_to(raw: &mut RawSuperblock, blocks: u64) {
     let log = 10 + raw.log_block_size.get();
     let per_group = u64::from(raw.blocks_per_group.get());
@@ -352,7 +352,7 @@ fn cut_to(raw: &mut RawSuperblock, blocks: u64) {
     (raw.blocks_count_lo, raw.blocks_count_hi) =
         ((blocks as u32).into(), ((blocks >> 32) as u32).into());
     raw.inodes_count = (raw.inodes_per_group.get() * groups).into();
-    // Backups that there are not any more.
+    // Drop backups that no longer exist.
     for backup in &mut raw.backup_bgs {
         if backup.get() >= groups {
             *backup = 0.into();
@@ -360,9 +360,9 @@ fn cut_to(raw: &mut RawSuperblock, blocks: u64) {
     }
 }
 
-/// How much of an image is as a superblock says: 0 if it leads nowhere.
+/// Returns a score for how well the image matches a superblock; 0 if nothing matches.
 pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
-    /// Most groups that are looked at.
+    /// Maximum number of groups to examine.
     const GROUPS_MAX: u32 = 64;
     let geometry = Geometry::new(sb);
     let mut points = 0;
@@ -380,7 +380,7 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
         let is_sealed = GroupDescriptor::check_sum(&bytes, sb, group).is_ok();
         points += 1 + worth(sb.features.group_csum(), is_sealed);
     }
-    // What mke2fs makes is a multiple of 8, and fills whole blocks.
+    // mke2fs creates a multiple of 8 inodes that fill whole blocks.
     let per_group = geometry.inodes_per_group;
     points += u64::from(per_group.is_multiple_of(8));
     points += u64::from(per_group.is_multiple_of(geometry.inodes_per_block()));
@@ -388,7 +388,7 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
     points + 8 * root_points(device, sb)
 }
 
-/// A group's descriptor, if it can be read and what it leads to can be there.
+/// Returns a group's descriptor if it can be read and its positions are possible.
 pub(super) fn descriptor(
     device: &dyn BlockDevice,
     geometry: &Geometry,
@@ -407,7 +407,8 @@ fn read_block(device: &dyn BlockDevice, geometry: &Geometry, block: Block) -> Op
     Some(bytes)
 }
 
-/// Whether the inode bitmap of the first group ends where its inodes do: with one that is free before ones that are not.
+/// Returns whether the padding of the first group's inode bitmap starts at the expected bit: all bits after the inodes
+/// are set, and the last inode's bit is clear.
 fn has_full_padding(
     device: &dyn BlockDevice,
     geometry: &Geometry,
@@ -421,14 +422,14 @@ fn has_full_padding(
     Some(end > 0 && end <= all && !is_set(end - 1) && (end..all).all(is_set))
 }
 
-/// How much the root directory's inode, where a superblock says that it is, looks like one.
+/// Returns a score for how much the inode at the root directory's position looks like one.
 fn root_points(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
     let geometry = Geometry::new(sb);
     let desc = descriptor(device, &geometry, sb, Group(0));
     desc.map_or(0, |desc| score_of_root(device, sb, &geometry, &desc))
 }
 
-/// How much the root directory's inode looks like one.
+/// Returns a score for how much the root directory's inode looks like one.
 pub(super) fn score_of_root(
     device: &dyn BlockDevice,
     sb: &Superblock,
@@ -450,7 +451,7 @@ pub(super) fn score_of_root(
     1 + worth(sb.features.metadata_csum(), computed == stored)
 }
 
-/// What a checksum says: one that matches more than none, and one that does not match less.
+/// Returns the points for a checksum: most for a match, fewer if there is none, zero for a mismatch.
 fn worth(has_checksum: bool, matches: bool) -> u64 {
     match (has_checksum, matches) {
         (true, true) => 2,
@@ -459,8 +460,8 @@ fn worth(has_checksum: bool, matches: bool) -> u64 {
     }
 }
 
-/// Puts another superblock in the place of one that can be read, if the image is not as that says: its copy, or one with
-/// a field that fits better.
+/// Replaces a readable superblock that does not match the image: by its copy, or by a variant with one field that fits
+/// better.
 fn settle(staging: &Staging, sb: &Superblock) -> Result<()> {
     let Some(copy) = Copy::find(staging) else {
         let other = better(&sb.raw, staging).or_else(|| with_whole_device(staging, sb));
@@ -472,7 +473,7 @@ fn settle(staging: &Staging, sb: &Superblock) -> Result<()> {
     prefer_copy(staging, sb, &copy)
 }
 
-/// A superblock that says that the file system takes the whole device, if it says less and the last bitmap more.
+/// Returns a superblock that covers the whole device, if this one covers less and the last bitmap matches the device.
 fn with_whole_device(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSuperblock, String)> {
     let blocks = device.len() >> sb.block_size_log;
     if blocks == sb.blocks_count {
@@ -489,7 +490,7 @@ fn with_whole_device(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSu
     (is_padded(&other) && !is_padded(sb)).then(|| (raw, what.into()))
 }
 
-/// Whether the block bitmap of the last group ends where the file system does.
+/// Returns whether the padding of the last group's block bitmap starts at the end of the file system.
 fn is_padded(device: &dyn BlockDevice, sb: &Superblock) -> Option<bool> {
     let geometry = Geometry::new(sb);
     let last = Group(geometry.groups_count - 1);
@@ -499,8 +500,7 @@ fn is_padded(device: &dyn BlockDevice, sb: &Superblock) -> Option<bool> {
     Some((geometry.clusters_in(last)..geometry.block_size() * 8).all(is_set))
 }
 
-/// Takes a copy of the superblock in the place of one that can be read, if the image is as the copy says and
-/// not as the primary one does.
+/// Replaces a readable superblock by a copy if the image matches the copy better.
 fn prefer_copy(staging: &Staging, sb: &Superblock, copy: &Copy) -> Result<()> {
     let is_fine = Groups::read(staging, sb, &Geometry::new(sb), Trust::Checksums).is_ok();
     let raw = merged(copy.raw(), &sb.raw);
@@ -519,7 +519,7 @@ fn prefer_copy(staging: &Staging, sb: &Superblock, copy: &Copy) -> Result<()> {
     write(staging, &raw, Action::new(what))
 }
 
-/// What stays as it is while a file system is in use.
+/// Returns the fields that do not change while a file system is in use.
 fn identity(raw: &RawSuperblock) -> Vec<u8> {
     let mut raw = raw.clone();
     let mut features = raw.features();

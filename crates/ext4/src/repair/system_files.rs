@@ -1,4 +1,4 @@
-//! Making files of the file system itself anew: the journal, quota files, the orphan file.
+//! Recreates system files: the journal, quota files, the orphan file.
 
 use std::io;
 
@@ -20,16 +20,16 @@ use crate::log::JOURNAL_INO;
 use crate::mkfs::mapping::{self, Mapped};
 use crate::mkfs::space::Space;
 
-/// The inode of bad blocks.
+/// Inode of the bad block list.
 const BAD_BLOCKS_INO: u32 = 1;
-/// Blocks of an orphan file that is made anew.
+/// Number of blocks of a new orphan file.
 const ORPHAN_BLOCKS: u64 = 32;
 /// Journal blocks of small and of other file systems.
 const JOURNAL_BLOCKS: [u64; 2] = [1024, 4096];
-/// Blocks of a file system that is not small.
+/// Minimum number of blocks of a file system that is not small.
 const SMALL_BLOCKS: u64 = 32 << 10;
 
-/// What is free, as runs of blocks.
+/// Returns the free space as runs of blocks.
 fn free_space(image: &Image<'_>, in_use: &InUse<'_>) -> Space {
     let geometry = &image.params.geometry;
     let mut space = Space::new(u64::from(geometry.first_data_block)..geometry.blocks_count);
@@ -52,7 +52,7 @@ fn free_space(image: &Image<'_>, in_use: &InUse<'_>) -> Space {
     space
 }
 
-/// A block that nobody uses, in a group if it has one.
+/// Returns a free block, in `group` unless groups may share space.
 pub(super) fn free_block_in(image: &Image<'_>, in_use: &InUse<'_>, group: Group) -> Option<Block> {
     let geometry = &image.params.geometry;
     let goal = geometry.first_block(group);
@@ -63,20 +63,21 @@ pub(super) fn free_block_in(image: &Image<'_>, in_use: &InUse<'_>, group: Group)
     start.map(Block).filter(is_possible)
 }
 
-/// A block that nobody uses.
+/// Returns a free block.
 pub(super) fn free_block(image: &Image<'_>, in_use: &InUse<'_>) -> Option<Block> {
     let start = free_space(image, in_use).take_run(0, 1).filter(|_| in_use.is_complete());
     start.map(Block)
 }
 
-/// Gives an inode `len` new blocks. `None` if there is no room. Bitmaps follow when they are compared again.
+/// Allocates and maps `len` blocks for an inode. Returns `None` if there is no room. The bitmaps are updated when the
+/// next round compares them.
 fn map_new(image: &Image<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<Mapped> {
     if !in_use.is_complete() {
         return None;
     }
     let mut space = free_space(image, in_use);
     let block_size = image.block_size();
-    // In one piece, if there is one: the root of a tree has few entries.
+    // Prefer contiguous blocks, because the root of a tree has few entries.
     let goal = space.clone().take_run(0, len).unwrap_or(0);
     if image.params.extents {
         mapping::extents(&mut space, goal, len, block_size, image.seed(ino, 0))
@@ -85,7 +86,8 @@ fn map_new(image: &Image<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<
     }
 }
 
-/// Makes an inode a file of `len` new blocks, whose contents `block` gives by number and place. Whether there was room.
+/// Makes an inode a file of `len` new blocks. `block` returns the contents by number and position. Returns `None` if
+/// there was no room.
 pub(super) fn make_file(
     image: &Image<'_>,
     in_use: &InUse<'_>,
@@ -105,7 +107,7 @@ pub(super) fn make_file(
     let geometry = &image.params.geometry;
     let size = len << geometry.block_size_log;
     let mut inode = new_file(image, &mapped.i_block, size, image.params.extents);
-    // In clusters, blocks are counted by whole ones.
+    // With clusters, whole clusters are counted.
     let cluster = u64::from(geometry.cluster_blocks());
     let total = len.next_multiple_of(cluster) + mapped.index.len() as u64 * cluster;
     inode.set_blocks_512(total * u64::from(geometry.block_size() / 512), geometry.block_size());
@@ -124,7 +126,7 @@ fn set_features(image: &Image<'_>, change: impl FnOnce(&mut Features)) -> io::Re
     })
 }
 
-/// Makes the inodes anew that the superblock names and that are not files in use.
+/// Recreates the special inodes that the superblock names and that are not files in use.
 pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
@@ -132,7 +134,7 @@ pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Resul
         let Some(ino) = finding.place.inode.map(|ino| ino as u32) else { continue };
         let quotas = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
         let is_quota = quotas.iter().any(|own| own.get() == ino);
-        // The number first: a wrong one leads to any inode, which is not to blame.
+        // Check the number first: a wrong number may be that of any other inode, which must not be changed.
         if is_quota && quota::mend_number(&image, ino, finding)? {
             continue;
         }
@@ -153,7 +155,7 @@ pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Resul
     Ok(())
 }
 
-/// Empties the slot of an inode.
+/// Clears the slot of an inode.
 fn clear(image: &Image<'_>, ino: u32, finding: &Finding, what: &str) -> Result<()> {
     step(image.staging, || {
         image.write_slot(ino, vec![0; usize::from(image.params.geometry.inode_size)])?;
@@ -161,7 +163,7 @@ fn clear(image: &Image<'_>, ino: u32, finding: &Finding, what: &str) -> Result<(
     })
 }
 
-/// Makes the journal anew, empty. Without room for one, the feature is turned off.
+/// Recreates the journal, empty. Disables the feature if there is no room.
 fn make_journal(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
     let geometry = &image.params.geometry;
     let wanted = JOURNAL_BLOCKS[usize::from(geometry.blocks_count >= SMALL_BLOCKS)];
@@ -190,7 +192,7 @@ fn make_journal(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
             let slot = image.slot(JOURNAL_INO)?;
             let root = (mapped.i_block, len << geometry.block_size_log, image.params.extents);
             write_inode(image, JOURNAL_INO, root)?;
-            // The inode as it was made counts the blocks that name others, too.
+            // The block count of the created inode includes map blocks.
             if let Some(slot) = slot {
                 image.write_slot(JOURNAL_INO, slot)?;
             }
@@ -216,7 +218,7 @@ fn drop_journal(image: &Image<'_>, finding: &Finding) -> io::Result<Vec<Action>>
     Ok(vec![Action::about(finding, what)])
 }
 
-/// Makes the orphan file anew, empty. Without room for one, or an inode, the feature is turned off.
+/// Recreates the orphan file, empty. Disables the feature if there is no room or no valid inode.
 pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
     let ino = image.params.sb.raw.orphan_file_inum.get();
     let range = image.params.sb.first_ino..=image.params.sb.inodes_count;
@@ -249,7 +251,7 @@ pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) 
     done.unwrap_or(Ok(()))
 }
 
-/// Turns the feature off. What the superblock said is the file stays as it is.
+/// Disables the feature. The inode that the superblock named does not change.
 pub(super) fn turn_orphan_file_off(image: &Image<'_>) -> io::Result<()> {
     image.edit_superblock(|raw| {
         let mut features = raw.features();

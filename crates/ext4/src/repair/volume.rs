@@ -1,4 +1,4 @@
-//! What belongs to the file system and not to one file.
+//! Repairs of structures that do not belong to one file.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID};
 use crate::fs::OpenOptions;
 use crate::params::read_superblock;
 
-/// Where everything lies: superblocks, headers or descriptors of groups.
+/// Fixes of the positions of all structures: superblocks and group descriptors.
 pub(super) const PLACES: &[Fix<Job>] = &[
     Fix { codes: &[codes::SUPERBLOCK_FIELD], mend: fields::mend_fields },
     Fix { codes: &[codes::SUPERBLOCK_TIME], mend: fields::mend_times },
@@ -32,12 +32,12 @@ pub(super) const PLACES: &[Fix<Job>] = &[
     Fix { codes: &[codes::MMP], mend: fields::mend_mmp },
     Fix { codes: &[codes::ORPHAN_LIST], mend: orphans::mend_list },
 ];
-/// What is right or wrong by itself, whatever else can be read.
+/// Fixes of faults that do not depend on other structures.
 pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[
     Fix { codes: &[codes::SUPERBLOCK_TIME], mend: fields::mend_times },
     Fix { codes: &[codes::MMP], mend: fields::mend_mmp },
 ];
-/// What is free and what is not.
+/// Fixes of bitmaps and counts of groups.
 pub(super) const SPACE: &[Fix<Job>] = &[Fix {
     codes: &[
         codes::BLOCK_BITMAP_CHECKSUM,
@@ -54,7 +54,7 @@ pub(super) const SPACE: &[Fix<Job>] = &[Fix {
     ],
     mend: space::mend_groups,
 }];
-/// What is counted, when everything else is right.
+/// Fixes of special inodes, counts, quota and copies, once everything else is right.
 pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::INODE_SPECIAL, codes::JOURNAL_INODE], mend: system_files::mend_special },
     Fix { codes: &[codes::ORPHAN_FILE], mend: orphans::mend_file },
@@ -81,19 +81,19 @@ pub(super) fn begin(staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
     if !replay::replay(staging)? {
         replay_the_rest(staging)?;
     }
-    // What was replayed may have another superblock.
+    // The replay may have changed the superblock.
     ensure_superblock(staging)?;
     groups::settle(staging)?;
     journal::settle_inode(staging)
 }
 
-/// Makes sure that there is a superblock, and that it leaves the groups' structures room.
+/// Ensures that there is a valid superblock and that it leaves room for the groups' structures.
 fn ensure_superblock(staging: &Arc<Staging>) -> Result<()> {
     superblock::ensure(staging)?;
     reserve::settle(staging)
 }
 
-/// Brings the journal to where it can be replayed, if only in part.
+/// Repairs the journal's metadata so that it can be replayed, at least partly.
 fn replay_the_rest(staging: &Arc<Staging>) -> Result<()> {
     groups::settle(staging)?;
     journal::settle_inode(staging)?;
@@ -114,7 +114,7 @@ pub(super) fn finish(staging: &Arc<Staging>) -> Result<()> {
     end_orphans(staging)
 }
 
-/// Takes back the marks that say that the image is damaged, or was not closed.
+/// Clears the flags that the image is damaged or was not closed.
 fn mark_sound(staging: &Staging) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
     let raw = &image.params.sb.raw;
@@ -131,7 +131,7 @@ fn mark_sound(staging: &Staging) -> Result<()> {
     })
 }
 
-/// Empties the record of errors.
+/// Clears the error record.
 fn forget_errors(raw: &mut RawSuperblock) {
     use zerocopy::IntoBytes;
     let record = std::mem::offset_of!(RawSuperblock, error_count)
@@ -143,7 +143,7 @@ fn forget_errors(raw: &mut RawSuperblock) {
     raw.last_error_errcode = 0;
 }
 
-/// Ends orphans, as whoever opens the image would.
+/// Frees or truncates orphans, as opening the image would.
 fn end_orphans(staging: &Arc<Staging>) -> Result<()> {
     let sb = read_superblock(&**staging)?;
     let may_be = sb.raw.last_orphan.get() != 0

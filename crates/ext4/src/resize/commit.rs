@@ -1,7 +1,7 @@
-//! Writing changed blocks: all of them or none, where the image has a journal.
+//! Writes changed blocks, atomically if the image has a journal.
 //!
-//! Each commit leaves an empty journal, so what is written past it later is not overwritten by a replay. It stays open
-//! from one commit to the next.
+//! Each commit leaves an empty journal, so that a later replay cannot overwrite blocks written without it. The journal
+//! stays open between commits.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::format::superblock::{
 use crate::params::read_superblock;
 use crate::repair::{LogWriter, open_writer};
 
-/// Most bytes of one write.
+/// Maximum size of one write in bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
 fn no_journal() -> Error {
@@ -30,7 +30,7 @@ fn no_journal() -> Error {
     )
 }
 
-/// Writes blocks that nothing in the image leads to yet. They are durable when it returns.
+/// Writes blocks that nothing in the image refers to yet, durably.
 ///
 /// # Errors
 /// If the device fails.
@@ -59,13 +59,13 @@ pub(super) fn write_ahead(
 
 /// Copies of the superblock and of descriptors.
 ///
-/// e2fsck compares the superblock with its first copy alone, and writes all copies anew if that one differs. So where
-/// they are not written all at once, the first copy comes last: as long as any is old, e2fsck finds that it is.
+/// e2fsck compares the superblock only with its first copy, and rewrites all copies if that one differs. So if they are
+/// not written atomically, the first copy is written last: as long as any copy is old, e2fsck notices it.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// All but the first copy of the superblock.
+    /// All copies except the first copy of the superblock.
     pub(super) others: Blocks,
-    /// The first copy of the superblock, if there is one.
+    /// First copy of the superblock, if there is one.
     pub(super) first: Blocks,
 }
 
@@ -75,9 +75,9 @@ impl Copies {
     }
 }
 
-/// Where changes are committed: the image's journal, or the image itself if it has none.
+/// Destination of commits: the image's journal, or the image itself if there is none.
 ///
-/// It must be closed, or the superblock goes on to call for recovery.
+/// It must be closed; otherwise the superblock still requests recovery.
 pub(super) struct Commits {
     device: Arc<dyn BlockDevice>,
     has_journal: bool,
@@ -86,10 +86,10 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    /// Those of an image.
+    /// Returns the commits of an image.
     ///
     /// # Errors
-    /// If the device fails, or has no file system.
+    /// If the device fails or has no file system.
     pub(super) fn of(device: Arc<dyn BlockDevice>) -> Result<Self> {
         let has_journal = read_superblock(&*device)?.features.compat(Compat::HAS_JOURNAL);
         Ok(Self { device, has_journal, log: None })
@@ -103,26 +103,27 @@ impl Commits {
         Ok(self.log.insert(log))
     }
 
-    /// The journal, with room for so many blocks.
+    /// Returns the journal if it has room for `blocks` blocks.
     fn log_for(&mut self, blocks: usize) -> Result<&mut LogWriter> {
         let log = self.log()?;
         let max = log.blocks_max();
         if blocks > max { Err(too_many(blocks, max)) } else { Ok(log) }
     }
 
-    /// How many blocks can change at once. `None` if the image has no journal, and so nothing sets a limit.
+    /// Returns the maximum number of blocks of a commit, or `None` if there is no limit because the image has no
+    /// journal.
     ///
     /// # Errors
-    /// `Unsupported` if it has a journal that cannot be written to.
+    /// `Unsupported` if the journal cannot be written to.
     pub(super) fn capacity(&mut self) -> Result<Option<usize>> {
         if self.has_journal { Ok(Some(self.log()?.blocks_max())) } else { Ok(None) }
     }
 
-    /// Writes changed blocks, as one transaction of the journal. Without a journal the image is marked as not clean
-    /// while they are written, and the superblock comes last.
+    /// Writes changed blocks as one transaction of the journal. Without a journal, the image is marked as not clean
+    /// during the writes, and the superblock is written last.
     ///
     /// # Errors
-    /// If the device fails; `Unsupported` if the journal has no room for so many.
+    /// If the device fails; `Unsupported` if the journal does not have enough room.
     pub(super) fn commit(&mut self, blocks: &Blocks) -> Result<()> {
         if self.has_journal {
             return self.commit_at_once(blocks);
@@ -131,11 +132,11 @@ impl Commits {
         commit_in_place(&*self.device, &sb, blocks, &Copies::default())
     }
 
-    /// As [`Self::commit`], with copies of what is changed: in the same transaction if there is room for them, else after
-    /// it. Without a journal they are written after all else, while the image is marked as not clean.
+    /// Like [`Self::commit`], but also writes copies: in the same transaction if there is room, else after it. Without
+    /// a journal they are written last, while the image is marked as not clean.
     ///
     /// # Errors
-    /// As [`Self::commit`].
+    /// Like [`Self::commit`].
     pub(super) fn commit_with_copies(
         &mut self,
         mut blocks: Blocks,
@@ -171,12 +172,12 @@ impl Commits {
         log.settle()
     }
 
-    /// As [`Self::commit`], where the journal itself is moved by it: its inode lies in block `place`. That block is
-    /// written to its place after all the others: until then the old journal is the one that is replayed, and has all of
-    /// them; from then on the new one, which is empty.
+    /// Like [`Self::commit`], for blocks that move the journal itself. Its inode is in block `place`, which is written
+    /// after all other blocks. Until then, the old journal with the whole transaction is replayed; from then on the
+    /// new, empty one.
     ///
     /// # Errors
-    /// As [`Self::commit`].
+    /// Like [`Self::commit`].
     pub(super) fn commit_journal_move(&mut self, blocks: &Blocks, place: Block) -> Result<()> {
         let log = self.log_for(blocks.len())?;
         let block_size = log.block_size();
@@ -195,11 +196,11 @@ impl Commits {
         let inode = inode.map(|bytes| (place.0, bytes)).into_iter().collect();
         write_ahead(&*self.device, block_size, &others)?;
         write_ahead(&*self.device, block_size, &inode)?;
-        // It is another one from now on.
+        // The journal is at another position now.
         self.close()
     }
 
-    /// Leaves the image as clean as it was. It can be used again.
+    /// Restores the clean state of the image. The commits can be used again.
     ///
     /// # Errors
     /// If the device fails.
@@ -208,9 +209,9 @@ impl Commits {
     }
 }
 
-/// Brings blocks that the journal has to their places, where they change the number of blocks from `before`. Kernels
-/// and e2fsck look at the descriptors of all groups before they replay the journal, so these have to be there whenever the
-/// superblock says so: it comes last where groups are added, and first where they go.
+/// Writes journaled blocks in place when they change the number of blocks from `before`. Kernels and e2fsck check the
+/// descriptors of all groups before they replay the journal, so the descriptors must always match the superblock on
+/// disk. It is therefore written last if groups are added, and first if groups are removed.
 fn write_home(
     device: &dyn BlockDevice,
     block_size: usize,
@@ -234,14 +235,14 @@ fn write_home(
     }
 }
 
-/// The superblock among blocks.
+/// Returns the superblock among `blocks`.
 fn superblock_in(blocks: &Blocks, block_size: usize) -> Option<RawSuperblock> {
     let at = SUPERBLOCK_OFFSET as usize % block_size;
     let bytes = blocks.get(&(SUPERBLOCK_OFFSET / block_size as u64))?;
     RawSuperblock::read_from_bytes(bytes.get(at..at + SUPERBLOCK_SIZE)?).ok()
 }
 
-/// Why so many blocks cannot change.
+/// Returns the error for more blocks than fit into the journal.
 pub(super) fn too_many(blocks: usize, max: usize) -> Error {
     Error::unsupported(
         format!("changing {blocks} blocks at once with a journal that has room for {max}"),
@@ -257,14 +258,14 @@ fn commit_in_place(
 ) -> Result<()> {
     let block_size = sb.block_size() as usize;
     let mut raw = superblock_in(blocks, block_size).unwrap_or_else(|| sb.raw.clone());
-    // As in `write_home`.
+    // The same order as in `write_home`.
     let is_less = raw.blocks_count() < sb.blocks_count;
     write_not_clean(device, if is_less { raw.clone() } else { sb.raw.clone() })?;
     let mut others = blocks.clone();
     others.remove(&(SUPERBLOCK_OFFSET / block_size as u64));
     write_ahead(device, block_size, &others)?;
     if copies.len() > 0 {
-        // The copies tell of the old state, all of them, until the new one is complete.
+        // All copies describe the old state until the new one is complete.
         write_not_clean(device, raw.clone())?;
         write_ahead(device, block_size, &copies.others)?;
         write_ahead(device, block_size, &copies.first)?;

@@ -1,4 +1,4 @@
-//! Blocks that are to be changed together, over the image as it is.
+//! Blocks to change together, as an overlay of the image.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use vfs::{Error, Result};
 
 use crate::format::address::Block;
 
-/// Changed blocks, whole.
+/// Whole changed blocks, by number.
 pub(super) type Blocks = BTreeMap<u64, Vec<u8>>;
 
-/// Blocks as they shall be, over the device as it is.
+/// Overlay of changed blocks over the device.
 pub(super) struct Draft {
     device: Arc<dyn BlockDevice>,
     block_size: usize,
@@ -24,12 +24,12 @@ impl Draft {
         Self { device, block_size, blocks: Blocks::new() }
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub(super) fn device(&self) -> &dyn BlockDevice {
         &*self.device
     }
 
-    /// A block as it shall be.
+    /// Returns a block with its changes.
     pub(super) fn read(&self, block: Block) -> Result<Vec<u8>> {
         match self.blocks.get(&block.0) {
             Some(bytes) => Ok(bytes.clone()),
@@ -41,7 +41,7 @@ impl Draft {
         self.read_run(block.0..block.0 + 1)
     }
 
-    /// Blocks in a row as they are on the device.
+    /// Returns contiguous blocks as they are on the device, without changes.
     pub(super) fn read_run(&self, blocks: Range<u64>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; (blocks.end - blocks.start) as usize * self.block_size];
         let offset = blocks.start * self.block_size as u64;
@@ -55,7 +55,7 @@ impl Draft {
         self.blocks.insert(block.0, bytes);
     }
 
-    /// Replaces a whole block, if that changes it.
+    /// Replaces a whole block if its contents differ.
     pub(super) fn update(&mut self, block: Block, bytes: Vec<u8>) -> Result<()> {
         let is_same = match self.blocks.get(&block.0) {
             Some(known) => *known == bytes,
@@ -82,17 +82,17 @@ impl Draft {
         Ok(())
     }
 
-    /// Blocks that are changed.
+    /// Returns the number of changed blocks.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The blocks of a range that are changed.
+    /// Iterates over the changed blocks of a range.
     pub(super) fn changed(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         self.blocks.range(range).map(|(block, bytes)| (*block, &**bytes))
     }
 
-    /// All that is changed; the draft begins anew.
+    /// Returns all changes and clears the draft.
     pub(super) fn take(&mut self) -> Blocks {
         std::mem::take(&mut self.blocks)
     }

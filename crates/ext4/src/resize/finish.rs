@@ -1,4 +1,5 @@
-//! What growing and shrinking have in common: metadata of groups that stay, then every superblock and descriptor.
+//! Common part of growing and shrinking: adjusts the metadata of groups that stay, then writes all superblocks and
+//! descriptors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,8 +20,8 @@ use crate::format::group::GroupFlags;
 use crate::format::superblock::{RawSuperblock, STATE_VALID};
 use crate::params::Params;
 
-/// Brings the groups that are there before and after to what the new size calls for: bits past the end, and blocks
-/// that descriptors do not need any more.
+/// Adjusts the groups that exist before and after to the new size: bits past the end, and blocks that descriptors no
+/// longer need.
 pub(super) fn adjust_kept(
     draft: &mut Draft,
     old: &Params,
@@ -44,7 +45,7 @@ pub(super) fn adjust_kept(
         }
         let freed = freed.entry(group.0).or_default();
         freed.push(after.end.0..before.end.0);
-        // The last group always has a bitmap.
+        // The last group always has an initialised bitmap.
         let is_last = group.0 + 1 == new.geometry.groups_count;
         let lacks = is_last && groups.get(group).flags.contains(GroupFlags::BLOCK_UNINIT);
         if clusters.0 == clusters.1 && freed.iter().all(Range::is_empty) && !lacks {
@@ -65,7 +66,7 @@ pub(super) fn adjust_kept(
     Ok(())
 }
 
-/// The metadata that groups which there will be no more have in groups that stay, by these.
+/// Returns the metadata of removed groups that is stored in groups that stay, by the latter.
 fn metadata_of_gone(old: &Params, new: &Params, groups: &Groups) -> BTreeMap<u32, Vec<Range<u64>>> {
     let end = new.geometry.blocks_count;
     let table = u64::from(old.geometry.itable_blocks());
@@ -83,11 +84,11 @@ fn metadata_of_gone(old: &Params, new: &Params, groups: &Groups) -> BTreeMap<u32
     found
 }
 
-/// Writes the new size: what lies at `from` and past it first, which nothing leads to yet; then all that the size
-/// depends on, at once; copies of it with that, or after it where there is no room.
+/// Writes the new size. First writes the blocks from `from` on, which nothing refers to yet; then, atomically, all
+/// blocks that define the size; then their copies, or with them if there is room.
 ///
 /// # Errors
-/// If the device fails; `Unsupported` if the journal has no room.
+/// If the device fails; `Unsupported` if the journal does not have enough room.
 pub(super) fn write_size(
     device: &Arc<dyn BlockDevice>,
     mut draft: Draft,
@@ -121,7 +122,7 @@ pub(super) fn write_size(
     written.and(closed)
 }
 
-/// Writes blocks that the size depends on, and those `ahead` of them, as [`write_size`] does.
+/// Writes the blocks that define the size, and those `ahead` of them, as [`write_size`] describes.
 fn write_all(
     commits: &mut Commits,
     device: &Arc<dyn BlockDevice>,
@@ -136,7 +137,7 @@ fn write_all(
     commits.commit_with_copies(now, copies)
 }
 
-/// The copies of the superblock.
+/// Returns the copies of the superblock.
 fn superblock_copies(new: &Params, raw: &RawSuperblock) -> BTreeMap<u64, Vec<u8>> {
     let mut copies = BTreeMap::new();
     for group in new.geometry.groups().skip(1) {

@@ -1,4 +1,4 @@
-//! The groups of a file system while its size changes: descriptors, bitmaps, and every copy of the table.
+//! Groups of a file system during a resize: descriptors, bitmaps, and all copies of the table.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::format::group::{
 };
 use crate::params::Params;
 
-/// The descriptors of all groups.
+/// Descriptors of all groups.
 pub(super) struct Groups {
     descriptors: Vec<GroupDescriptor>,
-    /// The table as it was read: what is not known of a descriptor is kept.
+    /// The table as it was read, to keep unknown fields of descriptors.
     table: Vec<u8>,
 }
 
@@ -47,30 +47,30 @@ impl Groups {
         &mut self.descriptors[group.0 as usize]
     }
 
-    /// Adds groups at the end, or leaves out those that there are no more.
+    /// Adds groups at the end, or drops removed ones.
     pub(super) fn resize(&mut self, params: &Params, added: &[GroupDescriptor]) {
         let geometry = &params.geometry;
         let kept = self.descriptors.len().min(geometry.groups_count as usize);
-        // What lies behind the last descriptor of a block is of groups that there were once.
+        // Bytes after the last descriptor of a block may belong to former groups.
         self.table.truncate(kept * usize::from(geometry.desc_size));
         self.table.resize(geometry.gdt_blocks() as usize * geometry.block_size() as usize, 0);
         self.descriptors.extend_from_slice(added);
         self.descriptors.truncate(geometry.groups_count as usize);
     }
 
-    /// Free clusters and inodes of all groups.
+    /// Returns the free clusters and free inodes of all groups.
     pub(super) fn totals(&self) -> (u64, u64) {
         self.descriptors.iter().fold((0, 0), |(clusters, inodes), desc| {
             (clusters + u64::from(desc.free_blocks), inodes + u64::from(desc.free_inodes))
         })
     }
 
-    /// What the groups have for themselves.
+    /// Returns the metadata blocks of all groups.
     pub(super) fn system(&self, params: &Params) -> SystemZone {
         SystemZone::of(&params.geometry, |group| self.descriptors.get(group.0 as usize).copied())
     }
 
-    /// The bitmap of a group's blocks, made if it was never initialised.
+    /// Returns a group's block bitmap, generated if it is uninitialised.
     ///
     /// # Errors
     /// If the device fails or the bitmap is damaged.
@@ -89,7 +89,7 @@ impl Groups {
         Ok(bytes)
     }
 
-    /// Puts a bitmap of blocks into the draft, and what follows from it into the descriptor.
+    /// Writes a block bitmap to the draft and updates the descriptor.
     pub(super) fn put_block_bitmap(
         &mut self,
         draft: &mut Draft,
@@ -109,7 +109,7 @@ impl Groups {
         draft.update(desc.block_bitmap, bits)
     }
 
-    /// The bitmap of a group's inodes.
+    /// Returns a group's inode bitmap.
     ///
     /// # Errors
     /// If the device fails or the bitmap is damaged.
@@ -128,7 +128,7 @@ impl Groups {
         Ok(bytes)
     }
 
-    /// Puts a bitmap of inodes into the draft, and its checksum into the descriptor.
+    /// Writes an inode bitmap to the draft and its checksum to the descriptor.
     pub(super) fn put_inode_bitmap(
         &mut self,
         draft: &mut Draft,
@@ -145,7 +145,7 @@ impl Groups {
         draft.update(desc.inode_bitmap, bits)
     }
 
-    /// The whole table, sealed.
+    /// Returns the whole table with checksums.
     fn sealed_table(&mut self, params: &Params) -> &[u8] {
         let size = usize::from(params.geometry.desc_size);
         let slots = self.descriptors.iter().zip(self.table.chunks_exact_mut(size));
@@ -155,7 +155,7 @@ impl Groups {
         &self.table
     }
 
-    /// Puts the table that is in use into the draft.
+    /// Writes the primary table to the draft.
     pub(super) fn put_table(&mut self, draft: &mut Draft, params: &Params) -> Result<()> {
         let geometry = &params.geometry;
         let block_size = geometry.block_size() as usize;
@@ -166,7 +166,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The blocks of all copies of the table but the one in use.
+    /// Returns the blocks of all copies of the table except the primary one.
     pub(super) fn table_copies(&mut self, params: &Params) -> BTreeMap<u64, Vec<u8>> {
         let geometry = &params.geometry;
         let block_size = geometry.block_size() as usize;
@@ -188,12 +188,12 @@ impl Groups {
     }
 }
 
-/// As many bits of a bitmap's checksum as a descriptor has room for.
+/// Reduces a bitmap's checksum to the bits that a descriptor stores.
 fn truncated(params: &Params, checksum: u32) -> u32 {
     if params.sb.desc_size >= 64 { checksum } else { checksum & 0xffff }
 }
 
-/// The bitmap of a group without inodes.
+/// Returns the bitmap of a group without inodes in use.
 pub(super) fn empty_inode_bitmap(params: &Params) -> Vec<u8> {
     let bits = 8 * params.geometry.block_size();
     let mut bytes = vec![0; params.block_size()];
@@ -201,7 +201,7 @@ pub(super) fn empty_inode_bitmap(params: &Params) -> Vec<u8> {
     bytes
 }
 
-/// The bitmap of a group that has nothing but its own metadata.
+/// Returns the bitmap of a group that contains only its own metadata.
 pub(super) fn own_bitmap(params: &Params, desc: &GroupDescriptor, group: Group) -> Vec<u8> {
     let geometry = &params.geometry;
     let base = geometry.base_metadata(group);
@@ -217,7 +217,7 @@ pub(super) fn own_bitmap(params: &Params, desc: &GroupDescriptor, group: Group) 
     bits
 }
 
-/// A bitmap of a group in which all is free; the bits past its end are set.
+/// Returns the bitmap of an empty group. Only the bits past its end are set.
 pub(super) fn padded(params: &Params, group: Group) -> Vec<u8> {
     let geometry = &params.geometry;
     let mut bits = vec![0; params.block_size()];
@@ -225,7 +225,7 @@ pub(super) fn padded(params: &Params, group: Group) -> Vec<u8> {
     bits
 }
 
-/// Sets the bits of the clusters of a group that blocks of `run` lie in.
+/// Sets the bits of a group's clusters that contain blocks of `run`.
 pub(super) fn set_blocks(
     bits: &mut [u8],
     params: &Params,
@@ -242,7 +242,7 @@ pub(super) fn set_blocks(
     }
 }
 
-/// Clear bits before `len`.
+/// Counts the clear bits before `len`.
 pub(super) fn count_free(bits: &[u8], len: u32) -> u32 {
     let whole = len as usize / 8;
     let used: u32 = bits[..whole].iter().map(|byte| byte.count_ones()).sum();
@@ -250,7 +250,7 @@ pub(super) fn count_free(bits: &[u8], len: u32) -> u32 {
     len - used - rest.count_ones()
 }
 
-/// What keeps existing groups from having the metadata of the new size.
+/// Returns the error for an existing group without room for the metadata of the new size.
 pub(super) fn no_room_in(group: Group) -> Error {
     Error::unsupported(
         format!("more blocks for the metadata of group {group}, which is there already"),

@@ -16,40 +16,40 @@ use crate::mkfs::place_groups;
 use crate::mkfs::space::Space;
 use crate::params::{Params, read_superblock};
 
-/// What a file system grew from and to.
+/// Size of a file system before and after growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grown {
-    /// The size before.
+    /// Size before.
     pub before: Size,
-    /// The size now: less than was asked for where a last group would have been too short to be of use.
+    /// Size after. It is less than requested if a last group would be too short to be useful.
     pub after: Size,
 }
 
-/// What [`grow`] would do, as far as the superblock tells.
+/// Returns the result that [`grow`] would have, according to the superblock.
 ///
 /// # Errors
-/// As [`grow`].
+/// Like [`grow`].
 pub fn plan_growth(device: &dyn BlockDevice, blocks: u64) -> Result<Grown> {
     let old = Params::of(read_superblock(device)?);
     let new = target(&old, blocks, u64::MAX)?;
     Ok(Grown { before: Size::of(&old), after: Size::of(&new) })
 }
 
-/// Makes a file system larger, up to `blocks` blocks. The device has to be long enough. `zeros_from` is the byte
-/// from which on it is known to read as zeros: nothing needs to be cleared there.
+/// Grows a file system to at most `blocks` blocks. The device must be long enough. `zeros_from` is the byte offset from
+/// which the device is known to read as zeros, so that nothing needs clearing there.
 ///
-/// The change of the size is one transaction of the journal; what it needs past the old end is durable before. Without
-/// a journal the image is marked as not clean while blocks of the old part change.
+/// The size changes in one transaction of the journal; new metadata past the old end is durable before. Without a
+/// journal, the image is marked as not clean while blocks of the old part change.
 ///
 /// # Errors
-/// `Invalid` if the file system is larger already; `Unsupported` for what cannot be changed here, and sizes that
-/// the format does not allow; `Corrupt` for damage; if the device fails.
+/// `Invalid` if the file system is already larger; `Unsupported` for file systems that cannot be resized, and for sizes
+/// that the format does not allow; `Corrupt` for damage; or if the device fails.
 pub fn grow(device: Arc<dyn BlockDevice>, blocks: u64, zeros_from: u64) -> Result<Grown> {
     let before = read_superblock(&*device)?.blocks_count;
     if blocks < before {
         return Err(Error::Invalid("the file system is larger already"));
     }
-    // What is refused leaves no trace, not even the time of a last change.
+    // A rejected request must leave no trace, not even a new modification time.
     target(&Params::of(read_superblock(&*device)?), blocks, device.len())?;
     open_and_close(&device)?;
     let old = Params::of(read_superblock(&*device)?);
@@ -67,7 +67,7 @@ pub fn grow(device: Arc<dyn BlockDevice>, blocks: u64, zeros_from: u64) -> Resul
     Ok(grown)
 }
 
-/// Adds the new groups: their places, what is free in them, bitmaps that must be there.
+/// Adds the new groups: their positions, free counts, and the bitmaps that must be initialised.
 fn add_groups(
     draft: &mut Draft,
     old: &Params,
@@ -93,7 +93,7 @@ fn add_groups(
     clear_tables(draft, new, &placed, zeros_from)
 }
 
-/// Without `flex_bg` the metadata of a group lies in it.
+/// Without `flex_bg`, a group's metadata is inside the group.
 fn check_places(new: &Params, placed: &[GroupDescriptor], first: u32) -> Result<()> {
     let geometry = &new.geometry;
     if geometry.flex_groups > 1 {
@@ -109,7 +109,8 @@ fn check_places(new: &Params, placed: &[GroupDescriptor], first: u32) -> Result<
     Ok(())
 }
 
-/// Counts new metadata to what the superblock says is overhead. Where that is not plain, it is left to whoever mounts.
+/// Adds new metadata to the overhead in the superblock. Resets it if that is not simple; the next mount then computes
+/// it.
 fn add_overhead(new: &mut Params, blocks: u64) {
     let raw = &mut new.sb.raw;
     let known = u64::from(raw.overhead_clusters.get());
@@ -118,7 +119,7 @@ fn add_overhead(new: &mut Params, blocks: u64) {
     raw.overhead_clusters = if is_plain { sum } else { 0 }.into();
 }
 
-/// Sets counts and flags of a new group, and puts its bitmaps into the draft.
+/// Sets counts and flags of a new group, and writes its bitmaps to the draft.
 fn fill_in(
     draft: &mut Draft,
     new: &Params,
@@ -153,7 +154,7 @@ fn fill_in(
     groups.put_block_bitmap(draft, new, group, bits)
 }
 
-/// Clears the inode tables that are not known to be zero, neighbours together.
+/// Clears the inode tables that are not known to be zero. Adjacent ones are cleared together.
 fn clear_tables(
     draft: &Draft,
     new: &Params,

@@ -1,5 +1,5 @@
-//! Directories whose entries lie in their inodes (`inline_data`), when inodes get other numbers. They have neither
-//! blocks nor an entry of their own, and the number of the parent stands where other directories have `.` and `..`.
+//! Inline directories (`inline_data`) when inodes get new numbers. They have neither blocks nor an entry `.`, and the
+//! parent's number is stored instead of `..`.
 
 use vfs::Result;
 
@@ -8,16 +8,16 @@ use crate::format::dirent;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode};
 use crate::format::xattr::{self, Area, AttributeName, Value};
 
-/// Bytes of the parent's number, before the entries.
+/// Size of the parent's number before the entries, in bytes.
 const PARENT_SIZE: usize = 4;
 
-/// The parent of an inline directory.
+/// Returns the parent of an inline directory.
 pub(super) fn parent(inode: &Inode) -> u32 {
     let bytes = inode.i_block();
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// The inodes that an inline directory names, as often as it does. `slot` is that of the directory.
+/// Returns the inodes of all entries of an inline directory, with duplicates. `slot` is that of the directory.
 pub(super) fn names(slot: &[u8]) -> Vec<u32> {
     let inode = Inode::from_slot(slot);
     let mut found = inodes(&inode.i_block()[PARENT_SIZE..]);
@@ -34,13 +34,13 @@ fn inodes(bytes: &[u8]) -> Vec<u32> {
     dirent::entries(bytes).map(|record| record.inode).collect()
 }
 
-/// Where attributes begin in a slot, if it has any.
+/// Returns the offset of attributes in a slot, if it may have any.
 fn tail_start(inode: &Inode) -> Option<usize> {
     let extra = usize::from(inode.extra_isize());
     (extra > 0).then_some(GOOD_OLD_INODE_SIZE + extra)
 }
 
-/// Gives records that name `old` the inode `new`.
+/// Changes records of inode `old` to `new`.
 fn rename(bytes: &mut [u8], old: u32, new: u32) {
     let records = dirent::entries(bytes).filter(|record| record.inode == old);
     for at in records.map(|record| record.offset).collect::<Vec<_>>() {
@@ -49,7 +49,7 @@ fn rename(bytes: &mut [u8], old: u32, new: u32) {
 }
 
 impl Mover {
-    /// Gives names in an inline directory another inode.
+    /// Changes the inode of entries in an inline directory.
     pub(super) fn rename_inline(&mut self, dir: u32, old: u32, new: u32) -> Result<()> {
         let mut slot = self.slot(dir)?;
         let mut inode = Inode::from_slot(&slot);
@@ -61,7 +61,7 @@ impl Mover {
         self.put_slot(dir, slot)
     }
 
-    /// Gives an inline directory another parent.
+    /// Changes the parent of an inline directory.
     pub(super) fn set_inline_parent(&mut self, dir: u32, parent: u32) -> Result<()> {
         let mut slot = self.slot(dir)?;
         let mut inode = Inode::from_slot(&slot);

@@ -1,8 +1,9 @@
-//! Moving the journal, and lending the image a larger one.
+//! Moving the journal, and temporary use of a larger one.
 //!
-//! Some steps change more blocks than the journal has room for: a directory that gets another number changes the first
-//! block of each of its subdirectories. A larger journal in free blocks, past the new end where possible, makes them
-//! whole. It takes the place of the image's own like a moved one, and gives way to one of the own length in the end.
+//! Some steps change more blocks than fit into the journal: if a directory gets a new number, the first block of each
+//! of its subdirectories changes. A larger journal in free blocks, preferably past the new end, keeps such steps
+//! atomic. It replaces the image's own journal in the same way as a move does, and is finally replaced by one of the
+//! original length.
 
 use std::ops::Range;
 
@@ -20,14 +21,14 @@ use crate::mkfs::space::Space;
 
 use super::map::How;
 
-/// `s_jnl_backup_type`: the superblock holds the journal's map and size.
+/// `s_jnl_backup_type`: the superblock contains the journal's map and size.
 const BACKUP_BLOCKS: u8 = 1;
-/// Journal blocks for each block of a step. A transaction takes at most 7/16 of a journal, a step at most 7/8 of a
+/// Journal blocks per block of a step. A transaction takes at most 7/16 of a journal, a step at most 7/8 of a
 /// transaction, and some blocks are descriptors.
 const JOURNAL_SHARE: usize = 3;
-/// Journal blocks beyond that.
+/// Additional journal blocks.
 const JOURNAL_SLACK: usize = 1024;
-/// Maximum length of a lent journal in blocks. Its transactions must fit into the cache.
+/// Maximum length of a temporary journal in blocks. Its transactions must fit into the cache.
 const LENT_BLOCKS_MAX: usize = 48 << 10;
 
 impl Mover {
@@ -50,7 +51,8 @@ impl Mover {
         Ok((inode.size() >> self.params.geometry.block_size_log) as u32)
     }
 
-    /// Moves the journal below the new end, and ends the last step. A lent journal gives way to one of `own_blocks`.
+    /// Moves the journal below the new end and ends the last step. A temporary journal is replaced by one of
+    /// `own_blocks` blocks.
     ///
     /// # Errors
     /// If the device fails; `NoSpace` if it does not fit below the new end.
@@ -69,7 +71,7 @@ impl Mover {
             self.make_room(16)?;
             let mut slot = self.slot(ino)?;
             let mut inode = Inode::from_slot(&slot);
-            // It is empty, so nothing counts but its superblock.
+            // The journal is empty, so only its superblock matters.
             let how = How { zeros_from: 1, ..How::plain(ino) };
             let moved = self.move_file(&mut inode, &how)?;
             if !moved.any {
@@ -82,8 +84,8 @@ impl Mover {
         }
     }
 
-    /// Lends the image a journal with room for a step of `step_blocks`, if there are free blocks for it. The caller has
-    /// ended the step before.
+    /// Replaces the journal by a larger one for a step of `step_blocks` blocks, if there are enough free blocks. The
+    /// caller has ended the previous step.
     ///
     /// # Errors
     /// If the device fails.
@@ -99,7 +101,8 @@ impl Mover {
         self.learn_capacity()
     }
 
-    /// Replaces the journal by an empty one of `len` blocks, in one step. Returns false if `within` has no room for it.
+    /// Replaces the journal by an empty one of `len` blocks, in one step. Returns `false` if `within` has no room for
+    /// it.
     ///
     /// # Errors
     /// If the device fails.
@@ -150,7 +153,7 @@ impl Mover {
         })
     }
 
-    /// Writes a journal that nothing leads to yet: zeros behind its superblock, so that no old transaction is found.
+    /// Writes a journal that nothing refers to yet: its superblock and zeros, so that no old transaction is found.
     fn write_journal(&mut self, mapped: &Mapped, superblock: &[u8]) -> Result<()> {
         for run in &mapped.data {
             self.clear(Block(run.start), run.end - run.start)?;
@@ -164,7 +167,7 @@ impl Mover {
         self.write_ahead(first, superblock)
     }
 
-    /// Brings the copy of the journal's map in the superblock up to date.
+    /// Updates the copy of the journal's map in the superblock.
     fn note_journal(&mut self, inode: &Inode) {
         let raw = &mut self.params.sb.raw;
         if raw.jnl_backup_type != BACKUP_BLOCKS {
@@ -177,7 +180,7 @@ impl Mover {
             ((inode.size() as u32).into(), ((inode.size() >> 32) as u32).into());
     }
 
-    /// Returns the space in a part of the file system that is free before this step.
+    /// Returns the space in `within` that was already free before this step.
     fn free_space(&mut self, within: Range<u64>) -> Result<Space> {
         let geometry = self.params.geometry;
         let within = within.start.max(geometry.first_data_block.into())..within.end;
@@ -226,7 +229,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Returns the blocks of a file, those of its map included.
+    /// Returns the blocks of a file, including its map blocks.
     fn blocks_of(&self, inode: &Inode) -> Result<Vec<Range<u64>>> {
         let mut runs = Vec::new();
         if inode.has_flag(flags::EXTENTS) {
@@ -265,7 +268,7 @@ impl Mover {
     }
 }
 
-/// Puts the fixed fields of an inode into its slot.
+/// Writes the fixed fields of an inode to its slot.
 fn put_fields(slot: &mut [u8], inode: &Inode) {
     let count = inode.as_bytes().len().min(slot.len());
     slot[..count].copy_from_slice(&inode.as_bytes()[..count]);

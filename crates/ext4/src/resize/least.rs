@@ -1,4 +1,4 @@
-//! How small a file system can become, by what is in use.
+//! Minimum size of a file system according to the blocks and inodes in use.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use super::target::target;
 use crate::format::address::Block;
 use crate::params::Params;
 
-/// Blocks that are left free at least: maps of files may need more when they are moved.
+/// Minimum number of blocks to leave free: maps of files may need more blocks after a move.
 const SLACK_BLOCKS: u64 = 64;
-/// The same as a share of what is in use.
+/// The same as a fraction of the blocks in use.
 const SLACK_SHARE: u64 = 256;
 
-/// What a file system is to shrink to.
+/// Requested size for shrinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// At most so many blocks.
+    /// At most this many blocks.
     Blocks(u64),
-    /// As few as can be.
+    /// The minimum size.
     Least,
 }
 
-/// The file system of the size that is wished for.
+/// Returns the parameters of a file system with the requested size.
 ///
 /// # Errors
-/// `NoSpace` or `NoInodes` if what is in use does not fit; if the device fails, or a descriptor is damaged.
+/// `NoSpace` or `NoInodes` if the contents do not fit; if the device fails, or a descriptor is damaged.
 pub(super) fn choose(device: &Arc<dyn BlockDevice>, old: &Params, wish: Wish) -> Result<Params> {
     let draft = Draft::new(device.clone(), old.block_size());
     let usage = Usage::of(old, &Groups::read(&draft, old)?);
@@ -42,12 +42,12 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>, old: &Params, wish: Wish) ->
     }
 }
 
-/// What is in use.
+/// Blocks and inodes in use.
 struct Usage {
-    /// Clusters that files have.
+    /// Clusters in use by files.
     clusters: u64,
     inodes: u64,
-    /// Metadata of each group: its bitmaps, and its inode table. Of those that go, it is there until they are gone.
+    /// Metadata of each group: its bitmaps and its inode table. That of removed groups stays until they are removed.
     metadata: Vec<[Range<u64>; 3]>,
 }
 
@@ -58,7 +58,7 @@ impl Usage {
         let all: u64 = geometry.groups().map(|group| u64::from(geometry.clusters_in(group))).sum();
         let system = groups.system(old);
         let whole = Block(0)..Block(geometry.blocks_count);
-        // Metadata of groups shares clusters with nothing else.
+        // Metadata of groups shares no clusters with other blocks.
         let fixed: u64 = system
             .within(whole)
             .map(|run| run.end.0.saturating_sub(run.start.0.max(geometry.first_data_block.into())))
@@ -77,7 +77,7 @@ impl Usage {
         }
     }
 
-    /// Whether all of it has room, with the metadata that groups will have.
+    /// Checks that everything fits, together with the metadata of the new groups.
     fn check(&self, old: &Params, new: &Params) -> Result<()> {
         let geometry = &new.geometry;
         if self.inodes > u64::from(geometry.inodes_count) {

@@ -1,4 +1,4 @@
-//! Moving the blocks of a file: its contents, and the blocks of its map.
+//! Moving the blocks of a file: its data and its map blocks.
 
 use std::ops::Range;
 
@@ -13,32 +13,32 @@ use crate::format::indirect::{self, DIRECT_COUNT};
 use crate::format::inode::{I_BLOCK_SIZE, Inode, flags};
 use vfs::FileType;
 
-/// Groups whose bitmaps may change for one file in a step. What is left is moved in the next one.
+/// Maximum number of groups whose bitmaps change for one file in a step. The rest is moved in the next step.
 const GROUPS_AT_ONCE: usize = 64;
 
-/// What changes a block as it is copied: it gets the block's number in the file, its new place, and its bytes.
+/// Modifies a block while it is copied. Receives the file block, the new device block, and the contents.
 pub(super) type Change<'c> = dyn Fn(u32, Block, &mut [u8]) + 'c;
 
-/// How a file is moved.
+/// Parameters for moving a file.
 pub(super) struct How<'c> {
-    /// The inode that it will belong to, which checksums depend on.
+    /// Inode that the file will belong to, which determines checksums.
     pub(super) ino: u32,
-    /// Whether all of it is moved, wherever it is.
+    /// True to move all blocks, wherever they are.
     pub(super) all: bool,
-    /// Contents are metadata, copied block by block and changed.
+    /// For metadata contents: modifies each block while it is copied.
     pub(super) change: Option<&'c Change<'c>>,
-    /// Blocks of the file from this one on are zeros in the new place, whatever they were.
+    /// First file block that becomes zero in the new position.
     pub(super) zeros_from: u32,
 }
 
 impl How<'_> {
-    /// What is past the new end moves as it is.
+    /// Moves blocks past the new end unchanged.
     pub(super) fn plain(ino: u32) -> Self {
         Self { ino, all: false, change: None, zeros_from: u32::MAX }
     }
 }
 
-/// Whether an inode has a map of blocks.
+/// Returns whether an inode has a block map.
 pub(super) fn has_map(inode: &Inode) -> bool {
     if inode.has_flag(flags::INLINE_DATA) {
         return false;
@@ -50,16 +50,16 @@ pub(super) fn has_map(inode: &Inode) -> bool {
     }
 }
 
-/// What of a file was moved.
+/// Result of moving a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// Whether anything was.
+    /// True if any block was moved.
     pub(super) any: bool,
-    /// Whether there is more, which had no room in this step.
+    /// True if blocks are left that had no room in this step.
     pub(super) more: bool,
 }
 
-/// A file's extents and the blocks of its tree.
+/// Extents of a file and the blocks of its tree.
 #[derive(Default)]
 pub(super) struct Tree {
     pub(super) extents: Vec<Extent>,
@@ -67,7 +67,7 @@ pub(super) struct Tree {
 }
 
 impl Mover {
-    /// Reads a tree of extents.
+    /// Reads an extent tree.
     pub(super) fn tree(&self, root: &[u8]) -> Result<Tree> {
         let mut tree = Tree::default();
         let depth = Node::parse(root, None)?.depth();
@@ -89,7 +89,7 @@ impl Mover {
         Ok(())
     }
 
-    /// The place of a block of a file. `None` for a hole.
+    /// Returns the device block of a file block. Returns `None` for a hole.
     pub(super) fn place(&self, inode: &Inode, number: u32) -> Result<Option<Block>> {
         if inode.has_flag(flags::EXTENTS) {
             let tree = self.tree(&inode.i_block()[..])?;
@@ -113,8 +113,8 @@ impl Mover {
         Ok(found)
     }
 
-    /// Moves what a file has past the new end, and changes its inode. With `how.all` everything, and the blocks of its
-    /// map are written anew.
+    /// Moves the blocks of a file past the new end, and changes its inode. With `how.all`, moves all blocks and
+    /// rewrites the map blocks.
     pub(super) fn move_file(&mut self, inode: &mut Inode, how: &How<'_>) -> Result<Moved> {
         if inode.has_flag(flags::EXTENTS) {
             self.move_extents(inode, how)
@@ -161,7 +161,7 @@ impl Mover {
         Ok(moved)
     }
 
-    /// Writes the blocks of a file's tree anew, with the checksums of inode `ino`.
+    /// Rewrites the tree blocks of a file with the checksums of inode `ino`.
     pub(super) fn reseal_tree(&mut self, inode: &mut Inode, ino: u32) -> Result<()> {
         if !inode.has_flag(flags::EXTENTS) {
             return Ok(());
@@ -171,7 +171,7 @@ impl Mover {
         self.replace_tree(inode, &tree.nodes, &tree.extents, seed)
     }
 
-    /// Writes a tree in the place of one with these blocks.
+    /// Replaces a tree with the blocks `nodes` by a new one.
     fn replace_tree(
         &mut self,
         inode: &mut Inode,
@@ -190,7 +190,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Moves an extent, in as many pieces as it takes. Blocks of one cluster stay together.
+    /// Moves an extent in as many pieces as necessary. Blocks of one cluster stay together.
     fn move_extent(&mut self, extent: Extent, how: &How<'_>, work: &mut Work) -> Result<()> {
         let cluster = u64::from(self.params.geometry.cluster_blocks());
         let mut done = 0;
@@ -238,7 +238,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Writes a tree with these extents into free blocks. Returns its root, and how many blocks it has.
+    /// Writes a tree with these extents to free blocks. Returns its root and its number of blocks.
     fn write_tree(
         &mut self,
         extents: &[Extent],
@@ -287,8 +287,8 @@ impl Mover {
         Ok(moved)
     }
 
-    /// Moves what a pointer leads to. It stands in a block of pointers, is so many levels above contents, and leads to
-    /// the part of the file from block `first` on.
+    /// Moves the blocks below a pointer. The pointer is entry `at` of `pointers`, `levels` levels above the data, and
+    /// maps the file from block `first` on.
     fn move_pointer(
         &mut self,
         pointers: &mut [u8],
@@ -335,7 +335,7 @@ impl Mover {
     }
 }
 
-/// A part of an extent.
+/// Returns a part of an extent.
 fn part(extent: &Extent, range: Range<u32>) -> Extent {
     Extent {
         block: crate::format::address::FileBlock(extent.block.0 + range.start),
@@ -352,16 +352,16 @@ fn fill_node(bytes: &mut [u8], entries: &[(u32, [u8; ENTRY_SIZE])], room: u16, d
     }
 }
 
-/// Extents as they will be.
+/// New extents of a file that is being moved.
 struct Work {
-    /// The last cluster that was moved, and where it went.
+    /// The last cluster that was moved, and its new position.
     last: Option<(u64, u64)>,
     from: Budget,
     extents: Vec<Extent>,
 }
 
 impl Work {
-    /// Adds an extent, to the one before if they adjoin.
+    /// Adds an extent, and merges it with the one before if they are adjacent.
     fn push(&mut self, extent: Extent) {
         if let Some(last) = self.extents.last_mut() {
             let max = if last.unwritten { UNWRITTEN_LEN_MAX } else { WRITTEN_LEN_MAX };
@@ -378,7 +378,7 @@ impl Work {
     }
 }
 
-/// How much of a file is moved in a step: what the journal has room for.
+/// Limits how much of a file is moved in a step, by the room in the journal.
 struct Budget {
     before: usize,
     has_begun: bool,
@@ -389,7 +389,7 @@ impl Budget {
         Self { before: mover.pending(), has_begun: false }
     }
 
-    /// Whether no more is to be moved in this step. Something always is.
+    /// Returns whether the step is full. The first call returns `false`, so that every step makes progress.
     fn is_spent(&mut self, mover: &Mover) -> bool {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let is_much = mover.pending() > self.before + 2 * GROUPS_AT_ONCE;

@@ -1,8 +1,8 @@
 //! Changing the size of a file system in place.
 //!
-//! What the new size needs past the old end is written first. All that the size depends on (the superblock,
-//! descriptors, bitmaps of groups that are cut, the resize inode) changes in one transaction of the journal, so a
-//! crash leaves the old size or the new one.
+//! New metadata past the old end is written first. Everything that defines the size (the superblock, descriptors,
+//! bitmaps of groups that are cut, the resize inode) changes in one transaction of the journal, so a crash leaves
+//! either the old or the new size.
 
 mod commit;
 mod draft;
@@ -32,16 +32,16 @@ pub use shrink::{Shrunk, plan_shrinking, shrink};
 use crate::params::{Params, read_superblock};
 use crate::{Ext4, OpenOptions};
 
-/// How large a file system is.
+/// Size of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_size: u32,
-    /// Block groups.
+    /// Number of block groups.
     pub groups: u32,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u32,
 }
 
@@ -56,19 +56,20 @@ impl Size {
         }
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.blocks * self.block_size as u64
     }
 }
 
-/// Has the journal replayed and orphans ended, as whoever changes an image does. What cannot be changed is refused.
+/// Opens and closes the image for writing, which replays the journal and processes orphans. Fails if the image cannot
+/// be changed.
 fn open_and_close(device: &Arc<dyn BlockDevice>) -> Result<()> {
     Ext4::open_writable(device.clone(), &OpenOptions::default())?.close()
 }
 
-/// How large a file system is, as its superblock says.
+/// Returns the size of a file system according to its superblock.
 ///
 /// # Errors
 /// `Corrupt` if there is none; if the device fails.

@@ -1,6 +1,6 @@
-//! Moving what is in use below a new end, in steps: each is one commit, and leaves a sound image of the old size.
+//! Moves everything in use below a new end, in steps. Each step is one commit and leaves a valid image of the old size.
 //!
-//! Contents are copied into free blocks first. What was given up in a step is free for others only after it.
+//! Data is copied to free blocks first. Blocks released in a step can be reused only after it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,58 +20,58 @@ use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, Inode};
 use crate::params::Params;
 
-/// Most clusters that are taken at once.
+/// Maximum number of clusters of one allocation.
 const RUN_CLUSTERS_MAX: u64 = 4096;
-/// Most blocks of a step where no journal sets a limit.
+/// Maximum number of blocks of a step if no journal limits it.
 const STEP_BLOCKS_MAX: usize = 4096;
-/// Bytes that are copied at once.
+/// Size of one copy in bytes.
 const COPY_BYTES: usize = 256 << 10;
-/// Blocks of inode tables that are read at once.
+/// Number of inode table blocks read at once.
 const WINDOW_BLOCKS: u64 = 64;
 
-/// A part of the device as it was read, for inodes in order.
+/// Cached part of the inode tables, for inodes in ascending order.
 #[derive(Default)]
 struct Window {
     first: u64,
     bytes: Vec<u8>,
 }
 
-/// What was moved.
+/// Numbers of moved objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Inodes that got another number.
+    /// Inodes with new numbers.
     pub(super) inodes: u64,
-    /// Files of which blocks were moved.
+    /// Files with moved blocks.
     pub(super) files: u64,
 }
 
-/// A file system that is being moved below a new end.
+/// State of moving a file system below a new end.
 pub(super) struct Mover {
     device: Arc<dyn BlockDevice>,
-    /// As it is.
+    /// Current parameters.
     pub(super) params: Params,
-    /// As it will be.
+    /// Target parameters.
     pub(super) new: Params,
     pub(super) groups: Groups,
     pub(super) draft: Draft,
-    /// Bitmaps of blocks that were looked at, as they are after this step but for what it gives up.
+    /// Block bitmaps read so far, as they are after this step, except for the blocks that it releases.
     bitmaps: BTreeMap<u32, Vec<u8>>,
     dirty: BTreeSet<u32>,
-    /// Clusters given up in this step.
+    /// Clusters released in this step.
     freed: Vec<Range<u64>>,
-    /// Groups of these.
+    /// Groups of these clusters.
     freed_in: BTreeSet<u32>,
-    /// The cluster from which on to look for free ones.
+    /// Cluster from which to search for free ones.
     next: u64,
-    /// Where inodes were read last. Only steps change inode tables, and moves of these.
+    /// Recently read inode table blocks. Only steps and moves of inode tables change them.
     window: RefCell<Window>,
-    /// Room for what is copied.
+    /// Buffer for copying.
     copied: RefCell<Vec<u8>>,
-    /// What was moved in this step, and in those before.
+    /// Counts of this step. `moved` contains those of the earlier steps.
     pub(super) moving: Counts,
     pub(super) moved: Counts,
     commits: Commits,
-    /// Blocks that a step may change.
+    /// Maximum number of blocks of a step; `None` without a journal.
     capacity: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Mover {
         })
     }
 
-    /// The block from which on nothing may be.
+    /// Returns the new end. No block may be in use from there on.
     pub(super) fn end(&self) -> u64 {
         self.new.geometry.blocks_count
     }
@@ -110,7 +110,7 @@ impl Mover {
         self.params.block_size()
     }
 
-    /// Groups that stay.
+    /// Iterates over the groups that stay.
     pub(super) fn kept(&self) -> impl Iterator<Item = Group> + use<> {
         self.new.geometry.groups()
     }
@@ -123,7 +123,7 @@ impl Mover {
         Block(cluster << self.params.geometry.cluster_blocks_log)
     }
 
-    /// The bitmap of a group's blocks.
+    /// Returns a group's block bitmap.
     pub(super) fn bitmap(&mut self, group: Group) -> Result<&mut Vec<u8>> {
         let missing = !self.bitmaps.contains_key(&group.0);
         if missing {
@@ -133,15 +133,15 @@ impl Mover {
         Ok(self.bitmaps.entry(group.0).or_default())
     }
 
-    /// Says that a group's bitmap has to be written with this step.
+    /// Marks a group's bitmap as changed in this step.
     pub(super) fn touch(&mut self, group: Group) {
         self.dirty.insert(group.0);
     }
 
-    /// Takes up to `wanted` clusters below the new end that lie together, as many as can be had.
+    /// Allocates up to `wanted` contiguous clusters below the new end.
     ///
     /// # Errors
-    /// `NoSpace` if there are none.
+    /// `NoSpace` if none is free.
     pub(super) fn take(&mut self, wanted: u64) -> Result<Range<u64>> {
         let wanted = wanted.min(RUN_CLUSTERS_MAX) as u32;
         let count = self.new.geometry.groups_count;
@@ -166,7 +166,7 @@ impl Mover {
         self.mark(group, run)
     }
 
-    /// Takes clusters for `blocks` blocks that lie together, in `group` if it is given.
+    /// Allocates contiguous clusters for `blocks` blocks, in `group` if given.
     ///
     /// # Errors
     /// `NoSpace` if there are none.
@@ -216,13 +216,13 @@ impl Mover {
         Ok(())
     }
 
-    /// A free block for metadata: a cluster of its own.
+    /// Allocates a block for metadata, with a whole cluster.
     pub(super) fn take_block(&mut self) -> Result<Block> {
         let clusters = self.take(1)?;
         Ok(self.block_of(clusters.start))
     }
 
-    /// Gives up the clusters that blocks lie in.
+    /// Releases the clusters of a run of blocks.
     pub(super) fn give_up(&mut self, start: Block, blocks: u64) {
         let last = Block(start.0 + blocks.max(1) - 1);
         let geometry = &self.params.geometry;
@@ -230,18 +230,18 @@ impl Mover {
         self.freed.push(self.cluster_of(start)..self.cluster_of(last) + 1);
     }
 
-    /// A block as it will be after this step.
+    /// Returns a block as it will be after this step.
     pub(super) fn read(&self, block: Block) -> Result<Vec<u8>> {
         self.draft.read(block)
     }
 
-    /// Writes a block that nothing leads to before this step is done.
+    /// Writes a block that nothing refers to before the end of this step.
     pub(super) fn write_ahead(&self, block: Block, bytes: &[u8]) -> Result<()> {
         let at = self.params.geometry.byte_of(block);
         self.device.write_at(at, bytes).map_err(Error::Device)
     }
 
-    /// Copies contents of files, as they will be after this step, into blocks that are free before it.
+    /// Copies file data, as it will be after this step, to blocks that were free before it.
     pub(super) fn copy(&self, from: Block, to: Block, blocks: u64) -> Result<()> {
         self.copy_as_it_is(from, to, blocks)?;
         for (block, bytes) in self.draft.changed(from.0..from.0 + blocks) {
@@ -275,14 +275,14 @@ impl Mover {
         Ok(())
     }
 
-    /// Makes free blocks read as zeros.
+    /// Clears free blocks.
     pub(super) fn clear(&self, start: Block, blocks: u64) -> Result<()> {
         let geometry = &self.params.geometry;
         let (at, len) = (geometry.byte_of(start), blocks << geometry.block_size_log);
         self.device.zero_range(at, len).map_err(Error::Device)
     }
 
-    /// The slot of an inode.
+    /// Returns the slot of an inode.
     pub(super) fn slot(&self, ino: u32) -> Result<Vec<u8>> {
         let (block, offset) = self.slot_place(ino)?;
         let range = offset..offset + usize::from(self.params.geometry.inode_size);
@@ -299,7 +299,7 @@ impl Mover {
         Ok(window.bytes[at + range.start..at + range.end].to_vec())
     }
 
-    /// Forgets what was read of inode tables, because they change.
+    /// Drops the cached inode table blocks, because they change.
     pub(super) fn forget_tables(&mut self) {
         self.window.get_mut().bytes.clear();
     }
@@ -312,7 +312,7 @@ impl Mover {
         Ok(geometry.inode_position(self.groups.get(group).inode_table, index))
     }
 
-    /// Writes the slot of an inode, sealed.
+    /// Writes the slot of an inode with its checksum.
     pub(super) fn put_slot(&mut self, ino: u32, mut slot: Vec<u8>) -> Result<()> {
         let (block, offset) = self.slot_place(ino)?;
         if let Some(seed) = self.seed(ino, Inode::from_slot(&slot).generation()) {
@@ -321,27 +321,27 @@ impl Mover {
         self.draft.edit(block, offset, &slot)
     }
 
-    /// The seed of the checksums of an inode and its blocks, where there are any.
+    /// Returns the checksum seed of an inode and its blocks, if there are checksums.
     pub(super) fn seed(&self, ino: u32, generation: u32) -> Option<u32> {
         let seed = || inode_seed(self.params.sb.checksum_seed, Ino(ino.into()), generation);
         self.params.checksums.then(seed)
     }
 
-    /// Blocks that this step changes at least.
+    /// Returns the minimum number of blocks that this step changes.
     pub(super) fn pending(&self) -> usize {
-        // Beside the bitmap of each group, the block of its descriptor; and the superblock.
+        // Each group has a bitmap and a descriptor block; one more for the superblock.
         self.draft.len() + 2 * (self.dirty.len() + self.freed_in.len()) + 1
     }
 
-    /// Whether there is room for `more` blocks in this step.
+    /// Returns whether this step has room for `more` blocks.
     pub(super) fn has_room(&self, more: usize) -> bool {
         self.pending() + more <= self.capacity.unwrap_or(STEP_BLOCKS_MAX)
     }
 
-    /// Ends the step if there is no room for `more` blocks in it.
+    /// Ends the step if it has no room for `more` blocks.
     ///
     /// # Errors
-    /// As [`Self::end_step`]; `Unsupported` if no step has room for so many.
+    /// Like [`Self::end_step`]; `Unsupported` if no step has enough room.
     pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
         if !self.has_room(more) {
             self.end_step()?;
@@ -355,7 +355,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Reads again how many blocks a step may change, after the journal was replaced.
+    /// Updates the maximum number of blocks of a step after the journal was replaced.
     ///
     /// # Errors
     /// `Unsupported` if the journal cannot be written to.
@@ -364,10 +364,10 @@ impl Mover {
         Ok(())
     }
 
-    /// Commits what was changed since the last step.
+    /// Commits the changes since the last step.
     ///
     /// # Errors
-    /// If the device fails; `Unsupported` if the journal has no room.
+    /// If the device fails; `Unsupported` if the journal does not have enough room.
     pub(super) fn end_step(&mut self) -> Result<()> {
         let Some(blocks) = self.finish_step()? else { return Ok(()) };
         self.commits.commit(&blocks)?;
@@ -375,7 +375,7 @@ impl Mover {
         Ok(())
     }
 
-    /// The same for the step that moves the journal, whose inode is `ino`.
+    /// Like [`Self::end_step`], for the step that moves the journal, whose inode is `ino`.
     pub(super) fn end_step_with_journal(&mut self, ino: u32) -> Result<()> {
         let (place, _) = self.slot_place(ino)?;
         let Some(blocks) = self.finish_step()? else { return Ok(()) };
@@ -384,14 +384,14 @@ impl Mover {
         Ok(())
     }
 
-    /// What was moved in this step stays moved.
+    /// Adds this step's counts to the total.
     fn count_moved(&mut self) {
         let Counts { inodes, files } = std::mem::take(&mut self.moving);
         self.moved.inodes += inodes;
         self.moved.files += files;
     }
 
-    /// Ends the work: what was not committed is left out.
+    /// Closes the commits. Changes that were not committed are discarded.
     ///
     /// # Errors
     /// If the device fails.
@@ -424,7 +424,7 @@ impl Mover {
         raw.seal();
         let (place, range) = self.params.superblock_place();
         self.draft.edit(place, range.start, raw.as_bytes())?;
-        // Contents are there before anything leads to them.
+        // Copied data must be durable before anything refers to it.
         self.device.flush().map_err(Error::Device)?;
         self.forget_tables();
         Ok(Some(self.draft.take()))

@@ -1,5 +1,5 @@
-//! Moving inodes out of groups that there will be no more. Every name, `..` and field of the superblock that tells
-//! an inode's number changes in the step in which it moves.
+//! Moves inodes out of groups that will be removed. Every name, `..` entry and superblock field with an inode's number
+//! changes in the step that moves the inode.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,24 +15,24 @@ use crate::format::group::GroupFlags;
 use crate::format::htree::{self, Place};
 use crate::format::inode::{Inode, flags};
 
-/// `COMPAT_STABLE_INODES`: numbers of inodes are part of encryption.
+/// `COMPAT_STABLE_INODES`: encryption depends on inode numbers.
 const STABLE_INODES: u32 = 0x800;
-/// Where the number of `..` lies in the first block of a directory.
+/// Offset of the inode number of `..` in the first block of a directory.
 const DOT_DOT_AT: usize = 12;
-/// Instead of a block of a directory: its inode.
+/// Marks an inline directory instead of a directory block.
 const IN_INODE: u32 = u32::MAX;
 
-/// Where names are that lead to inodes that move.
+/// References to inodes that move.
 #[derive(Default)]
 struct References {
-    /// Of each such inode: directories, and their blocks, with names of it.
+    /// For each such inode: directories and their blocks with names of it.
     names: HashMap<u32, Vec<(u32, u32)>>,
-    /// Of each such directory: those in it.
+    /// For each such directory: its subdirectories.
     children: HashMap<u32, Vec<u32>>,
 }
 
 impl References {
-    /// Adds those in an inline directory that lead to inodes from `first` on. `slot` is that of the directory.
+    /// Adds the references in an inline directory to inodes from `first` on. `slot` is that of the directory.
     fn add_inline(&mut self, dir: u32, slot: &[u8], first: u32) {
         let parent = inline::parent(&Inode::from_slot(slot));
         if parent >= first {
@@ -46,7 +46,7 @@ impl References {
 }
 
 impl Mover {
-    /// Numbers of the inodes in use that lie past those that stay, in order.
+    /// Returns the numbers of the inodes in use past the last one that stays, in order.
     fn vanishing(&self) -> Result<Vec<u32>> {
         let first = self.new.geometry.inodes_count + 1;
         let mut found = Vec::new();
@@ -58,7 +58,7 @@ impl Mover {
         Ok(found)
     }
 
-    /// Numbers of all inodes in use.
+    /// Returns the numbers of all inodes in use.
     pub(super) fn inodes_in_use(&self) -> Result<Vec<u32>> {
         let geometry = &self.params.geometry;
         let mut found = Vec::new();
@@ -76,7 +76,7 @@ impl Mover {
         Ok(found)
     }
 
-    /// Gives all inodes of vanishing groups new numbers.
+    /// Moves all inodes of removed groups to new numbers.
     pub(super) fn move_inodes(&mut self) -> Result<()> {
         let vanishing = self.vanishing()?;
         if vanishing.is_empty() {
@@ -102,7 +102,7 @@ impl Mover {
         ))
     }
 
-    /// Reads all directories.
+    /// Finds references in all directories.
     fn find_references(&self) -> Result<References> {
         let mut found = References::default();
         let first = self.new.geometry.inodes_count + 1;
@@ -135,7 +135,7 @@ impl Mover {
         Ok(found)
     }
 
-    /// Gives each block of a file, its number in it and its place.
+    /// Calls `each` with the number, the device block and the contents of each block of a file.
     fn for_each_block(&self, inode: &Inode, mut each: impl FnMut(u32, Block, &[u8])) -> Result<()> {
         let blocks = inode.size().div_ceil(self.block_size() as u64) as u32;
         if inode.has_flag(flags::EXTENTS) {
@@ -165,7 +165,7 @@ impl Mover {
         let names = references.names.get(&old).unwrap_or(&none);
         let no_children = Vec::new();
         let children = references.children.get(&old).unwrap_or(&no_children);
-        // Both slots and both bitmaps, beside what leads to it, and bitmaps of what is written anew.
+        // Room for both slots, both bitmaps, all references, and bitmaps of rewritten blocks.
         self.make_room(names.len() + children.len() + 48)?;
         let mut slot = self.slot(old)?;
         let mut inode = Inode::from_slot(&slot);
@@ -219,7 +219,7 @@ impl Mover {
         self.count_space(new, &inode, space)
     }
 
-    /// Writes anew what depends on the inode's number: a directory's own entry, and checksums of blocks.
+    /// Rewrites contents that depend on the inode number: the entry `.` of a directory, and block checksums.
     fn move_contents(&mut self, inode: &mut Inode, new: u32, is_dir: bool) -> Result<()> {
         if !has_map(inode) {
             return Ok(());
@@ -235,12 +235,12 @@ impl Mover {
             }
             seal(bytes, number, has_index, seed);
         };
-        // Contents of other files stay: only the blocks of their tree have checksums.
+        // Other files keep their data in place: only their tree blocks have checksums.
         let whole = How { all: true, change: Some(&change), ..How::plain(new) };
         if is_dir { self.move_file(inode, &whole).map(drop) } else { self.reseal_tree(inode, new) }
     }
 
-    /// Takes a free inode below those that vanish.
+    /// Allocates a free inode that stays.
     fn take_inode(&mut self, is_dir: bool) -> Result<u32> {
         let geometry = self.new.geometry;
         let per_group = geometry.inodes_per_group;
@@ -274,7 +274,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Gives records of a directory's block another inode.
+    /// Changes the inode of records in a directory block.
     fn rename_in(
         &mut self,
         dir: u32,
@@ -312,7 +312,7 @@ impl Mover {
     }
 }
 
-/// Brings the checksum of a directory's block up to date.
+/// Updates the checksum of a directory block.
 fn seal(bytes: &mut [u8], number: u32, has_index: bool, seed: Option<u32>) {
     let Some(seed) = seed else { return };
     let is_node = dirent::record_at(bytes, 0)

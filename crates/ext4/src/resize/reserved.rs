@@ -1,6 +1,6 @@
-//! The inode that keeps blocks for descriptors (`resize_inode`): its double indirect block names the blocks kept in
-//! group 0, each at the place of its number in a whole table; each of those names its counterparts in the groups with
-//! backups.
+//! The inode of blocks reserved for descriptors (`resize_inode`). Its double indirect block refers to the reserved
+//! blocks in group 0, at the index of each in a whole table. Each of those refers to its counterparts in the groups
+//! with backups.
 
 use vfs::{Error, Ino, Result};
 
@@ -13,15 +13,15 @@ use crate::format::indirect::{self, DIRECT_COUNT};
 use crate::format::inode::{self, Inode};
 use crate::params::Params;
 
-/// The inode.
+/// Inode number.
 const RESIZE_INO: Ino = Ino(7);
-/// Place of the pointer to the double indirect block.
+/// Index of the pointer to the double indirect block.
 const DOUBLE: usize = DIRECT_COUNT as usize + 1;
 
-/// Brings the inode to what a size calls for. Returns the block that it had and does not need any more.
+/// Adjusts the inode to a new size. Returns its former block if it is no longer needed.
 ///
 /// # Errors
-/// If the device fails, or the inode has no double indirect block to work with.
+/// If the device fails, or the inode has no double indirect block.
 pub(super) fn bring_up_to_date(
     draft: &mut Draft,
     old: &Params,
@@ -65,7 +65,7 @@ pub(super) fn bring_up_to_date(
     Ok(unused)
 }
 
-/// Writes the double indirect block and those that it names. Returns how many blocks these are, with their
+/// Writes the double indirect block and the blocks that it refers to. Returns the number of these blocks and their
 /// counterparts.
 fn write_map(draft: &mut Draft, params: &Params, double: Block) -> Result<u64> {
     let geometry = &params.geometry;

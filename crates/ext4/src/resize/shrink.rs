@@ -23,44 +23,44 @@ use crate::format::{indirect, orphan, xattr};
 use crate::log::JournalMap;
 use crate::params::{Params, read_superblock};
 
-/// The inode of bad blocks, which cannot move.
+/// Inode of the bad block list, whose blocks cannot move.
 const BAD_BLOCKS_INO: u32 = 1;
-/// The inode that keeps blocks for descriptors.
+/// Inode of the blocks reserved for descriptors.
 const RESIZE_INO: u32 = 7;
-/// By how many parts of itself a size becomes larger that turned out to be too small, when the least is looked for.
+/// If the estimated minimum size turns out to be too small, it is increased by one part in this many.
 const STEP_SHARE: u64 = 64;
 
-/// What a file system shrank from and to.
+/// Result of shrinking a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shrunk {
-    /// The size before.
+    /// Size before.
     pub before: Size,
-    /// The size now.
+    /// Size after.
     pub after: Size,
-    /// Inodes that got another number.
+    /// Number of inodes with new numbers.
     pub inodes_moved: u64,
-    /// Files of which blocks were moved.
+    /// Number of files with moved blocks.
     pub files_moved: u64,
 }
 
-/// What shrinking would come to, by what is in use: a size that is asked for, or about the least.
+/// Returns the sizes before and after shrinking, according to the blocks in use. The minimum size is an estimate.
 ///
 /// # Errors
-/// As [`shrink`]; `NoSpace` if what is in use does not fit.
+/// Like [`shrink`]; `NoSpace` if the contents do not fit.
 pub fn plan_shrinking(device: &Arc<dyn BlockDevice>, wish: Wish) -> Result<(Size, Size)> {
     let old = Params::of(read_superblock(&**device)?);
     let new = least::choose(device, &old, wish)?;
     Ok((Size::of(&old), Size::of(&new)))
 }
 
-/// Makes a file system smaller. What is past the new end is moved first, in steps that each leave a sound image of the
-/// old size; then the size changes, in one step. `progress` is told how much is done of how much, and answers whether
-/// to go on.
+/// Shrinks a file system. First moves everything past the new end, in steps that each leave a valid image of the old
+/// size; then changes the size in one step. `progress` receives the work done and the total work, and returns whether
+/// to continue.
 ///
 /// # Errors
-/// `Invalid` if the file system is smaller already; `NoSpace` or `NoInodes` if what is in it does not fit;
-/// `Unsupported` for what cannot be moved, and for images in which the check finds anything; `Corrupt` for damage; if
-/// the device fails, and as `Interrupted` if `progress` says so: the image has its old size then.
+/// `Invalid` if the file system is already smaller; `NoSpace` or `NoInodes` if its contents do not fit; `Unsupported`
+/// for contents that cannot be moved, and for images with check findings; `Corrupt` for damage; if the device fails;
+/// `Interrupted` if `progress` cancels. In all these cases the image keeps its old size.
 pub fn shrink(
     device: Arc<dyn BlockDevice>,
     wish: Wish,
@@ -70,7 +70,7 @@ pub fn shrink(
     if matches!(wish, Wish::Blocks(blocks) if blocks > sb.blocks_count) {
         return Err(Error::Invalid("the file system is smaller already"));
     }
-    // What is refused leaves no trace, not even the time of a last change: that is found out on top of the image.
+    // A rejected request must leave no trace, not even a new modification time, so it is first tried on an overlay.
     let view: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device.clone()));
     open_and_close(&view)?;
     check_sound(&view)?;
@@ -81,7 +81,7 @@ pub fn shrink(
     open_and_close(&device)?;
     let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
     let own_journal = journal_blocks(&*device, &old)?;
-    // What was asked for: a target may have less, where what is left over is too small for a group.
+    // The requested size. A target may be smaller if its last group would be too small.
     let mut asked = new.geometry.blocks_count;
     while new.geometry.blocks_count < old.geometry.blocks_count {
         match move_all(&device, &new, own_journal, &mut total, progress) {
@@ -100,7 +100,7 @@ pub fn shrink(
     Ok(total)
 }
 
-/// Counts what is wrong. Backups are left out, because they are written again with the new size.
+/// Counts findings, except those about backups, because the backups are rewritten with the new size.
 struct Count(Mutex<u64>);
 
 impl Observer for Count {
@@ -113,7 +113,7 @@ impl Observer for Count {
     fn progress(&self, _: Phase, _: u64, _: u64) {}
 }
 
-/// What is damaged is not moved.
+/// Rejects damaged images.
 fn check_sound(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let count = Count(Mutex::new(0));
     let summary = crate::check::check(device.clone(), &Options::default(), &count)?;
@@ -140,7 +140,7 @@ fn move_all(
     total.files_moved += mover.moved.files;
     let closed = mover.close();
     if moved.is_err() {
-        // The journal that was lent is larger than the image had one. If this fails, too, it stays: it is sound.
+        // The temporary journal is larger than the original one. If this fails too, it stays, which is valid.
         let _ = return_journal(device, new, own_journal);
     }
     moved.and(closed)
@@ -157,7 +157,7 @@ fn journal_blocks(device: &dyn BlockDevice, params: &Params) -> Result<u32> {
     Ok(JournalMap::read(device, &params.sb)?.map_or(0, |map| map.blocks()))
 }
 
-/// Gives an image that keeps its size a journal of the length that it had.
+/// Restores the original journal length of an image that keeps its size.
 fn return_journal(device: &Arc<dyn BlockDevice>, new: &Params, own_journal: u32) -> Result<()> {
     let old = Params::of(read_superblock(&**device)?);
     if journal_blocks(&**device, &old)? == own_journal {
@@ -169,11 +169,11 @@ fn return_journal(device: &Arc<dyn BlockDevice>, new: &Params, own_journal: u32)
     replaced.map(drop).and(mover.close())
 }
 
-/// Writes the new size, now that nothing is past it.
+/// Writes the new size after everything past it was moved.
 fn cut(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<()> {
     let old = Params::of(read_superblock(&**device)?);
     let mut new = target(&old, new.geometry.blocks_count, device.len())?;
-    // Whoever mounts it counts again.
+    // The next mount computes it again.
     new.sb.raw.overhead_clusters = 0.into();
     let mut draft = super::draft::Draft::new(device.clone(), old.block_size());
     let mut groups = Groups::read(&draft, &old)?;
@@ -218,7 +218,7 @@ impl Mover {
     }
 
     fn move_table(&mut self, group: Group, which: usize, old: Block, len: u64) -> Result<()> {
-        // Bitmaps that are not initialised are made while the places that they follow from are known.
+        // Uninitialised bitmaps are generated now, because they depend on the current positions.
         self.bitmap(group)?;
         self.touch(group);
         for at in [old, old.plus(len - 1)] {
@@ -264,7 +264,7 @@ impl Mover {
         self.put_slot(RESIZE_INO, slot)
     }
 
-    /// Moves blocks of all files but the journal.
+    /// Moves blocks of all files except the journal.
     fn move_files(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         let inodes = self.inodes_in_use()?;
         let total = inodes.len() as u64;
@@ -293,7 +293,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Moves what a file has past the end, in as many steps as it takes.
+    /// Moves the blocks of a file past the end, in as many steps as necessary.
     fn move_blocks(&mut self, ino: u32, inode: &Inode) -> Result<bool> {
         if !has_map(inode) && ino != BAD_BLOCKS_INO {
             return Ok(false);
@@ -335,7 +335,7 @@ impl Mover {
         }
     }
 
-    /// Moves a block of attributes for all inodes that share it.
+    /// Moves an attribute block for all inodes that share it.
     fn move_attributes(&mut self, old: Block, users: &[u32]) -> Result<()> {
         self.make_room(users.len() + 8)?;
         let new = self.take_block()?;

@@ -1,8 +1,8 @@
-//! The superblock of a file system of another size: groups, and where their descriptors lie.
+//! Superblock of a file system with a new size: groups and the position of their descriptors.
 //!
-//! Descriptors grow into the blocks that `resize_inode` keeps for them. Beyond these, and where none are kept, they
-//! go to the groups that they describe (`meta_bg`), as the kernel does it. Descriptors that are not needed any more
-//! leave their blocks to `resize_inode`, or free.
+//! Descriptors grow into the blocks that `resize_inode` reserves for them. If these are used up or missing, descriptors
+//! go to the groups that they describe (`meta_bg`), as in the kernel. Blocks of descriptors that are no longer needed
+//! are returned to `resize_inode` or freed.
 
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
@@ -11,18 +11,18 @@ use crate::format::features::{Compat, Incompat};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock, split};
 use crate::params::Params;
 
-/// Blocks that a last group must have beyond its own metadata, or it is left out.
+/// Minimum size of the last group beyond its own metadata, in blocks. A smaller group is omitted.
 const LAST_GROUP_SLACK: u64 = 50;
-/// Most blocks with 32-bit block numbers.
+/// Maximum number of blocks with 32-bit block numbers.
 const BLOCKS_MAX_32: u64 = u32::MAX as u64;
-/// The advice where a size is not possible.
+/// Advice for a size that is not possible.
 const SMALLER: &str = "ask for less, or make a new image with convert";
 
-/// The file system with at most `blocks` blocks: fewer, where a last group would be too short to be of use.
-/// `device_len` bytes are there for it.
+/// Returns the parameters of a file system with at most `blocks` blocks; it has fewer if a last group would be too
+/// short to be useful. The device has `device_len` bytes.
 ///
 /// # Errors
-/// `Unsupported` if there is none with so many blocks, `NoSpace` if so few have no room for their own metadata.
+/// `Unsupported` if that many blocks are not possible, `NoSpace` if there is no room for the group metadata.
 pub(super) fn target(old: &Params, blocks: u64, device_len: u64) -> Result<Params> {
     let mut blocks = blocks >> old.sb.cluster_blocks_log << old.sb.cluster_blocks_log;
     loop {
@@ -34,7 +34,7 @@ pub(super) fn target(old: &Params, blocks: u64, device_len: u64) -> Result<Param
             let needed = base.end.0 - base.start.0 + 2 + u64::from(geometry.itable_blocks());
             u64::from(geometry.blocks_in(last)) >= needed + LAST_GROUP_SLACK
         };
-        // A group that is there already stays as it is, unless it would be cut.
+        // An existing group stays unless it would be cut.
         let is_as_before = last.0 + 1 == old.geometry.groups_count
             && geometry.blocks_count >= old.geometry.blocks_count;
         let is_whole = geometry.blocks_in(last) == geometry.blocks_per_group;
@@ -48,7 +48,7 @@ pub(super) fn target(old: &Params, blocks: u64, device_len: u64) -> Result<Param
     }
 }
 
-/// The file system with exactly so many blocks.
+/// Returns the parameters of a file system with exactly `blocks` blocks.
 fn exactly(old: &Params, blocks: u64, device_len: u64) -> Result<Params> {
     let sb = &old.sb;
     let first = u64::from(sb.first_data_block);
@@ -85,14 +85,14 @@ fn exactly(old: &Params, blocks: u64, device_len: u64) -> Result<Params> {
     bytes.copy_from_slice(raw.as_bytes());
     match Superblock::parse(&bytes, device_len) {
         Ok(sb) => Ok(Params::of(sb)),
-        // What was right for more blocks is not for so few: inode tables have no room in a group.
+        // The parameters were valid for more blocks, so here the inode tables do not fit into a group.
         Err(Error::Corrupt(_)) if blocks < old.sb.blocks_count => Err(Error::NoSpace),
         Err(error) => Err(error),
     }
 }
 
-/// The groups with backups, of which there are two: the second one is the last group if it was so before, as whoever
-/// else changes sizes has it. It is given up where a last group has no room for it, being there already.
+/// Returns the two groups with backups. The second one stays in the last group if it was there before, as other resize
+/// tools do. It is dropped if an existing last group has no room for it.
 fn two_backups(old: &Params, groups: u32) -> [u32; 2] {
     let before = old.geometry.groups_count;
     let [first, second] = old.sb.raw.backup_bgs.map(|group| group.get());
@@ -101,7 +101,7 @@ fn two_backups(old: &Params, groups: u32) -> [u32; 2] {
     [first, second].map(|group| if group < groups { group } else { 0 })
 }
 
-/// Says in the superblock where the descriptors of so many groups lie.
+/// Sets the position of the descriptors of `groups` groups in the superblock.
 fn place_descriptors(
     raw: &mut RawSuperblock,
     old: &Params,
@@ -119,7 +119,7 @@ fn place_descriptors(
                 "turn resize_inode off: tune2fs -O ^resize_inode",
             ));
         }
-        // With fewer groups than lie before the first meta group, all descriptors are where they always were.
+        // If all groups are before the first meta group, all descriptors are in the classic table.
         if needed <= raw.first_meta_bg.get() {
             features.incompat.remove(Incompat::META_BG);
             raw.first_meta_bg = 0.into();

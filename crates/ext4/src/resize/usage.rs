@@ -1,4 +1,4 @@
-//! Keeping quotas right: the blocks of a file's map count, and there may be more or fewer of them after a move.
+//! Updating quotas: map blocks count, and a move may change their number.
 
 use vfs::{Corruption, Result};
 use zerocopy::IntoBytes;
@@ -9,10 +9,10 @@ use crate::format::inode::{Inode, ROOT_INO, flags};
 use crate::format::quota;
 
 impl Mover {
-    /// Brings the quotas of an inode up to date, which had so many units of 512 bytes before.
+    /// Updates the quotas of an inode that had `before` units of 512 bytes.
     ///
     /// # Errors
-    /// `Corrupt` if a quota file does not know its owner; if the device fails.
+    /// `Corrupt` if a quota file has no entry for its owner; if the device fails.
     pub(super) fn count_space(&mut self, ino: u32, inode: &Inode, before: u64) -> Result<()> {
         let now = inode.blocks_512(self.params.geometry.block_size());
         let sb = &self.params.sb;

@@ -1,4 +1,4 @@
-//! Inodes in use, in the order of their places, and what is theirs.
+//! Reports the blocks of inodes in use, in inode table order.
 
 use std::ops::ControlFlow;
 
@@ -16,17 +16,17 @@ use crate::format::xattr::block_refcount;
 use crate::inode::Handle;
 use crate::kind;
 
-/// The inode of bad blocks.
+/// Inode of the bad block list.
 const BAD_BLOCKS_INO: Ino = Ino(1);
-/// The inode that holds blocks for the growth of the table of descriptors, which lie behind the table, and one block
-/// that points to them.
+/// Inode of the blocks reserved for growth of the descriptor table. These blocks follow the table; one further block
+/// contains pointers to them.
 const RESIZE_INO: Ino = Ino(7);
-/// Most blocks of attributes that are remembered to be told of once. Of others it is looked up whether inodes share
-/// them.
+/// Maximum number of attribute blocks to remember, so that each is reported once. Past that, the block's reference
+/// count decides.
 const ATTRIBUTES_MAX: usize = 1 << 18;
 
 impl Teller<'_> {
-    /// Tells of the blocks of all inodes.
+    /// Reports the blocks of all inodes.
     pub(super) fn inodes(&mut self) -> ControlFlow<()> {
         for group in self.fs.geometry().groups() {
             self.group(group);
@@ -68,7 +68,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Tells of some inodes of a group, all in one block of its table.
+    /// Reports some inodes of a group, all in one block of its table.
     fn table_block(&mut self, group: Group, block: Block, indexes: &[u32]) {
         let fs = self.fs;
         let geometry = fs.geometry();
@@ -92,7 +92,7 @@ impl Teller<'_> {
         }
     }
 
-    /// An inode that may have blocks.
+    /// Returns the handle of an inode that may have blocks.
     fn handle(&self, ino: Ino, slot: &[u8], place: (Block, usize)) -> Result<Option<Handle>> {
         let inode = Inode::from_slot(slot);
         if inode.mode() == 0 && ino != BAD_BLOCKS_INO {
@@ -138,7 +138,7 @@ impl Teller<'_> {
         }
     }
 
-    /// What the contents of an inode are.
+    /// Returns the kind of an inode's contents.
     fn kind_of(&self, handle: &Handle) -> Kind {
         let (ino, sb) = (handle.ino(), self.fs.superblock());
         let raw = &sb.raw;
@@ -158,7 +158,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Tells of the block of attributes of an inode, if no other inode had it told of.
+    /// Reports the attribute block of an inode, unless it was reported for another inode.
     fn attributes(&mut self, handle: &Handle, block: Block) {
         let ino = handle.ino();
         if let Err(damage) = self.fs.volume.check_blocks(block, 1) {
@@ -174,13 +174,13 @@ impl Teller<'_> {
         self.tell(start, end - start, Kind::Attributes);
     }
 
-    /// Whether several inodes have a block of attributes.
+    /// Returns whether several inodes share an attribute block.
     fn is_shared(&self, block: Block) -> bool {
         let bytes = self.fs.block(block, kind::Kind::Xattr.plain());
         bytes.is_ok_and(|bytes| block_refcount(&bytes) != 1)
     }
 
-    /// The blocks that the inode keeps for descriptors were told of with these.
+    /// Reports the pointer block only: the reserved blocks were already reported with the descriptors.
     fn resize_inode(&mut self, handle: &Handle) {
         const DOUBLY: u16 = 13;
         let pointer = crate::format::indirect::pointer(handle.inode.i_block(), DOUBLY);
@@ -195,7 +195,7 @@ impl Teller<'_> {
     }
 }
 
-/// Whether an inode has a map that says what is its own.
+/// Returns whether an inode has a block map that describes its own blocks.
 fn has_map(handle: &Handle) -> bool {
     let is_of_type = match handle.inode.file_type() {
         Some(FileType::Regular | FileType::Directory) => true,

@@ -1,4 +1,4 @@
-//! All that a map holds: extents or pointers, and the blocks that it lies in itself.
+//! Reports all blocks of a file's map: extents or pointers, and the map blocks themselves.
 
 use vfs::Result;
 use vfs::survey::{Fragments, Kind};
@@ -13,20 +13,20 @@ use crate::kind;
 use crate::map::FILE_BLOCKS_MAX;
 use crate::map::extent::step::{Child, check_blocks, root};
 
-/// What was told of an inode's blocks so far.
+/// State of reporting an inode's blocks.
 pub(super) struct Blocks {
-    /// What its contents are.
+    /// Kind of its contents.
     pub(super) kind: Kind,
-    /// Of pointers: blocks that lie together and were not told of yet. Of extents: the end of the last cluster.
+    /// With pointers: the current contiguous run, not yet reported. With extents: the last cluster, start and end.
     pub(super) last: Option<(u64, u64)>,
     pub(super) fragments: Fragments,
 }
 
 impl Teller<'_> {
-    /// Tells of all that an inode's map holds.
+    /// Reports all blocks of an inode's map.
     ///
     /// # Errors
-    /// If a block of the map cannot be read or is damaged. What came before was told of.
+    /// If a map block cannot be read or is damaged. Blocks before it were reported.
     pub(super) fn map(&mut self, handle: &Handle, blocks: &mut Blocks) -> Result<()> {
         if handle.has_flag(flags::EXTENTS) {
             return self.extents(handle, &root(handle)?, FILE_BLOCKS_MAX, blocks);
@@ -41,7 +41,7 @@ impl Teller<'_> {
         self.deliver(handle, blocks).and(result)
     }
 
-    /// Takes from the budget.
+    /// Subtracts from the budget.
     fn spend(&mut self, handle: &Handle, blocks: u64) -> Result<()> {
         match self.budget.checked_sub(blocks) {
             Some(left) => self.budget = left,
@@ -52,8 +52,8 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// What a node and all below it hold. A node lies in the range of its parent's entry and each level is one lower,
-    /// so that the walk ends.
+    /// Reports the blocks of a node and of all nodes below it. A node is within the range of its parent's entry and
+    /// each level is one lower, so the walk ends.
     fn extents(
         &mut self,
         handle: &Handle,
@@ -80,7 +80,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Tells of a block of a map.
+    /// Reports a map block.
     fn node(&mut self, handle: &Handle, block: Block) -> Result<()> {
         self.spend(handle, 1)?;
         let (start, end) = self.clusters(block, 1);
@@ -88,7 +88,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Tells of contents: of the clusters that the run before does not have.
+    /// Reports a run of contents, without clusters that the previous run already covers.
     fn run(&mut self, start: Block, len: u64, unwritten: bool, blocks: &mut Blocks) {
         blocks.fragments.add(start.0, len);
         let kind = match blocks.kind {
@@ -105,7 +105,7 @@ impl Teller<'_> {
         blocks.last = Some((to.saturating_sub(cluster), to));
     }
 
-    /// Pointers to contents or, with more levels, to blocks of pointers.
+    /// Visits pointers to contents or, with more levels, to pointer blocks.
     fn pointers(
         &mut self,
         handle: &Handle,
@@ -134,7 +134,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Tells of contents that pointers lead to.
+    /// Reports the pending run of contents.
     fn deliver(&mut self, handle: &Handle, blocks: &mut Blocks) -> Result<()> {
         let Some((start, end)) = blocks.last.take() else { return Ok(()) };
         let len = end - start;

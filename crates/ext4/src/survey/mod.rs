@@ -1,11 +1,11 @@
-//! What lies where on the device, for those who draw a map of it.
+//! Reports the use of all blocks of the device, for maps of the disk.
 //!
-//! - `system` has what lies at fixed places, and what the bitmaps say is free.
-//! - `inodes` reads the inodes in use, in the order of their places, and tells of what is theirs.
-//! - `maps` walks all of a map: extents or pointers.
+//! - `system` reports metadata at fixed positions, and the free blocks of the bitmaps.
+//! - `inodes` reads the inodes in use in inode table order and reports their blocks.
+//! - `maps` walks whole block maps: extents or pointers.
 //!
-//! All is read through the cache, so that it is what the file system sees. With `bigalloc` whole clusters are told of,
-//! because whoever has a block of one has all of it.
+//! All reads use the cache, so the result is the file system's view. With `bigalloc` whole clusters are reported,
+//! because a file that uses one block of a cluster owns all of it.
 
 mod inodes;
 mod maps;
@@ -36,7 +36,7 @@ impl TellsLayout for Ext4 {
     fn tell_layout(&self, sink: &mut dyn Sink) {
         let mut teller = Teller::new(self, sink);
         if teller.system().is_continue() {
-            // Whether it went to its end knows who ended it.
+            // The sink already knows whether it stopped the survey.
             let _ = teller.inodes();
         }
     }
@@ -59,14 +59,14 @@ impl Ext4 {
     }
 }
 
-/// A survey that is under way.
+/// State of a running survey.
 struct Teller<'t> {
     fs: &'t Ext4,
     sink: &'t mut dyn Sink,
-    /// Blocks of inodes that may still be told of: as many as the bitmaps have in use. A damaged image in which many
-    /// inodes claim the same ends there.
+    /// Number of inode blocks that may still be reported: as many as the bitmaps have in use. This limits the work on a
+    /// damaged image in which many inodes claim the same blocks.
     budget: u64,
-    /// Blocks of attributes that were told of: several inodes may have one.
+    /// Attribute blocks that were reported: several inodes may share one.
     attributes: std::collections::HashSet<u64>,
 }
 
@@ -86,13 +86,13 @@ impl<'t> Teller<'t> {
         self.sink.remark(format!("{what}: {error}"));
     }
 
-    /// Says that a group is done, in one of two passes.
+    /// Reports that a group is done in one of two passes.
     fn progress(&mut self, pass: u64, group: Group) -> ControlFlow<()> {
         let groups = u64::from(self.fs.geometry().groups_count);
         self.sink.progress(pass * groups + u64::from(group.0) + 1, 2 * groups)
     }
 
-    /// The clusters that some blocks lie in, as blocks; the last one may reach beyond the end.
+    /// Extends a run to whole clusters. Returns start and end, where the end is limited to the end of the file system.
     fn clusters(&self, start: Block, len: u64) -> (u64, u64) {
         let geometry = self.fs.geometry();
         let (first, log) = (u64::from(geometry.first_data_block), geometry.cluster_blocks_log);

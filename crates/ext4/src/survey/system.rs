@@ -1,4 +1,4 @@
-//! What lies at fixed places, and what is free.
+//! Reports metadata at fixed positions and free blocks.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::format::features::Incompat;
 use crate::format::group::{GroupDescriptor, GroupFlags};
 use crate::kind;
 
-/// Blocks of the file system itself: the first, one past the last.
+/// A range of metadata blocks; the end is exclusive.
 struct Range {
     start: u64,
     end: u64,
@@ -20,7 +20,7 @@ struct Range {
 }
 
 impl Teller<'_> {
-    /// Tells of superblocks, descriptors, bitmaps and inode tables, and of free blocks.
+    /// Reports superblocks, descriptors, bitmaps, inode tables and free blocks.
     pub(super) fn system(&mut self) -> ControlFlow<()> {
         self.fixed();
         let mut free = 0;
@@ -55,7 +55,7 @@ impl Teller<'_> {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut told = 0;
         for (at, range) in ranges.iter().enumerate() {
-            // What is left of a cluster belongs to whoever has its start.
+            // The rest of a cluster counts for the range that starts in it.
             let next = ranges.get(at + 1).map_or(u64::MAX, |next| next.start);
             let (from, to) = self.clusters(Block(range.start), range.end - range.start);
             let (from, to) = (from.max(told), to.min(next.max(range.end)));
@@ -64,7 +64,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Tells of the free blocks of a group. How many there are.
+    /// Reports the free blocks of a group. Returns their number.
     fn free(&mut self, group: Group) -> u64 {
         let fs = self.fs;
         let geometry = fs.geometry();

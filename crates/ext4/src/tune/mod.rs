@@ -1,5 +1,5 @@
-//! Changes fields of the superblock of a file system that is not open (names, times, limits and hints), and its features
-//! with all that depends on them.
+//! Changes fields of the superblock of a closed file system (names, times, limits and hints), and its features with
+//! everything that depends on them.
 
 mod request;
 mod structure;
@@ -22,16 +22,16 @@ use crate::repair::changes::Changes;
 pub use request::Request;
 use request::Target;
 
-/// Changes the superblock of a clean file system, and its copies that are sound. `change` may set whatever is no
-/// part of the layout; the layout is compared before anything is written.
+/// Changes the superblock of a clean file system and its valid copies. `change` may set all fields that do not define
+/// the layout; this is checked before anything is written.
 ///
-/// The superblock is written and made durable before its copies are: what a crash leaves is the old one or the new one,
-/// and copies count only where the superblock is lost.
+/// The superblock is written durably before its copies. After a crash it is either the old or the new one, and copies
+/// matter only if the superblock is lost.
 ///
 /// # Errors
-/// If the file system needs recovery, or has what this build does not write; `Corrupt` for a superblock that is
-/// damaged; what `change` returns; `Invalid` if it changed the layout. Nothing was written then. `Device` if writing
-/// failed.
+/// If the file system needs recovery or has features that this build does not write; `Corrupt` for a damaged
+/// superblock; errors of `change`; `Invalid` if it changed the layout. Nothing was written in these cases. `Device` if
+/// writing failed.
 pub fn change_superblock(
     device: &dyn BlockDevice,
     change: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
@@ -67,14 +67,15 @@ pub fn change_superblock(
     device.flush().map_err(Error::Device)
 }
 
-/// Changes features of a clean file system with all that depends on them, and fields of its superblock and of the copies.
+/// Changes features of a clean file system with everything that depends on them, and fields of its superblock and of
+/// the copies.
 ///
-/// Changes that need more than the superblock are tried out in memory and checked before anything is written.
+/// Changes that need more than the superblock are tried in memory and checked before anything is written.
 ///
 /// # Errors
-/// `Unsupported` names a feature that cannot change, or damage that the check finds before or after the change.
-/// `Invalid`, `NoSpace` and `NoInodes` are for requests that the file system has no room for. Errors of `fields` are
-/// passed on. Nothing was written then. `Device` if writing failed: the superblock is marked as not clean.
+/// `Unsupported` for a feature that cannot change, or for damage that the check finds before or after the change.
+/// `Invalid`, `NoSpace` and `NoInodes` if the file system has no room for the request. Errors of `fields`. Nothing was
+/// written in these cases. `Device` if writing failed; the superblock is then marked as not clean.
 pub fn tune(
     device: &Arc<dyn BlockDevice>,
     request: &Request,
@@ -97,7 +98,7 @@ pub fn tune(
     })
 }
 
-/// Refuses a file system that has what this build does not write. A mark that it is only to be read may be removed.
+/// Rejects a file system with features that this build does not write. The read-only flag may be removed.
 fn check_writable(old: &Superblock, new: Features) -> Result<()> {
     let mut kept = old.clone();
     if !new.ro_compat(RoCompat::READONLY) {
@@ -109,7 +110,7 @@ fn check_writable(old: &Superblock, new: Features) -> Result<()> {
     }
 }
 
-/// Refuses a file system that another host may use.
+/// Rejects a file system that another host may be using.
 fn check_not_in_use(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
@@ -127,19 +128,20 @@ fn check_not_in_use(
     ))
 }
 
-/// Whether the journal holds changes, so that nothing may be changed but by it.
+/// Returns whether the journal contains changes, so that only a replay may change the image.
 ///
 /// # Errors
-/// `Corrupt` for a superblock that is damaged; `Device` if it cannot be read.
+/// `Corrupt` for a damaged superblock; `Device` if it cannot be read.
 pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
     Ok(read_superblock(device)?.features.incompat(Incompat::RECOVER))
 }
 
-/// Returns the blocks of group descriptors whose checksums cover the UUID (`uninit_bg`), sealed for the new one, each with
-/// its byte on the device. Empty if the UUID stays, or if descriptors have no such checksum. Sound copies are included.
+/// Returns the blocks of group descriptors whose checksums cover the UUID (`uninit_bg`), with checksums for the new
+/// one, each with its byte offset on the device. Empty if the UUID stays, or if descriptors have no such checksum.
+/// Includes valid copies.
 ///
 /// # Errors
-/// `Corrupt` for a primary descriptor that is damaged.
+/// `Corrupt` for a damaged primary descriptor.
 fn resealed_tables(
     device: &dyn BlockDevice,
     params: &Params,
@@ -168,7 +170,7 @@ fn resealed_tables(
     Ok(tables)
 }
 
-/// Brings the checksums of one block of the descriptor table up to date with a new superblock.
+/// Updates the checksums of one block of the descriptor table for a new superblock.
 fn reseal(
     table: &mut [u8],
     index: u32,
@@ -186,7 +188,7 @@ fn reseal(
     Ok(())
 }
 
-/// Refuses what is not the same file system any more.
+/// Rejects a superblock with another layout.
 fn check(old: &Superblock, new: &RawSuperblock, device_len: u64) -> Result<Superblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     bytes.copy_from_slice(new.as_bytes());
@@ -196,7 +198,7 @@ fn check(old: &Superblock, new: &RawSuperblock, device_len: u64) -> Result<Super
         let counts = (sb.blocks_count, sb.inodes_count, sb.blocks_per_group, sb.inodes_per_group);
         (sizes, counts, sb.first_data_block)
     };
-    // Values in inodes have a hash with the seed, with metadata checksums or without.
+    // Values in separate inodes have a hash with the seed, with and without metadata checksums.
     let uses_seed =
         |sb: &Superblock| sb.features.metadata_csum() || sb.features.incompat(Incompat::EA_INODE);
     let same_seed = !uses_seed(old) || old.checksum_seed == new.checksum_seed;

@@ -1,4 +1,4 @@
-//! Which features a file system shall have, and which changes need more than its superblock.
+//! Requested feature changes, and which of them need more than the superblock.
 
 use vfs::{Error, Result};
 
@@ -11,30 +11,30 @@ use crate::format::superblock::{CHECKSUM_TYPE_CRC32C, RawSuperblock, Superblock}
 const ENCODING_UTF8_12_1: u16 = 1;
 /// `s_encrypt_algos` as tune2fs sets them: AES-256-XTS for contents and AES-256-CTS for names.
 const ENCRYPTION_ALGORITHMS: [u8; 4] = [1, 4, 0, 0];
-/// `s_mmp_update_interval` in seconds where nothing else is asked for.
+/// Default `s_mmp_update_interval` in seconds.
 pub(super) const MMP_INTERVAL: u16 = 5;
 
-/// Changes of a file system that nothing has open.
+/// Changes of a closed file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// Features to turn on or off, in order.
+    /// Features to enable or disable, in order.
     pub features: Vec<(Feature, bool)>,
-    /// Size of a journal that is made, in bytes.
+    /// Size of a new journal in bytes.
     pub journal_bytes: Option<u64>,
-    /// Blocks of the orphan file.
+    /// Number of blocks of the orphan file.
     pub orphan_blocks: Option<u64>,
-    /// Quotas of owners, groups and projects: on, off, or as before.
+    /// Quotas of users, groups and projects: on, off, or unchanged.
     pub quotas: [Option<bool>; 3],
     /// UUID of the file system.
     pub uuid: Option<[u8; 16]>,
-    /// Flags of the encoding; names are UTF-8.
+    /// Flags of the encoding. Names are UTF-8.
     pub encoding_flags: Option<u16>,
-    /// Removal of a mark that another host uses the file system.
+    /// True to remove the mark that another host uses the file system.
     pub clears_mmp: bool,
 }
 
-/// Features that only the superblock says.
+/// Features that affect only the superblock.
 const PLAIN_ON: [Feature; 13] = [
     Feature::Compat(Compat::EXT_ATTR),
     Feature::Compat(Compat::DIR_INDEX),
@@ -50,10 +50,10 @@ const PLAIN_ON: [Feature; 13] = [
     Feature::RoCompat(RoCompat::DIR_NLINK),
     Feature::RoCompat(RoCompat::EXTRA_ISIZE),
 ];
-/// The same, which kernels turn on by themselves.
+/// The same, for features that kernels enable by themselves.
 const COUNTS_ON: [Feature; 2] =
     [Feature::RoCompat(RoCompat::LARGE_FILE), Feature::RoCompat(RoCompat::HUGE_FILE)];
-/// Features that need more than the superblock when they come and when they go.
+/// Features that need more than the superblock when they are enabled or disabled.
 const BUILT: [Feature; 9] = [
     Feature::Compat(Compat::HAS_JOURNAL),
     Feature::Compat(Compat::ORPHAN_FILE),
@@ -65,10 +65,10 @@ const BUILT: [Feature; 9] = [
     Feature::RoCompat(RoCompat::METADATA_CSUM),
     Feature::RoCompat(RoCompat::GDT_CSUM),
 ];
-/// Features that need more only when they come.
+/// Features that need more only when they are enabled.
 const BUILT_ON: [Feature; 2] =
     [Feature::Incompat(Incompat::FILETYPE), Feature::RoCompat(RoCompat::SPARSE_SUPER)];
-/// Features that can go if nothing in the image needs them, or if what they keep is given up.
+/// Features that can be disabled if nothing in the image needs them, or if the blocks that they reserve are given up.
 const BUILT_OFF: [Feature; 6] = [
     Feature::Compat(Compat::RESIZE_INODE),
     Feature::Incompat(Incompat::CASEFOLD),
@@ -78,7 +78,7 @@ const BUILT_OFF: [Feature; 6] = [
     Feature::RoCompat(RoCompat::EXTRA_ISIZE),
 ];
 
-/// Why a feature cannot be turned on or off.
+/// Returns the reason why a feature cannot be enabled or disabled.
 fn refusal(feature: Feature, is_on: bool) -> &'static str {
     match feature {
         Feature::Incompat(Incompat::BIT64) => "all group descriptors would have to move",
@@ -91,20 +91,20 @@ fn refusal(feature: Feature, is_on: bool) -> &'static str {
     }
 }
 
-/// Features before and after a request, with what follows from it.
+/// Features before and after a request, with all consequences.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) old: Features,
     pub(super) new: Features,
-    /// State of each kind of quota, before and after.
+    /// State of each kind of quota before and after.
     pub(super) quotas: [(bool, bool); 3],
 }
 
 impl Target {
-    /// Works out what a request leads to.
+    /// Determines the result of a request.
     ///
     /// # Errors
-    /// `Unsupported` names a feature that cannot change; `Invalid` for features that need others.
+    /// `Unsupported` for a feature that cannot change; `Invalid` for features that need others.
     pub(super) fn of(sb: &Superblock, request: &Request) -> Result<Self> {
         let (old, raw) = (sb.features, &sb.raw);
         let mut new = old;
@@ -123,12 +123,12 @@ impl Target {
                 (Feature::RoCompat(RoCompat::QUOTA), false) => wanted = [Some(false); 3],
                 (Feature::RoCompat(RoCompat::PROJECT), _) => wanted[2] = Some(is_on),
                 (Feature::RoCompat(RoCompat::METADATA_CSUM), false) => {
-                    // Descriptors keep what their checksums allow: groups that are not initialised.
+                    // Descriptors still need checksums, because some groups may be uninitialised.
                     new.ro_compat.insert(RoCompat::GDT_CSUM);
                     new.incompat.remove(Incompat::CSUM_SEED);
                 }
                 (Feature::Compat(Compat::HAS_JOURNAL), false) => {
-                    // Orphans are recorded in the file only where there is a journal.
+                    // The orphan file requires a journal.
                     new.compat.remove(Compat::ORPHAN_FILE);
                 }
                 _ => {}
@@ -180,22 +180,22 @@ impl Target {
         Ok(())
     }
 
-    /// Returns whether a compatible feature comes or goes.
+    /// Returns whether a compatible feature is newly enabled or disabled.
     pub(super) fn turns(&self, feature: Compat, is_on: bool) -> bool {
         self.new.compat(feature) == is_on && self.old.compat(feature) != is_on
     }
 
-    /// Returns whether an incompatible feature comes or goes.
+    /// Returns whether an incompatible feature is newly enabled or disabled.
     pub(super) fn turns_incompat(&self, feature: Incompat, is_on: bool) -> bool {
         self.new.incompat(feature) == is_on && self.old.incompat(feature) != is_on
     }
 
-    /// Returns whether a read-only-compatible feature comes or goes.
+    /// Returns whether a read-only-compatible feature is newly enabled or disabled.
     pub(super) fn turns_ro(&self, feature: RoCompat, is_on: bool) -> bool {
         self.new.ro_compat(feature) == is_on && self.old.ro_compat(feature) != is_on
     }
 
-    /// Sets the features and the fields that belong to them, the UUID included.
+    /// Sets the features and their fields, including the UUID.
     pub(super) fn apply(&self, request: &Request, raw: &mut RawSuperblock) {
         let uuid_before = raw.uuid;
         raw.set_features(&self.new);
@@ -203,7 +203,7 @@ impl Target {
             raw.uuid = uuid;
         }
         if self.turns_incompat(Incompat::CSUM_SEED, true) {
-            // Checksums stay as they are, whatever the UUID becomes.
+            // Existing checksums stay valid whatever the UUID becomes.
             raw.checksum_seed = file_system_seed(&uuid_before).into();
         } else if !self.new.incompat(Incompat::CSUM_SEED) {
             raw.checksum_seed = 0.into();
@@ -236,7 +236,7 @@ impl Target {
     }
 }
 
-/// Quotas follow from their files, whatever the feature was before.
+/// Quota features depend on the quota files, not on the previous features.
 fn is_quota(feature: Feature) -> bool {
     matches!(feature, Feature::RoCompat(RoCompat::QUOTA | RoCompat::PROJECT))
 }

@@ -1,8 +1,8 @@
-//! Changes that need more than the superblock, tried out in a staging before anything is written.
+//! Changes that need more than the superblock, tried in a staging before anything is written.
 //!
-//! The check finds nothing in the result. While it is written, the superblock is marked as not clean, so that e2fsck
-//! checks the whole image after a crash. A superblock with fewer features than the old one is written first, and one
-//! with more is written last: the superblock on the device names nothing that is missing.
+//! The check must find nothing in the result. While it is written, the superblock is marked as not clean, so that
+//! e2fsck checks the whole image after a crash. A superblock with fewer features than the old one is written first, one
+//! with more features last. So the superblock on the device never names a missing structure.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +28,7 @@ use crate::repair::changes::Changes;
 /// Maximum length of one write in bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// Codes that follow from each change: bitmaps, counts and copies.
+/// Codes of findings that follow from each change: bitmaps, counts and copies.
 const FOLLOWING: [&Code; 14] = [
     codes::BLOCK_BITMAP_FREE,
     codes::BLOCK_BITMAP_USED,
@@ -58,7 +58,7 @@ pub(super) fn is_needed(sb: &Superblock, request: &Request, target: &Target) -> 
         | RoCompat::GDT_CSUM
         | RoCompat::SPARSE_SUPER;
     let goes = |was: bool, is: bool| was && !is;
-    // Something in the image may need these.
+    // Structures in the image may need these features.
     let is_given_up = goes(old.incompat(Incompat::CASEFOLD), new.incompat(Incompat::CASEFOLD))
         || [RoCompat::LARGE_FILE, RoCompat::HUGE_FILE, RoCompat::DIR_NLINK, RoCompat::EXTRA_ISIZE]
             .iter()
@@ -73,13 +73,13 @@ pub(super) fn is_needed(sb: &Superblock, request: &Request, target: &Target) -> 
         || changes_checksums(sb, request, target)
 }
 
-/// Returns whether checksums of metadata come, go, or get another seed.
+/// Returns whether metadata checksums are added or removed, or get another seed.
 fn changes_checksums(sb: &Superblock, request: &Request, target: &Target) -> bool {
     let (had, has) = (target.old.metadata_csum(), target.new.metadata_csum());
     had != has || has && changes_seed(sb, request, target)
 }
 
-/// Returns whether the seed of checksums changes.
+/// Returns whether the checksum seed changes.
 fn changes_seed(sb: &Superblock, request: &Request, target: &Target) -> bool {
     let mut raw = sb.raw.clone();
     target.apply(request, &mut raw);
@@ -89,10 +89,10 @@ fn changes_seed(sb: &Superblock, request: &Request, target: &Target) -> bool {
     seed != sb.checksum_seed
 }
 
-/// Refuses another seed where attributes in inodes of their own have hashes with it.
+/// Rejects another seed if attribute values in separate inodes have hashes that depend on it.
 ///
 /// # Errors
-/// `Unsupported` then.
+/// `Unsupported` in that case.
 pub(super) fn check_seed(sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
     if target.old.incompat(Incompat::EA_INODE) && changes_seed(sb, request, target) {
         return Err(Error::unsupported(
@@ -103,10 +103,10 @@ pub(super) fn check_seed(sb: &Superblock, request: &Request, target: &Target) ->
     Ok(())
 }
 
-/// Changes a file system as [`super::tune`] does.
+/// Implements [`super::tune`] for such changes.
 ///
 /// # Errors
-/// As [`super::tune`].
+/// Like [`super::tune`].
 pub(super) fn change(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
@@ -135,7 +135,7 @@ pub(super) fn change(
     write_out(&**device, &staging.steps(), &changes.zeros, (first, &new.raw))
 }
 
-/// Refuses a damaged image.
+/// Rejects a damaged image.
 fn check_sound(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<()> {
     let count = Count { found: Mutex::new(0), leaves_mmp: request.clears_mmp };
     let summary = crate::check::check(Arc::clone(device), &Options::default(), &count)?;
@@ -148,10 +148,10 @@ fn check_sound(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<()> {
     }
 }
 
-/// Counts findings but for those about copies, which are written again.
+/// Counts findings, except those about copies, which are rewritten.
 struct Count {
     found: Mutex<u64>,
-    /// True if the block that guards against two mounts is written again, too.
+    /// True if the MMP block is rewritten too.
     leaves_mmp: bool,
 }
 
@@ -182,7 +182,7 @@ fn check_possible(sb: &Superblock, target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Removes files that features had, and what descriptors without checksums cannot say.
+/// Removes files of disabled features, and descriptor state that requires checksums.
 fn take_away(changes: &mut Changes, request: &Request, target: &Target) -> Result<()> {
     if request.clears_mmp && target.new.incompat(Incompat::MMP) {
         changes.clear_mmp()?;
@@ -223,7 +223,7 @@ fn set_features(
     Ok(())
 }
 
-/// Makes the files that features call for.
+/// Creates the files of enabled features.
 fn add(changes: &mut Changes, request: &Request, target: &Target) -> Result<()> {
     let has_journal = target.new.compat(Compat::HAS_JOURNAL);
     if target.turns(Compat::HAS_JOURNAL, true) {
@@ -261,7 +261,7 @@ fn expected(target: &Target) -> Vec<&'static Code> {
     expected
 }
 
-/// Writes the result. `first` is the superblock, marked as not clean, while everything else is written.
+/// Writes the result. `first` is the superblock marked as not clean, which is on disk while everything else is written.
 fn write_out(
     device: &dyn BlockDevice,
     steps: &[Step],
@@ -276,7 +276,7 @@ fn write_out(
         return Ok(());
     }
     for range in zeros {
-        // The journal's superblock lies in such a range and is among the pages.
+        // Zeroed before the pages are written: the journal's superblock is in such a range and among the pages.
         device.zero_range(range.start, range.end - range.start).map_err(Error::Device)?;
     }
     let mut marked = first.clone();

@@ -1,10 +1,10 @@
-//! `struct fsverity_descriptor`: what a file's digest is the digest of.
+//! `struct fsverity_descriptor`, the input of a file's digest.
 
 use merkle::Digest;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-/// The only version.
+/// The only defined version.
 const VERSION: u8 = 1;
 
 /// `FS_VERITY_HASH_ALG_SHA256`.
@@ -27,7 +27,7 @@ pub(super) struct Descriptor {
 const _: () = assert!(size_of::<Descriptor>() == 256);
 
 impl Descriptor {
-    /// One without salt and without a signature.
+    /// Returns a descriptor without salt and without a signature.
     pub(super) fn new(data_size: u64, block_size: u32, root: &Digest) -> Self {
         let mut root_hash = [0; 64];
         root_hash[..root.len()].copy_from_slice(root);

@@ -1,8 +1,8 @@
-//! fs-verity: files whose contents a kernel verifies when they are read, and never changes.
+//! fs-verity: files whose contents are verified by the kernel on reads and never change.
 //!
-//! Behind the contents, from the next multiple of 64 KiB on, lie a tree of hashes, then (from the next block on) a
-//! descriptor, and its length in the last four bytes of a block. The size of the file says nothing of them. Source:
-//! the kernel's Documentation/filesystems/fsverity.rst, and ext4/verity.rst there.
+//! After the contents, starting at the next multiple of 64 KiB, there are a hash tree, then (starting at the next
+//! block) a descriptor, and its length in the last four bytes of a block. They are past the size of the file. Source:
+//! the kernel's Documentation/filesystems/fsverity.rst and ext4/verity.rst.
 
 mod descriptor;
 
@@ -16,27 +16,27 @@ use crate::format::features::{Incompat, RoCompat};
 use crate::format::inode::flags;
 use descriptor::Descriptor;
 
-/// What the place of the tree is a multiple of: no kernel has larger pages.
+/// Alignment of the tree: no kernel has larger pages.
 const TREE_ALIGN_BYTES: u64 = 64 << 10;
 
-/// Largest block of a tree, in bytes: the page size of most machines.
+/// Maximum block size of a tree in bytes: the page size of most machines.
 const TREE_BLOCK_MAX: u32 = 4096;
 
-/// Bytes that say how long the descriptor is.
+/// Size of the descriptor's length field in bytes.
 const LENGTH_BYTES: u64 = 4;
 
-/// What lies behind the contents.
+/// Layout of the data after the contents.
 struct Layout {
     size: u64,
     shape: Shape,
-    /// Where the tree begins in the file.
+    /// Byte offset of the tree in the file.
     tree: u64,
     descriptor: u64,
     end: u64,
 }
 
 impl Layout {
-    /// `None` if it lies past what numbers can count.
+    /// Returns `None` if an offset overflows.
     fn new(size: u64, block_size: u32) -> Option<Self> {
         let tree_block = block_size.min(TREE_BLOCK_MAX);
         let shape = Shape::new(size, tree_block, tree_block);
@@ -47,7 +47,7 @@ impl Layout {
         Some(Self { size, shape, tree, descriptor, end: descriptor.checked_add(len)? })
     }
 
-    /// The descriptor, and its length at the end of the last block.
+    /// Returns the blocks of the descriptor, with its length at the end of the last one.
     fn descriptor_blocks(&self, descriptor: &Descriptor) -> Vec<u8> {
         let bytes = descriptor.as_bytes();
         let mut blocks = vec![0; (self.end - self.descriptor) as usize];
@@ -59,12 +59,12 @@ impl Layout {
 }
 
 impl Ext4 {
-    /// Protects a regular file of an image in progress, whose contents are all on the device: computes its tree with
-    /// several threads and stores it. The digest that `fsverity measure` and `fsverity digest` show for it.
+    /// Protects a regular file of an image in progress, whose contents must all be on the device: computes its tree
+    /// with several threads and stores it. Returns the digest that `fsverity measure` and `fsverity digest` show.
     ///
     /// # Errors
-    /// `Unsupported` if the file system has no such files or the file has no extents; `Invalid` if it is not regular,
-    /// or the image is not in progress.
+    /// `Unsupported` if the file system does not have the feature or extents; `Invalid` if the file is not regular, or
+    /// the image is not in progress.
     pub fn protect(&self, ino: Ino, threads: usize) -> Result<Digest> {
         let layout = self.make_room(ino)?;
         let contents = Contents { fs: self, ino, layout: &layout };
@@ -75,16 +75,16 @@ impl Ext4 {
         Ok(merkle::digest(&[descriptor.as_bytes()]))
     }
 
-    /// Takes the space that [`Self::protect`] takes, without reading the contents, to learn how much it is.
+    /// Allocates the same space as [`Self::protect`] without reading the contents, to determine its size.
     ///
     /// # Errors
-    /// As [`Self::protect`].
+    /// Like [`Self::protect`].
     pub fn try_protect(&self, ino: Ino) -> Result<()> {
         let layout = self.make_room(ino)?;
         self.seal_contents(ino, layout.size)
     }
 
-    /// Takes all blocks at once, so that the order in which threads write decides nothing.
+    /// Allocates all blocks at once, so that the layout does not depend on the order of writing threads.
     fn make_room(&self, ino: Ino) -> Result<Layout> {
         let features = &self.volume.sb.features;
         if !features.ro_compat(RoCompat::VERITY) {
@@ -106,7 +106,7 @@ impl Ext4 {
         Ok(layout)
     }
 
-    /// The size is again that of the contents, and they never change any more.
+    /// Sets the size of the file back to that of the contents and makes them immutable.
     fn seal_contents(&self, ino: Ino, size: u64) -> Result<()> {
         let _lock = self.locks.exclusive(&[ino]);
         let mut handle = self.load(ino)?;
@@ -119,7 +119,7 @@ impl Ext4 {
     }
 }
 
-/// A file whose tree is computed.
+/// Contents of a file whose tree is computed.
 struct Contents<'a> {
     fs: &'a Ext4,
     ino: Ino,
@@ -147,7 +147,7 @@ impl Ground for Contents<'_> {
 }
 
 impl Contents<'_> {
-    /// The file is as long as what lies behind its contents, until that is done.
+    /// The size of the file includes the data after its contents until sealing.
     fn read_all(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {

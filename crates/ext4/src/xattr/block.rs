@@ -1,4 +1,4 @@
-//! The block of an inode's attributes: changed in place while only this inode has it, otherwise copied.
+//! Attribute blocks: changed in place if only one inode uses them, otherwise copied.
 
 use operation::Outcome;
 
@@ -11,8 +11,8 @@ use crate::kind::Kind;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Brings the attribute block of `handle` to what a plan says. `number` is the inode that the
-    /// value of an attribute in it goes to.
+    /// Changes the attribute block of `handle` as planned. `number` is the inode for the value of one of its
+    /// attributes.
     pub(super) fn change_block(
         &mut self,
         handle: &mut Handle,
@@ -44,8 +44,7 @@ impl Op<'_> {
         }
     }
 
-    /// Takes its attribute block from an inode: frees it, or counts it off when the operation commits
-    /// if other inodes have it, too.
+    /// Removes the attribute block of an inode. Frees it, or drops a reference at the commit if other inodes share it.
     pub(super) fn drop_block(&mut self, handle: &mut Handle, is_shared: bool) -> Outcome<()> {
         let block = Block(handle.inode.file_acl());
         handle.inode.set_file_acl(0);
@@ -57,9 +56,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Lets go of the noted blocks. Each was another inode's, too, when it was noted; it may be nobody's
-    /// by now, and is then freed. No group is waited for while such a block is held, because who holds
-    /// a group may be waiting for the block.
+    /// Drops the noted references to shared blocks, and frees blocks without references. Groups are locked before the
+    /// blocks, because an operation that holds a group may be waiting for such a block.
     pub(crate) fn release_noted_attributes(&mut self) -> Outcome<()> {
         if self.released_attributes.is_empty() {
             return Ok(());
@@ -73,7 +71,7 @@ impl Op<'_> {
         }
         for block in blocks {
             let id = self.buffer(block, Kind::Xattr.plain())?;
-            // At least 1: a block that nothing refers to is damaged and was refused.
+            // The count is at least 1: a damaged block with no references was rejected.
             let left = block_refcount(self.txn.data(id)).saturating_sub(1);
             if left > 0 {
                 self.txn.edit(id, BLOCK_REFCOUNT_RANGE).copy_from_slice(&left.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The attribute that holds what of a file's inline data does not fit into `i_block`.
+//! The attribute that stores inline data beyond `i_block`.
 
 use smallvec::SmallVec;
 use vfs::Result;
@@ -10,9 +10,8 @@ use crate::inode::Handle;
 use crate::xattr;
 
 impl Ext4 {
-    /// What follows the fixed fields of an inode without the attribute of inline data
-    /// (`system.data`), for [`Op::stage_with_tail`](crate::op::Op): for an inode whose contents move
-    /// to blocks.
+    /// Returns the rest of an inode's slot without the attribute for inline data (`system.data`). For
+    /// [`Op::stage_with_tail`](crate::op::Op), when the contents move to blocks.
     pub(crate) fn tail_without_inline_data(&self, handle: &Handle) -> Result<Vec<u8>> {
         let old = xattr::slot_tail(self, handle)?;
         let Some(area) = xattr::parse_slot_area(handle, &old)? else {

@@ -1,13 +1,13 @@
-//! Changing extended attributes: in the inode where there is room, otherwise in a block of their own,
-//! otherwise (`ea_inode`) with the value in an inode of its own.
+//! Extended attributes: stored in the inode if there is room, else in the attribute block, else (`ea_inode`) with the
+//! value in a separate inode.
 //!
-//! - An inode's attributes change only under its lock. A block with one reference belongs to its
-//!   inode and is changed in place. One with several is never changed but for its count of references:
-//!   who wants other attributes gets a copy and lets go of it (`block`).
-//! - Counts of references to value inodes change only under [`ValueInodes`], taken after the inode
-//!   locks and before the operation starts. So is, for a block whose entries refer to value inodes, its
-//!   own count: that it reaches zero is known in advance, and its references are given back.
-//! - What to do is decided before the operation (`plan`), because it may run several times.
+//! - An inode's attributes change only under its lock. A block with one reference is changed in place. In a block with
+//!   several references only the count changes: an inode that needs other attributes gets a copy and drops its
+//!   reference (`block`).
+//! - Reference counts of value inodes change only under [`ValueInodes`], taken after the inode locks and before the
+//!   operation starts. This also covers the count of a block whose entries refer to value inodes: it must be known in
+//!   advance whether the last reference goes, because the block's own references are then dropped too.
+//! - Changes are planned before the operation (`plan`), because an operation may run several times.
 
 mod block;
 mod inline;
@@ -38,10 +38,10 @@ pub(crate) use read::{
 };
 pub(crate) use value::ValueInodes;
 
-/// Longest name of an attribute, without its prefix, in bytes.
+/// Maximum length of an attribute name without its prefix, in bytes.
 const NAME_LEN_MAX: usize = 255;
 
-/// Largest value that Linux can set or read, in bytes (`XATTR_SIZE_MAX`).
+/// Maximum size of a value on Linux, in bytes (`XATTR_SIZE_MAX`).
 const VALUE_LEN_MAX: usize = 1 << 16;
 
 impl Ext4 {
@@ -95,7 +95,8 @@ impl Ext4 {
         let change = |op: &mut Op<'_>| {
             let mut handle = before;
             if let Some(values) = &values {
-                // First, because a new value goes straight to the device: not if others are damaged.
+                // Drop the old references first: creating a value writes to the device at once, which must not happen
+                // if these inodes are damaged.
                 op.subtract_references(values, &before, &plan.dropped)?;
                 op.add_references(values, &before, &plan.copied)?;
                 op.store_counted_values()?;
@@ -105,14 +106,14 @@ impl Ext4 {
         self.atomically_with(claim, change, |()| Ok(()))
     }
 
-    /// What to do, and whether the block of `handle` is also others'.
+    /// Returns the plan, and whether other inodes share the block of `handle`.
     fn plan_change(
         &self,
         handle: &Handle,
         name: AttributeName<'_>,
         value: Option<&[u8]>,
     ) -> Result<(Plan, bool)> {
-        // The block first: it comes before inode tables in the order of locks.
+        // Read the block first: it precedes inode tables in the lock order.
         let block = block(self, handle)?;
         let tail = slot_tail(self, handle)?;
         let is_shared = block.as_ref().is_some_and(|block| block_refcount(block) > 1);
@@ -135,7 +136,7 @@ impl Ext4 {
 }
 
 impl Op<'_> {
-    /// Brings an inode, its block and a new value to what a plan says.
+    /// Changes an inode and its block as planned, and creates the new value.
     fn apply(
         &mut self,
         handle: &mut Handle,
@@ -166,7 +167,7 @@ impl Op<'_> {
     }
 }
 
-/// Enters the inode of a new value into its entry.
+/// Writes the inode number of a new value to its entry.
 fn enter_number(bytes: &mut [u8], in_block: bool, name: AttributeName<'_>, ino: u32) -> Result<()> {
     if set_value_inode(bytes, in_block, name, ino) {
         return Ok(());

@@ -1,9 +1,8 @@
-//! Where an inode's attributes go when one of them changes: decided without I/O, from what the inode
-//! and its block hold.
+//! Decides where an inode's attributes are stored when one of them changes. No I/O: the input is the inode and its
+//! block.
 //!
-//! A value lies in the inode if it fits there, else in the inode's block, else (`ea_inode`) in an
-//! inode of its own, whose entry again goes to the inode or the block. Other attributes stay where
-//! they are.
+//! A value is stored in the inode if it fits there, else in the inode's block, else (`ea_inode`) in a separate inode
+//! whose entry is in the inode or the block. Other attributes are not moved.
 
 use smallvec::SmallVec;
 use transaction::Corruption;
@@ -15,7 +14,7 @@ use crate::format::xattr::{
 };
 use crate::xattr::SlotTail;
 
-/// A value in an inode of its own, as an entry refers to it.
+/// Reference of an entry to a value in a separate inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ValueRef {
     pub(super) ino: u32,
@@ -23,72 +22,71 @@ pub(super) struct ValueRef {
     pub(super) size: u32,
 }
 
-/// Stands for the inode of a new value until that is taken. Any number but 0, which means that there
-/// is none.
+/// Placeholder for the inode of a new value until it is allocated. Any number but 0, which means "no inode".
 const NOT_KNOWN_YET: u32 = u32::MAX;
 
-/// Values in inodes of their own.
+/// References to values in separate inodes.
 pub(super) type ValueRefs = SmallVec<[ValueRef; 2]>;
 
-/// What is to become of one attribute.
+/// Change of one attribute.
 #[derive(Clone, Copy)]
 pub(super) struct Change<'a> {
     pub(super) name: AttributeName<'a>,
-    /// Its value in the form it has on disk; `None` removes it.
+    /// New value in on-disk form; `None` removes the attribute.
     pub(super) value: Option<&'a [u8]>,
 }
 
-/// An inode's attributes as they are.
+/// Current attributes of an inode.
 #[derive(Clone, Copy)]
 pub(super) struct Present<'a> {
-    /// What follows the fixed fields in the inode's slot.
+    /// Rest of the inode's slot after the fixed fields.
     pub(super) tail: &'a [u8],
-    /// The block, verified.
+    /// The verified attribute block.
     pub(super) block: Option<&'a [u8]>,
-    /// Whether other inodes have the same block.
+    /// True if other inodes share the block.
     pub(super) is_shared: bool,
-    /// Size of blocks in bytes.
+    /// Block size in bytes.
     pub(super) block_size: usize,
-    /// Whether the inode is a symbolic link. Its target lies in the inode or in blocks, which e2fsck
-    /// tells by whether it counts blocks, unless it has an attribute block: the space of values in
-    /// other inodes is only counted beside one.
+    /// True if the inode is a symbolic link. e2fsck uses the block count to decide whether the target is inline, unless
+    /// there is an attribute block. So a link's value in another inode, which adds to the count, requires an attribute
+    /// block.
     pub(super) is_link: bool,
 }
 
-/// What is to become of the block.
+/// Change of the attribute block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BlockChange {
-    /// It stays as it is, if there is one.
+    /// The block, if any, does not change.
     Keep,
-    /// It is no longer needed.
+    /// The block is removed.
     Drop,
-    /// It gets these contents; its checksum is still missing.
+    /// The block gets these contents, without a valid checksum.
     Write(Vec<u8>),
 }
 
-/// Where the entry is whose value goes to an inode of its own.
+/// Location of the entry whose value is in a separate inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Slot,
     Block,
 }
 
-/// What to do.
+/// Planned changes.
 pub(super) struct Plan {
-    /// New bytes for the slot behind the fixed fields, if they change.
+    /// New bytes of the slot after the fixed fields, if they change.
     pub(super) tail: Option<SlotTail>,
     pub(super) block: BlockChange,
-    /// Where to enter the new inode's number, if the value goes to one.
+    /// Location of the entry for the new value inode, if there is one.
     pub(super) value_place: Option<Place>,
     /// Values that this inode no longer has.
     pub(super) removed: ValueRefs,
-    /// Of these, those that nothing refers to in its place: not those a shared block still has.
+    /// The subset of `removed` that loses a reference: without values that a shared block still refers to.
     pub(super) dropped: ValueRefs,
-    /// Values that a copy of a shared block refers to, too.
+    /// Values that gain a reference because a shared block is copied.
     pub(super) copied: ValueRefs,
 }
 
-/// The attributes of an area that stay, and the values of those that go.
+/// Attributes of an area that stay, and the removed values.
 struct Side<'a> {
     kept: SmallVec<[NewAttribute<'a>; 8]>,
     removed: ValueRefs,
@@ -111,7 +109,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// An attribute as it is, to be written again.
+/// Returns an existing attribute in the form for writing.
 pub(super) fn again(entry: Entry<'_>) -> NewAttribute<'_> {
     let name = AttributeName { index: entry.name_index, suffix: entry.name };
     let value = match entry.value {
@@ -128,12 +126,12 @@ fn value_ref(entry: Entry<'_>) -> Option<ValueRef> {
     }
 }
 
-/// The values of an area that lie in inodes of their own.
+/// Returns the references of an area to values in separate inodes.
 pub(super) fn value_refs(area: Area<'_>) -> impl Iterator<Item = ValueRef> {
     area.entries().filter_map(value_ref)
 }
 
-/// The forms a value can take, the best first. The inode's number is entered later.
+/// Returns the possible forms of a value, the preferred one first. The inode number is set later.
 fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = NewAttribute<'_>> {
     let Change { name, value } = change;
     let apart = move |value: &[u8]| {
@@ -146,12 +144,12 @@ fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = Ne
     forms.map(move |value| NewAttribute { name, value })
 }
 
-/// Decides where each attribute goes. With `value_hash`, the hash of the new value, that value may lie in an
-/// inode of its own.
+/// Decides where each attribute is stored. With `value_hash`, the hash of the new value, that value may be stored in a
+/// separate inode.
 ///
 /// # Errors
-/// `NoAttribute` if the attribute to remove is not there, `AttributeTooLarge` if the new one fits nowhere,
-/// `Corrupt` if what is there cannot be written again.
+/// `NoAttribute` if the attribute to remove does not exist, `AttributeTooLarge` if the new one does not fit, `Corrupt`
+/// if existing attributes cannot be written again.
 pub(super) fn plan(
     present: Present<'_>,
     change: Change<'_>,
@@ -191,19 +189,19 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// What an inode has room for without `ea_inode`.
+/// Explanation of the size limit without `ea_inode`.
 const VALUES_LIMIT: &str = "ext4 keeps all attributes of a file in its inode and one block, unless the file \
                             system has the feature ea_inode";
 
-/// What it has room for with `ea_inode`.
+/// Explanation of the size limit with `ea_inode`.
 const ENTRIES_LIMIT: &str = "ext4 keeps the names of all attributes of a file, and values that are small, in its \
                              inode and one block";
 
-/// The new attribute fits nowhere.
+/// The new attribute does not fit.
 struct TooLarge;
 
-/// Adds the new attribute to the side that has room for it. Says which that is, and whether the
-/// value goes to an inode of its own.
+/// Adds the new attribute to the side with room for it. Returns the location, and whether the value needs a separate
+/// inode.
 fn choose<'a>(
     present: Present<'_>,
     forms: impl Iterator<Item = NewAttribute<'a>>,
@@ -256,7 +254,7 @@ impl Plan {
     }
 }
 
-/// Attributes that were in a place no longer fit there only if their values share bytes.
+/// Existing attributes can only fail to fit into their own area if their values overlap.
 fn overlapping() -> Error {
     Corruption::new("extended attributes", "values overlap each other").into()
 }

@@ -1,4 +1,4 @@
-//! Extended attributes of an inode, wherever they are kept.
+//! Reading extended attributes of an inode from all their locations.
 
 use smallvec::SmallVec;
 use transaction::BufferRef;
@@ -12,11 +12,11 @@ use crate::format::xattr::{self, Area, AttributeName, Entry, VALUE_SIZE_MAX, Val
 use crate::inode::Handle;
 use crate::kind::Kind;
 
-/// A copy of the bytes of an inode's slot behind `extra_isize`: on the stack for the usual sizes.
+/// Copy of an inode's slot after `extra_isize`, on the stack for the usual sizes.
 pub(crate) type SlotTail = SmallVec<[u8; 128]>;
 
-/// The bytes of an inode's slot behind `extra_isize`; none if the slot has no field of that name, or
-/// it is zero: attributes would lie where the kernel puts its fields when it next writes the inode.
+/// Returns the bytes of an inode's slot after `extra_isize`. Returns none if that field is missing or zero: the kernel
+/// would overwrite attributes there with its fields when it writes the inode.
 pub(crate) fn slot_tail(fs: &Ext4, handle: &Handle) -> Result<SlotTail> {
     let extra = usize::from(handle.inode.extra_isize());
     if extra == 0 {
@@ -28,12 +28,12 @@ pub(crate) fn slot_tail(fs: &Ext4, handle: &Handle) -> Result<SlotTail> {
     Ok(SlotTail::from_slice(table.get(start..end).unwrap_or_default()))
 }
 
-/// The attributes in what [`slot_tail`] gave.
+/// Parses the attributes in the result of [`slot_tail`].
 pub(crate) fn parse_slot_area<'a>(handle: &Handle, bytes: &'a [u8]) -> Result<Option<Area<'a>>> {
     Area::in_inode(bytes).map_err(|c| c.of_inode(handle.ino().0).into())
 }
 
-/// The block of attributes outside the inode, if it has one.
+/// Reads the attribute block of an inode, if it has one.
 pub(crate) fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
     let block = Block(handle.inode.file_acl());
     if block.0 == 0 {
@@ -74,7 +74,7 @@ pub(crate) fn list(fs: &Ext4, handle: &Handle, each: &mut dyn FnMut(&[u8])) -> R
     Ok(())
 }
 
-/// The value of an attribute, named and encoded as Linux does. `NoAttribute` if there is none.
+/// Returns the value of an attribute, with names and encoding as on Linux. Returns `NoAttribute` if there is none.
 pub(crate) fn get(fs: &Ext4, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     let name = AttributeName::from_linux(name).ok_or(Error::NoAttribute)?;
     let value = get_stored(fs, handle, name)?.ok_or(Error::NoAttribute)?;
@@ -85,7 +85,7 @@ pub(crate) fn get(fs: &Ext4, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     xattr::acl_to_linux(&value).ok_or_else(damaged)
 }
 
-/// A found value, or where it is.
+/// A value, or a reference to it.
 enum Found {
     Value(Vec<u8>),
     Elsewhere { ino: u32, size: u32, entry_hash: u32 },
@@ -100,7 +100,7 @@ impl Found {
     }
 }
 
-/// The value of an attribute as stored.
+/// Returns the value of an attribute in on-disk form.
 pub(crate) fn get_stored(
     fs: &Ext4,
     handle: &Handle,
@@ -110,7 +110,7 @@ pub(crate) fn get_stored(
     let mut found =
         parse_slot_area(handle, &slot)?.and_then(|area| area.find(name)).map(Found::from);
     if found.is_none() {
-        // The block is let go before another inode is read.
+        // The block is released before another inode is read.
         let block = block(fs, handle)?;
         found = block.and_then(|block| Area::in_block(&block).find(name).map(Found::from));
     }
@@ -123,7 +123,7 @@ pub(crate) fn get_stored(
     }
 }
 
-/// The inode that holds a value of `size` bytes.
+/// Reads the inode that stores a value of `size` bytes.
 pub(crate) fn load_value_inode(fs: &Ext4, ino: u32, size: u32) -> Result<Handle> {
     let bad = |problem| Corruption::new("extended attribute inode", problem).of_inode(ino.into());
     if ino < fs.volume.sb.first_ino {
@@ -143,14 +143,14 @@ pub(crate) fn load_value_inode(fs: &Ext4, ino: u32, size: u32) -> Result<Handle>
     Ok(holder)
 }
 
-/// Whether a value's inode is of Lustre's first form: it has no hash and no count of references,
-/// but names the only inode that refers to it.
+/// Returns whether a value inode has Lustre's old form: no hash and no reference count, but the only inode that refers
+/// to it.
 pub(crate) fn refers_back(holder: &Handle, referrer: &Handle) -> bool {
     holder.inode.time(Time::Modify).sec as u64 & 0xffff_ffff == referrer.ino().0
         && holder.inode.generation() == referrer.inode.generation()
 }
 
-/// Reads a large value from its inode and checks it against the hashes.
+/// Reads a large value from its inode and verifies it with the hashes.
 fn read_value_inode(
     fs: &Ext4,
     handle: &Handle,

@@ -1,4 +1,4 @@
-//! Letting go of all attributes of an inode that is being deleted.
+//! Releasing all attributes of an inode that is being deleted.
 
 use operation::Outcome;
 use transaction::Corruption;
@@ -12,13 +12,12 @@ use crate::op::Op;
 use crate::xattr;
 
 impl Op<'_> {
-    /// Lets go of everything that the attributes of `handle` take outside of it: its block is freed, or
-    /// counted off if other inodes have it, too; values in inodes of their own are counted off, and
-    /// freed with their last reference.
+    /// Releases everything that the attributes of `handle` use outside of its slot. The attribute block is freed, or
+    /// loses a reference if other inodes share it. Value inodes lose a reference and are freed with the last one.
     ///
-    /// For the operation that frees the inode: the entries in its slot stay, and go with the slot.
-    /// `values` is what [`Ext4::attributes_guard`](crate::Ext4) gave, asked with the inode's lock held
-    /// and before the operation began, for all inodes that it releases.
+    /// For the operation that frees the inode: the entries in its slot stay, and are cleared with the slot. `values` is
+    /// the result of [`Ext4::attributes_guard`](crate::Ext4), called for all inodes to release, with their locks held
+    /// and before the operation began.
     pub(crate) fn release_attributes(
         &mut self,
         handle: &mut Handle,
@@ -37,7 +36,8 @@ impl Op<'_> {
                 let damage = "more inodes refer to it than it counts";
                 Corruption::new("extended attribute block", damage).at_block(block.0)
             })?;
-            // Whose is the last reference is certain only as long as nobody else lets go of one.
+            // Without the guard, another operation may drop a reference at the same time, so the last reference cannot
+            // be determined.
             needs_guard |= !in_block.is_empty();
             if others == 0 {
                 gone.extend(in_block);
@@ -54,7 +54,7 @@ impl Op<'_> {
         }
     }
 
-    /// The references to an attribute block, and the values that it refers to.
+    /// Returns the reference count of an attribute block and the values that it refers to.
     fn look_at_block(&self, handle: &Handle, block: Block) -> Outcome<(u32, ValueRefs)> {
         if self.txn.holds(block.0) {
             let problem = "its attribute block is part of something else, too";

@@ -1,4 +1,4 @@
-//! Letting go of the attributes of whole inodes, within operations.
+//! Releasing the attributes of whole inodes within operations.
 
 use operation::RunOperations;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::op::Op;
 use crate::xattr;
 use crate::{Ext4, OpenOptions};
 
-/// Four files that share a block, whose entries refer to a value that a fifth one has, too.
+/// Creates four files that share a block, whose entries refer to a value that a fifth file has too.
 fn make(image: &Path) {
     let mke2fs = Mke2fs::new("ext4").block_size(1024).features("^has_journal,ea_inode");
     mke2fs.create(image, 8 << 20);
@@ -43,7 +43,7 @@ fn open(image: &Path) -> Ext4 {
     Ext4::open_writable(device, &OpenOptions::default()).unwrap()
 }
 
-/// Totals of an image that nobody has open.
+/// Returns the totals of a closed image.
 fn totals(image: &Path) -> vfs::StatFs {
     let device = Arc::new(FileDevice::new(File::open(image).unwrap()).unwrap());
     Ext4::open(device, &OpenOptions::default()).unwrap().statfs().unwrap()
@@ -53,8 +53,8 @@ fn load(fs: &Ext4, path: &str) -> Handle {
     fs.load(Paths::new(fs).resolve(path.as_bytes(), LastLink::Keep).unwrap()).unwrap()
 }
 
-/// Releases the attributes of files in one operation. As the files stay, their slots are emptied and
-/// the space of the large value is taken from them.
+/// Releases the attributes of files in one operation. The files stay, so their slots are cleared and the space of the
+/// large value is subtracted.
 fn release(fs: &Ext4, files: &[&str], expect_values: bool) -> Result<()> {
     let handles: Vec<_> = files.iter().map(|file| load(fs, file)).collect();
     let inodes: Vec<_> = handles.iter().map(Handle::ino).collect();
@@ -87,7 +87,7 @@ fn shared_blocks_and_values_go_with_the_last_inode() {
     let scratch = scratch();
     let image = scratch.path().join("image");
     make(&image);
-    // Alone, two at once, and all at once: then the block goes within one operation.
+    // One at a time, two at a time, and all together: the block is then freed within one operation.
     let ways: [&[&[&str]]; 4] = [
         &[&["a"], &["b"], &["c"], &["d"], &["other"]],
         &[&["a", "b"], &["other"], &["c", "d"]],
@@ -126,7 +126,7 @@ fn one_block_of_two_inodes_that_counts_one_is_refused() {
     for file in ["b", "c", "d"] {
         release(&fs, &[file], true).unwrap();
     }
-    // A field that only a damaged image can have like this.
+    // A value of this field that occurs only in a damaged image.
     let mut other = load(&fs, "other");
     other.inode.set_file_acl(load(&fs, "a").inode.file_acl());
     fs.atomically(|op| {

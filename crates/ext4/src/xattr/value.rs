@@ -1,9 +1,9 @@
-//! Values in inodes of their own (`ea_inode`): made, counted and freed.
+//! Attribute values in separate inodes (`ea_inode`): creation, reference counts and freeing.
 //!
-//! Such an inode is a regular file with the flag `EA_INODE`, one link and no name. The number of
-//! entries that refer to it stands in `i_ctime` (high half) and `i_version` (low half), the hash of
-//! the value in the seconds of `i_atime`. The space it takes also counts for each inode that has the
-//! attribute. New values never share an inode; those that a kernel lets share one are kept right.
+//! Such an inode is a regular file with the flag `EA_INODE`, one link and no name. Its reference count is stored in
+//! `i_ctime` (high half) and `i_version` (low half), the hash of the value in the seconds of `i_atime`. Each inode that
+//! has the attribute also counts the space of the value. New values are never shared; references to values that a
+//! kernel shared are maintained.
 
 use operation::Outcome;
 use transaction::locks::MutexGuard;
@@ -22,13 +22,13 @@ use crate::xattr;
 /// Permissions that the kernel gives such inodes.
 const PERMISSIONS: u16 = 0o600;
 
-/// The right to change how many entries refer to value inodes.
+/// Guard that allows changing the reference counts of value inodes.
 pub(crate) struct ValueInodes<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
 
 impl Ext4 {
-    /// Waits for the counts of value inodes if attributes of one of `handles` refer to some. The locks
-    /// of these inodes must be held; the operation must not have begun, and one call must name all
-    /// inodes whose attributes it may change or release. `None` if none is needed.
+    /// Locks the reference counts of value inodes if attributes of one of `handles` refer to any. The caller holds the
+    /// locks of these inodes and has not started the operation. One call must name all inodes whose attributes the
+    /// operation may change or release. Returns `None` if no guard is needed.
     pub(crate) fn attributes_guard(&self, handles: &[&Handle]) -> Result<Option<ValueInodes<'_>>> {
         if !self.volume.sb.features.incompat(Incompat::EA_INODE) {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Ext4 {
         Ok(block.is_some_and(|block| value_refs(Area::in_block(&block)).next().is_some()))
     }
 
-    /// A value inode that may be changed, and how many entries refer to it.
+    /// Reads a value inode that may be changed, and its reference count.
     fn load_counted(&self, referrer: &Handle, value: ValueRef) -> Result<Counted> {
         let handle = xattr::load_value_inode(self, value.ino, value.size)?;
         let bad = |problem| Err(handle.corrupt("extended attribute inode", problem));
@@ -71,18 +71,18 @@ impl Ext4 {
 }
 
 impl Op<'_> {
-    /// Clusters that a value of `size` bytes in an inode of its own counts for each inode that has it.
+    /// Returns the number of clusters that a value of `size` bytes adds to each inode that has it.
     pub(super) fn value_clusters(&self, size: u32) -> u32 {
         self.value_blocks(size).div_ceil(self.fs.volume.geometry.cluster_blocks())
     }
 
-    /// Blocks that a value of `size` bytes takes in an inode of its own.
+    /// Returns the number of blocks of a value of `size` bytes in a separate inode.
     fn value_blocks(&self, size: u32) -> u32 {
         size.div_ceil(self.fs.volume.geometry.block_size())
     }
 
-    /// Puts a value into a new inode near `referrer`, to which one entry will refer, and counts its
-    /// space for `referrer`. Returns its number.
+    /// Stores a value in a new inode near `referrer`, with one reference, and adds its space to `referrer`. Returns the
+    /// inode number.
     pub(super) fn create_value(&mut self, referrer: &mut Handle, value: &[u8]) -> Outcome<u32> {
         let mut handle = self.allocate_inode(referrer, false)?;
         let number = u32::try_from(handle.ino().0).map_err(|_| Error::NoInodes)?;
@@ -107,8 +107,8 @@ impl Op<'_> {
         Ok(number)
     }
 
-    /// Writes a value into the blocks of its inode, straight to the device: until the operation is
-    /// durable, nobody reads them.
+    /// Writes a value to the blocks of its inode, directly to the device. No reader sees it before the operation is
+    /// durable.
     fn write_value(&mut self, handle: &Handle, value: &[u8]) -> Outcome<()> {
         let block_size = self.fs.volume.block_size();
         let mut bytes = vec![0; block_size];
@@ -141,7 +141,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Notes that each of `values` gets another reference.
+    /// Notes that each of `values` gains a reference.
     pub(super) fn add_references(
         &mut self,
         _held: &ValueInodes<'_>,
@@ -155,7 +155,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// The noted count of a value inode; at first what it counts itself.
+    /// Returns the noted count of a value inode, initially its current count.
     fn counted(&mut self, referrer: &Handle, value: ValueRef) -> Outcome<&mut Counted> {
         let ino = Ino(value.ino.into());
         let at = match self.counted_values.iter().position(|c| c.handle.ino() == ino) {
@@ -168,7 +168,7 @@ impl Op<'_> {
         Ok(&mut self.counted_values[at])
     }
 
-    /// Stages the noted counts; value inodes that nothing refers to any more are freed.
+    /// Stages the noted counts and frees value inodes without references.
     pub(crate) fn store_counted_values(&mut self) -> Outcome<()> {
         for Counted { mut handle, count } in std::mem::take(&mut self.counted_values) {
             if count > 0 {
@@ -184,7 +184,7 @@ impl Op<'_> {
 
     /// Frees all blocks of a value inode.
     fn free_value(&mut self, value: &mut Handle) -> Outcome<()> {
-        // Twice the blocks of the value: no tree has more nodes than leads to each alone.
+        // Twice the number of data blocks: an extent tree has no more nodes than one per data block.
         let mut budget = 2 * self.value_blocks(value.inode.size() as u32) + 16;
         if self.remove_blocks(value, 0..u32::MAX, &mut budget)? {
             return Ok(());

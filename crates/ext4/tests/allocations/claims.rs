@@ -1,4 +1,4 @@
-//! What a hostile image claims must not cost memory.
+//! False sizes and counts in a hostile image must not cost memory.
 
 use allocation_counter::measure;
 use ext4::format::inode::Inode;
@@ -7,10 +7,10 @@ use crate::common::image::{GOLDEN, device, unpack};
 use crate::common::layout::{Layout, edit_superblock};
 use crate::common::walk;
 
-/// Most memory that opening an image and reading all of it may take, the small cache included.
+/// Maximum memory for opening an image and reading all of it, including the small cache.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Opens and reads an image; returns the most memory taken meanwhile.
+/// Opens and reads an image. Returns the peak memory use.
 fn peak(image: &[u8]) -> u64 {
     let device = device(image);
     measure(|| drop(walk::everything(device))).bytes_max
@@ -35,7 +35,7 @@ fn claims_take_no_memory() {
     }
 }
 
-/// Every inode claims to be huge.
+/// Sets huge sizes in all inodes.
 fn sizes(name: &str, image: &[u8], layout: &Layout) {
     for size in [1 << 60, u64::MAX, 1 << 42, 1 << 31] {
         let mut image = image.to_vec();
@@ -51,7 +51,7 @@ fn sizes(name: &str, image: &[u8], layout: &Layout) {
     }
 }
 
-/// The superblock claims more of everything than there is, in an image that is large but empty.
+/// Sets counts in the superblock that are too large, in an image that is large but empty.
 fn counts(name: &str, image: &[u8]) {
     let far = u32::MAX / 2;
     type Edit = fn(&mut ext4::format::superblock::RawSuperblock, u32);

@@ -1,4 +1,4 @@
-//! Writing in order, and writing and cutting a small file, take no memory.
+//! Sequential writes, and writing and truncating a small file, allocate no memory.
 
 use allocation_counter::measure;
 use oracle::scratch;
@@ -6,7 +6,7 @@ use vfs::{AllocateMode, FileSystem};
 
 use crate::files::{MIB, SHAPES, create, make, open};
 
-/// Bytes by which memory in use rose at any time during `work`: 0 if nothing was allocated.
+/// Returns the peak increase of memory use during `work`, in bytes.
 fn taken(work: impl FnOnce()) -> u64 {
     measure(work).bytes_max
 }
@@ -32,7 +32,7 @@ fn changing_files_takes_no_memory() {
                 fs.truncate(small, 0, None).unwrap();
             }
         };
-        // The first round fills the cache and each thread's memory for transactions.
+        // The first round fills the cache and the transaction buffers of each thread.
         write(0..100);
         write_and_cut();
         assert_eq!(taken(|| write(100..900)), 0, "{shape:?}, in order");
@@ -40,7 +40,7 @@ fn changing_files_takes_no_memory() {
         assert_eq!(taken(|| write(0..900)), 0, "{shape:?}, over what is there");
         if shape.extents {
             fs.allocate(ino, 2000 * 4096, 900 * 4096, AllocateMode::Unwritten).unwrap();
-            // The first may take a block for the tree.
+            // The first write may allocate a block for the tree.
             write(2000..2002);
             assert_eq!(taken(|| write(2002..2890)), 0, "{shape:?}, into preallocated space");
         }

@@ -1,6 +1,6 @@
-//! What takes memory from the heap, and how much.
+//! Tests of heap allocations.
 //!
-//! A program of its own: it has an allocator that counts what each thread takes.
+//! A separate program, because it has an allocator that counts the allocations of each thread.
 
 extern crate diskwright_ext4 as ext4;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! What is done with names most often takes no memory from the heap.
+//! Frequent operations on names allocate no heap memory.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ fn name(n: u32) -> [u8; 12] {
     name
 }
 
-/// Entries of a listing in the order of cookies, and in that of the blocks, and what each took.
+/// Number of entries and allocations of a listing in cookie order, and of one in block order.
 fn listings(fs: &Ext4, dir: Ino) -> [(u64, u64); 2] {
     let mut counts = [0; 2];
     let by_hash = measure(|| {
@@ -55,11 +55,11 @@ fn listings_allocate_nothing_per_entry() {
         for n in 0..names {
             fs.link(file, dir, &name(n), None).unwrap();
         }
-        // The first one makes the memory that the thread keeps.
+        // The first listing allocates the buffers that the thread keeps.
         listings(&fs, dir);
         for (entries, allocations) in listings(&fs, dir) {
             assert_eq!(entries, u64::from(names) + 3);
-            // An index of several levels has a list of its nodes.
+            // For an index with several levels, a list of its nodes is allocated.
             assert!(allocations < 40, "{features}: {allocations} allocations");
         }
         image.close(fs);
@@ -81,18 +81,18 @@ fn names_come_and_go_without_the_heap() {
     let unlinks = measure(|| (0..NAMES).for_each(unlink));
     let creates = measure(|| (0..NAMES).for_each(create));
     let lookups = measure(|| (0..NAMES).for_each(|n| assert!(fs.lookup(dir, &name(n)).is_ok())));
-    // Buffers that come to the cache, and lists of dirty ones that grow, are not the operations'.
+    // New cache buffers and growing lists of dirty buffers do not count as allocations of operations.
     assert!(unlinks.count_total < u64::from(NAMES) / 100, "{unlinks:?}");
     assert!(creates.count_total < u64::from(NAMES) / 100, "{creates:?}");
     assert_eq!(lookups.count_total, 0);
     image.close(fs);
 }
 
-/// Memory for what waits is kept from one time to the next; what is taken is for many files.
+/// The memory for waiting files is reused. New allocations are made for many files at a time.
 #[test]
 fn files_wait_without_the_heap() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    // Operations of many files need a journal that is not small.
+    // Operations on many files need a larger journal.
     let mke2fs = Mke2fs::new("ext4").block_size(4096).inode_count(50_000);
     let image = Image::new(&mke2fs.arguments(["-J", "size=64"]), 256);
     let waiting = WaitingPolicy {
@@ -113,7 +113,7 @@ fn files_wait_without_the_heap() {
         assert!(fs.files_waiting() > 0);
         (0..NAMES).for_each(unlink);
     }
-    // What is applied together has a list of its inodes, and some part lists that grow.
+    // Each group of files that is applied together allocates a list of inodes, and lists of some parts grow.
     let creates = measure(|| (0..NAMES).for_each(create));
     assert!(creates.count_total < u64::from(NAMES) / 20, "{creates:?}");
     fs.sync().unwrap();
@@ -131,7 +131,7 @@ fn files_wait_without_the_heap() {
     image.close(fs);
 }
 
-/// As `find` goes through it: directories of all sizes, each found by its name and listed.
+/// Like a walk by `find`: looks up and lists directories of all sizes.
 #[test]
 fn walking_a_tree_takes_no_heap() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
@@ -160,7 +160,7 @@ fn walking_a_tree_takes_no_heap() {
                 assert_eq!(entries, size + 2);
             }
         };
-        // The first one makes the memory that the thread keeps.
+        // The first walk allocates the buffers that the thread keeps.
         walk();
         assert_eq!(measure(walk).count_total, 0, "{features}");
         image.close(fs);

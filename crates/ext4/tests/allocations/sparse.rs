@@ -1,4 +1,4 @@
-//! Checking and repairing take memory for what an image holds, not for what it claims.
+//! Checking and repairing use memory for the contents of an image, not for its stated sizes.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,10 +16,10 @@ use repair::{Staging, make_plan};
 use crate::common::image::{GOLDEN, unpack};
 use crate::common::layout::edit_superblock;
 
-/// Memory that a check and a repair may take, whatever the image claims.
+/// Maximum memory for a check and a repair, whatever the sizes in the image.
 const BYTES_MAX: u64 = 192 << 20;
 
-/// Keeps the codes of what is found.
+/// Collects the codes of findings.
 #[derive(Default)]
 struct Codes(parking_lot::Mutex<std::collections::BTreeMap<&'static str, u64>>);
 
@@ -29,7 +29,7 @@ impl Observer for Codes {
     }
 }
 
-/// A device of which only the start holds anything.
+/// A device that contains data only at its start.
 struct Sparse {
     bytes: Vec<u8>,
     len: u64,
@@ -62,7 +62,7 @@ impl BlockDevice for Sparse {
     }
 }
 
-/// The work is done by this thread alone, whose memory is counted.
+/// Returns options for a single thread, because only the memory of this thread is counted.
 fn options() -> Options {
     Options::default().with_threads(NonZero::<usize>::MIN)
 }
@@ -115,7 +115,7 @@ fn a_large_sparse_image_takes_memory_for_what_is_there() {
 #[test]
 fn claims_of_a_superblock_take_no_memory() {
     type Edit = fn(&mut ext4::format::superblock::RawSuperblock, u32);
-    // So many groups; each claims as many inodes as those that are there.
+    // Sets the number of groups, each with as many inodes as the existing ones.
     let groups: Edit = |raw, groups| {
         let blocks = u64::from(raw.blocks_per_group.get()) * u64::from(groups);
         (raw.blocks_count_lo, raw.blocks_count_hi) =

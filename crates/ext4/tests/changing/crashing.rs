@@ -1,4 +1,4 @@
-//! ext4 as the crash explorer sees it.
+//! ext4 as a target of the crash explorer.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open_with};
 /// ext4 images of one kind.
 pub struct Ext4Target {
     pub layout: Layout,
-    /// The file system, made once: each run starts from a copy.
+    /// The created file system. Each run starts with a copy.
     made: MemoryDevice,
-    /// Whether flushes are swallowed on the way to the device, as a planted mistake.
+    /// True to drop all flushes, as a deliberate fault.
     pub swallows_flushes: bool,
-    /// When files that are made wait.
+    /// Policy for waiting files.
     pub waiting: Option<WaitingPolicy>,
 }
 
@@ -27,12 +27,12 @@ impl Ext4Target {
         Self::with_image(layout, layout.make())
     }
 
-    /// Of an image that others made like a layout.
+    /// Returns a target for an image created by another program with this layout.
     pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
         Self { layout, made, swallows_flushes: false, waiting: None }
     }
 
-    /// What trials need to know of it.
+    /// Returns the parameters of trials.
     pub fn trial(&self) -> Trial<'_> {
         let (block_bytes, name) = (self.layout.block_size.into(), format!("{:?}", self.layout));
         let parts_long_requests = false;
@@ -54,8 +54,8 @@ impl Target for Ext4Target {
         Ok(self.made.fork())
     }
 
-    /// The superblock: it carries its checksum in its second sector and must be written before the
-    /// journal says anything, so no implementation survives half of it. The kernel does not either.
+    /// The superblock must be written atomically. Its checksum is in its second sector, and it must be written before
+    /// the journal is valid, so no implementation survives a torn write of it. The kernel does not either.
     fn indivisible(&self) -> Vec<Range<u64>> {
         std::iter::once(1024..2048).collect()
     }

@@ -1,4 +1,4 @@
-//! What e2fsck and the kernel say about a crashed image.
+//! Judges of crashed images: e2fsck and the kernel.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,11 +13,11 @@ use oracle::crash::{CheckRecovered, Desk, KernelRecovers, same_tree};
 use vfs::FileSystem;
 use workload::crash::{Case, Judge};
 
-/// Longest time by which the clock that e2fsck reads lags behind ours: a tick.
+/// Maximum lag of the coarse clock that e2fsck reads: one tick.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
 
-/// What `e2fsck -fn` says of an image. Right after a second begins, e2fsck may still read the one
-/// before, and find the superblock written in the future.
+/// Returns the verdict of `e2fsck -fn` on an image. At the start of a second, e2fsck may still read the previous one
+/// and report a superblock from the future.
 pub fn verdict(image: &Path) -> Result<(), String> {
     match oracle::e2fsck_verdict(image) {
         Err(text) if text.contains("write time is in the future") => {
@@ -28,22 +28,22 @@ pub fn verdict(image: &Path) -> Result<(), String> {
     }
 }
 
-/// Opens what others recovered.
+/// Opens an image that another program recovered.
 fn open_to_read(device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn FileSystem>> {
     Ok(Box::new(Ext4::open(device, &OpenOptions::default())?))
 }
 
-/// `e2fsck -fn` has nothing to say about what we recovered.
+/// Checks that `e2fsck -fn` accepts our recovery.
 pub fn check_recovered(one_in: u64) -> CheckRecovered {
     CheckRecovered::new("e2fsck", verdict, one_in)
 }
 
-/// The kernel recovers the same.
+/// Checks that the kernel recovers the same state.
 pub fn kernel_recovers(one_in: u64) -> KernelRecovers {
     KernelRecovers::new(verdict, open_to_read, one_in)
 }
 
-/// e2fsck recovers the crashed image itself, finds nothing else to repair, and shows the same tree.
+/// Lets e2fsck recover the crashed image. It must find nothing else to repair and yield the same tree.
 pub struct CheckRecovers {
     desk: Desk,
     one_in: u64,
@@ -72,7 +72,7 @@ impl Judge for CheckRecovers {
     }
 }
 
-/// Runs `e2fsck -fy`, which may do nothing but what a crash explains.
+/// Runs `e2fsck -fy`, which may only repair what a crash explains.
 pub fn repair(image: &Path) -> Result<(), String> {
     let output = oracle::command("e2fsck")
         .arg("-fy")
@@ -82,14 +82,15 @@ pub fn repair(image: &Path) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let miscounts = has_clusters(image) && text.contains("Clearing orphaned inode");
     let mut unexplained = unexplained(&text).filter(|line| !(miscounts && is_usage(line)));
-    // 1 means repaired: replaying the journal counts.
+    // 1 means repaired, which includes a replay of the journal.
     let is_fine = matches!(output.status.code(), Some(0 | 1)) && unexplained.next().is_none();
-    // What it thinks of quotas is among its errors.
+    // Its messages about quotas are in the error output.
     let errors = String::from_utf8_lossy(&output.stderr);
     if is_fine { Ok(()) } else { Err(format!("e2fsck -fy, {}:\n{text}{errors}", output.status)) }
 }
 
-/// Whether an image has clusters of blocks (`RO_COMPAT_BIGALLOC`, 0x200 at byte 0x64 of the superblock).
+/// Returns whether an image has clusters of several blocks (`RO_COMPAT_BIGALLOC`, 0x200 at offset 0x64 of the
+/// superblock).
 fn has_clusters(image: &Path) -> bool {
     let mut features = [0; 4];
     let file = File::open(image).expect("an image");
@@ -97,15 +98,15 @@ fn has_clusters(image: &Path) -> bool {
     u32::from_le_bytes(features) & 0x200 != 0
 }
 
-/// Whether a line tells of usage that is brought up to date. For each cluster of an orphan, e2fsck 1.47 takes only
-/// one block off the usage of its owner, in images of mke2fs, too, and finds that out later.
+/// Returns whether a line reports updated usage. For each cluster of an orphan, e2fsck 1.47 subtracts only one block
+/// from the owner's usage, also in images made by mke2fs, and corrects that later.
 fn is_usage(line: &str) -> bool {
     line.starts_with("Update quota info for quota type ") && line.ends_with("? yes")
 }
 
-/// The lines that a crash does not explain.
+/// Returns the lines that a crash does not explain.
 fn unexplained(text: &str) -> impl Iterator<Item = &str> {
-    // e2fsck 1.47 asks this of what a kernel left in a crash, too.
+    // e2fsck 1.47 also asks this after a crash of the kernel.
     let is_orphan_file = |line: &str| {
         line == "Feature orphan_present is set but orphan file is clean."
             || (line.starts_with("Orphan file (inode ") && line.ends_with(" is not clean."))
@@ -126,8 +127,8 @@ fn unexplained(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a device, pipe or socket was among the orphans: e2fsck 1.47 clears the inode, but finds
-/// the block of its attributes only when it compares the bitmaps.
+/// Returns whether there was a device, pipe or socket among the orphans. e2fsck 1.47 clears such an inode, but finds
+/// its attribute block only when it compares the bitmaps.
 fn clears_special_file(text: &str) -> bool {
     let mode_of = |line: &str| {
         let digits = line.split("mode=0").nth(1)?.split(',').next()?;
@@ -143,7 +144,7 @@ fn clears_special_file(text: &str) -> bool {
     })
 }
 
-/// Whether a line tells of recovery, or is part of every run.
+/// Returns whether a line reports recovery or is part of every run.
 fn is_recovery(line: &str) -> bool {
     let is_summary = line.contains(" files (") && line.ends_with(" blocks");
     let is_orphan = line.starts_with("Clearing orphaned inode")

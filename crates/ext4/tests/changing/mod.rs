@@ -1,5 +1,5 @@
-//! What the tests that change images at random share, and the crash explorer's example with them:
-//! small images in memory, and their judges.
+//! Shared code of the tests that change images at random and of the crash explorer's example: small images in memory,
+//! and their judges.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
 
 pub mod crashing;
@@ -20,7 +20,7 @@ use workload::operation::Mix;
 
 pub const MIB: u64 = 1 << 20;
 
-/// A small cache, so that blocks are read again and again.
+/// A small cache, so that blocks are read repeatedly.
 pub const SMALL_CACHE_BYTES: usize = 512 << 10;
 
 /// A kind of image.
@@ -31,9 +31,10 @@ pub struct Layout {
     /// Changes to mkfs's default features.
     pub features: &'static str,
     pub inodes: u32,
-    /// Bytes of the journal, if not as many as mkfs thinks right.
+    /// Size of the journal in bytes; `None` for mkfs's default.
     pub journal_bytes: Option<u64>,
-    /// Bytes of a cluster: then mke2fs makes it, with `bigalloc` and these features. It also makes what has `casefold`.
+    /// Cluster size in bytes. If set, mke2fs creates the image with `bigalloc` and these features. It also creates
+    /// images with `casefold`.
     pub cluster_size: Option<u32>,
 }
 
@@ -55,17 +56,17 @@ impl Layout {
         Self { size: 64 * MIB, cluster_size: Some(16 << 10), ..Self::DEFAULT };
     pub const NO_JOURNAL: Self = Self { features: "^has_journal,^orphan_file", ..Self::DEFAULT };
 
-    /// All directories fold names.
+    /// All directories are case-insensitive.
     pub const FOLDED: Self = Self { features: "casefold", ..Self::DEFAULT };
     pub const FOLDED_SMALL_BLOCKS: Self = Self { features: "casefold", ..Self::SMALL_BLOCKS };
 
-    /// Operations of which each may succeed: all attributes of a file fit into a block.
+    /// Adjusts a mix so that each operation can succeed: all attributes of a file must fit into a block.
     pub fn mix(&self, mix: Mix) -> Mix {
         let xattr_len_max = if self.block_size < 2048 { 170 } else { mix.xattr_len_max };
         Mix { xattr_len_max, ..mix }
     }
 
-    /// A device with a new file system of this kind.
+    /// Returns a device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {
         if let Some(bytes) = self.cluster_size {
             return self.make_with_clusters(bytes);
@@ -89,7 +90,7 @@ impl Layout {
         device
     }
 
-    /// Where the parts of an image's journal lie on the device, in bytes.
+    /// Returns the byte ranges of an image's journal on the device.
     pub fn journal_of(device: &MemoryDevice) -> Vec<Range<u64>> {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         device.read_at(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
@@ -119,7 +120,7 @@ impl Layout {
     }
 }
 
-/// Lets all directories of a new file system fold names: the root must be empty for that.
+/// Makes all directories of a new file system case-insensitive. The root must be empty for this.
 fn fold_names(device: MemoryDevice) -> MemoryDevice {
     let device = Arc::new(device);
     let fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
@@ -135,12 +136,12 @@ fn fold_names(device: MemoryDevice) -> MemoryDevice {
     Arc::into_inner(device).expect("the file system is closed")
 }
 
-/// Opens an image to change it, with a cache of this size.
+/// Opens an image for writing, with a cache of this size.
 pub fn open(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Ext4> {
     open_with(device, cache_bytes, None)
 }
 
-/// The same, where files that are made wait.
+/// Like [`open`], with a policy for waiting files.
 pub fn open_with(
     device: Arc<dyn BlockDevice>,
     cache_bytes: usize,
@@ -149,7 +150,7 @@ pub fn open_with(
     Ext4::open_writable(device, &OpenOptions { cache_bytes, waiting, ..OpenOptions::default() })
 }
 
-/// Asserts that e2fsck has nothing to say about an image.
+/// Asserts that e2fsck finds nothing in an image.
 #[track_caller]
 pub fn assert_clean(device: &MemoryDevice) {
     oracle::show_image(device, judges::verdict)

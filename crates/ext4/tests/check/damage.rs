@@ -1,5 +1,5 @@
-//! Damage, field by field, with checksums right again or not: where e2fsck finds something, so does the check,
-//! and neither panics nor hangs.
+//! Damage field by field, with valid and invalid checksums: if e2fsck finds something, the check must too. Neither may
+//! panic or hang.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::common::image::{GOLDEN, device};
 struct Counts {
     both: u32,
     neither: u32,
-    /// The first code of what only the check found.
+    /// First code of each case in which only the check found something.
     only_ours: BTreeMap<&'static str, u32>,
     explained: u32,
 }
@@ -25,7 +25,7 @@ fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -
     for _ in 0..count {
         let case = damage(victim, &mut random);
         let theirs = judge(&case.image);
-        // What is not supported is refused, which is an answer too.
+        // Rejecting an unsupported image is a valid result too.
         let ours = check(device(&case.image));
         let codes = ours.map_or(vec!["unsupported"], |(findings, _)| {
             findings.iter().map(|finding| finding.code.name).collect()
@@ -41,7 +41,7 @@ fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -
     missed
 }
 
-/// Asserts that the check finds what e2fsck finds in any of these, each damaged `count` times.
+/// Damages each image `count` times, and asserts that the check finds something whenever e2fsck does.
 fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: usize) {
     let mut counts = Counts::default();
     let mut missed = Vec::new();
@@ -51,7 +51,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
     let Counts { both, neither, only_ours, explained } = counts;
     println!("both {both}, neither {neither}, explained {explained}, only ours {only_ours:?}");
     assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n\n"));
-    // Much of an image is not in use, or means nothing.
+    // Large parts of an image are unused or have no meaning.
     assert!(both > neither / 4, "much of the damage must be seen");
 }
 

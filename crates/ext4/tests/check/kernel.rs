@@ -1,4 +1,4 @@
-//! An image that the check calls clean is mounted by the kernel, which reads all of it without an error.
+//! If the check finds nothing in an image, the kernel must mount it and read all of it without errors.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,13 +13,13 @@ use super::check;
 use super::victim::{Victim, made};
 use crate::common::image::{GOLDEN, device};
 
-/// Bytes of a structure that are changed one by one; the rest repeats what comes first, or means nothing.
+/// Number of bytes of a structure to change one by one. The rest repeats the start or has no meaning.
 const BYTES_MAX: usize = 1024;
-/// Bytes of the largest image.
+/// Size of the largest image in bytes.
 const IMAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Values for a field of `width` bytes that holds `old`: the limits of all types, neighbours, one bit, and what is too
-/// large for most sizes.
+/// Returns values for a field of `width` bytes with the value `old`: limits of all types, neighbours, one flipped bit,
+/// and values too large for most sizes.
 fn values(old: u32, width: usize) -> BTreeSet<u32> {
     let mask = if width == 4 { u32::MAX } else { (1 << (8 * width)) - 1 };
     let sign = (mask >> 1) + 1;
@@ -29,7 +29,7 @@ fn values(old: u32, width: usize) -> BTreeSet<u32> {
     fitting.filter(|value| *value != old).collect()
 }
 
-/// A field of an image and a value for it.
+/// A field of an image and its new value.
 struct Change {
     at: usize,
     width: usize,
@@ -37,7 +37,7 @@ struct Change {
     what: String,
 }
 
-/// All changes of one structure.
+/// Adds all changes of one structure.
 fn changes_of(victim: &Victim, target: usize, out: &mut Vec<Change>) {
     let target = &victim.targets[target];
     let len = target.range.len().min(BYTES_MAX);
@@ -55,7 +55,7 @@ fn changes_of(victim: &Victim, target: usize, out: &mut Vec<Change>) {
     }
 }
 
-/// Reads all files, names, targets of links and attributes below a directory.
+/// Reads all files, names, link targets and attributes below a directory.
 fn read_all(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let path = entry?.path();
@@ -92,7 +92,7 @@ fn read_attributes(path: &Path) -> io::Result<()> {
     let mut value = vec![0; 1 << 16];
     for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         match rustix::fs::lgetxattr(path, name, &mut value[..]) {
-            // The handler of this name may be left out of the kernel.
+            // The kernel may be built without the handler of this name.
             Ok(_) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
         }
@@ -113,7 +113,7 @@ impl Loop {
         fs::create_dir(&mount_point).expect("a mount point");
         let image = File::options().create_new(true).read(true).write(true).open(&file);
         let image = image.expect("a file");
-        // The device has its length from the start.
+        // The size of the device is fixed from the start.
         image.set_len(IMAGE_BYTES_MAX).expect("a sparse file");
         let output = oracle::command("losetup").args(["--find", "--show"]).arg(&file).output();
         let output = output.expect("losetup");
@@ -122,8 +122,8 @@ impl Loop {
         Self { device: PathBuf::from(device.trim()), image, mount_point }
     }
 
-    /// Returns what the kernel has against an image, if anything. It may write to the image, because only then it
-    /// counts errors.
+    /// Returns the kernel's objection to an image, if any. It may write to the image, because otherwise it does not
+    /// count errors.
     fn objection(&self, image: &[u8], read_only: bool) -> Option<String> {
         let before = crate::common::layout::superblock(image)
             .map_or_else(String::new, |sb| sb.raw.error_count.to_string());
@@ -145,7 +145,7 @@ impl Loop {
         oracle::unmount_from(&self.mount_point);
         match read {
             Err(error) => Some(format!("it cannot be read: {error}")),
-            // Earlier errors are counted in the superblock.
+            // The superblock already counts earlier errors.
             Ok(()) if errors.trim() != before => Some(format!("{} errors", errors.trim())),
             Ok(()) => None,
         }
@@ -159,7 +159,7 @@ impl Drop for Loop {
     }
 }
 
-/// Shows an image that the check calls clean to the kernel.
+/// Mounts an image with a change, unless the check finds something in it.
 fn compare(victim: &Victim, change: &Change, kernel: &Loop) -> Option<String> {
     let mut image = victim.image.clone();
     let bytes = change.value.to_le_bytes();
@@ -173,14 +173,14 @@ fn compare(victim: &Victim, change: &Change, kernel: &Loop) -> Option<String> {
     kernel.objection(&image, !features.unwritable().is_empty())
 }
 
-/// Compares changes of these images, of which about each `stride`th is made.
+/// Compares about each `stride`th change of these images.
 fn assert_mounted(victims: impl Iterator<Item = (&'static str, Victim)>, stride: usize) {
     let work = scratch();
     let kernel = Loop::new(work.path());
     let mut random = fastrand::Rng::with_seed(71);
     let (mut count, mut objections) = (0, Vec::new());
     for (name, victim) in victims {
-        // The kernel may have been built without quotas or case folding.
+        // The kernel may be built without quotas or case folding.
         if let Some(text) = kernel.objection(&victim.image, false) {
             println!("{name} is left out: {text}");
             continue;
@@ -221,12 +221,13 @@ fn clean_images_of_mke2fs_are_read_by_the_kernel() {
     assert_mounted(made.into_iter().map(|(name, image)| (name, Victim::of(image))), stride());
 }
 
-/// Returns the number of changes for each that is made. A mount takes a tenth of a second and more.
+/// Returns the stride of the changes to test. A mount takes at least a tenth of a second.
 fn stride() -> usize {
     wanted().map_or_else(|| effort(200_000, 60_000, 50), |(_, stride)| stride)
 }
 
-/// A part of the names of structures and a number, as `superblock 12`: only these are changed, one field in so many.
+/// Returns a part of structure names and a stride, for example `superblock 12`: only every 12th change of these
+/// structures is tested.
 fn wanted() -> Option<(String, usize)> {
     let text = std::env::var("DISKWRIGHT_KERNEL_PROBE").ok()?;
     let (part, stride) = text.rsplit_once(' ')?;

@@ -1,4 +1,4 @@
-//! Damage that only other programs saw once: the check finds it, and a repair leaves nothing that they find.
+//! Damage that once only other programs found: the check finds it, and after a repair they find nothing.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::repair::{apply, describe, plan};
 
 const MIB: u64 = 1 << 20;
 
-/// Asserts that a finding with this code is made of an image, and that its repair satisfies e2fsck and the check.
+/// Asserts that the check finds this code in an image, and that e2fsck and the check accept the repaired image.
 #[track_caller]
 fn assert_found(what: &str, image: &[u8], code: &str) -> Vec<u8> {
     let made = plan(image).unwrap();
@@ -28,7 +28,7 @@ fn assert_found(what: &str, image: &[u8], code: &str) -> Vec<u8> {
     after
 }
 
-/// An image of mke2fs with a few files, changed by requests of debugfs.
+/// Returns an image of mke2fs with a few files, changed by debugfs requests.
 fn changed(arguments: &[&str], requests: &[&str]) -> Vec<u8> {
     let work = scratch();
     let (tree, image) = (work.path().join("tree"), work.path().join("image"));
@@ -149,7 +149,8 @@ fn a_journal_that_nothing_names_is_found_again() {
     assert_found("journal_inum", &image, "ext4-journal-inode");
 }
 
-/// An image with an encrypted directory, made by the kernel; `None` if that has no encryption.
+/// Returns an image with an encrypted directory, created by the kernel; `None` if the kernel does not support
+/// encryption.
 fn encrypted(work: &Path) -> Option<Vec<u8>> {
     let image = work.join("image");
     Mke2fs::new("ext4").features("encrypt").create(&image, 16 * MIB);
@@ -169,7 +170,7 @@ fn encrypted(work: &Path) -> Option<Vec<u8>> {
     fs::read(&image).ok()
 }
 
-/// The first byte of the entry of the context in an inode, and of the context.
+/// Returns the offsets of the entry of the encryption context in an inode, and of the context.
 fn context_of(image: &[u8], layout: &Layout, ino: Ino) -> Option<(usize, usize)> {
     const CONTEXT: [u8; 2] = [1, 9];
     let slot = layout.slot_range(ino);
@@ -203,7 +204,7 @@ fn contexts_of_encryption_are_checked() {
         damaged("too short", &|image| image[entry + 8] = 39, "ext4-encryption-context");
         damaged("of version 1", &|image| image[context] = 1, "ext4-encryption-context");
         damaged("without a name", &|image| image[entry + 1] = 8, "ext4-inode-flags");
-        // The first one is that of the top, whose children differ from it then.
+        // The first one is that of the top directory, whose children then differ from it.
         damaged("of another key", &|image| image[context + 9] ^= 1, "ext4-directory-policy");
     }
 }
@@ -226,13 +227,13 @@ fn usage_of_values_in_inodes_is_compared() {
         }
     }
     mount.unmount();
-    // It counts the usage.
+    // tune2fs counts the usage.
     let tuned = oracle::command("tune2fs").args(["-O", "quota"]).arg(&image).output().unwrap();
     assert!(tuned.status.success(), "{tuned:?}");
     settle(&image);
     let summary = assert_sound("quota and ea_inode", file_device(&image));
     assert!(summary.is_complete);
-    // Another owner pays by the quota files than by the inodes.
+    // The quota files have the usage for another owner than the inodes.
     oracle::debugfs_write(&image, "set_inode_field /5 uid 9");
     let (findings, _) = check(file_device(&image)).unwrap();
     let codes: Vec<_> = findings.iter().map(|finding| finding.code.name).collect();

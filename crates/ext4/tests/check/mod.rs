@@ -1,4 +1,4 @@
-//! The checker: silent about what is sound, and never quieter than e2fsck about what is damaged.
+//! Tests of the check: it finds nothing in valid images, and at least as much as e2fsck in damaged ones.
 
 mod damage;
 mod kernel;
@@ -14,7 +14,7 @@ use blockdev::BlockDevice;
 use check::{Finding, Observer, Options, Summary};
 use parking_lot::Mutex;
 
-/// Keeps all findings.
+/// Collects all findings.
 #[derive(Default)]
 struct Keep(Mutex<Vec<Finding>>);
 
@@ -24,7 +24,7 @@ impl Observer for Keep {
     }
 }
 
-/// What the check of an image says.
+/// Returns the findings of the check of an image.
 fn check(device: Arc<dyn BlockDevice>) -> vfs::Result<(Vec<Finding>, Summary)> {
     let keep = Keep::default();
     let options = Options::default().with_threads(NonZero::new(2).expect("two is not zero"));
@@ -32,14 +32,14 @@ fn check(device: Arc<dyn BlockDevice>) -> vfs::Result<(Vec<Finding>, Summary)> {
     Ok((keep.0.into_inner(), summary))
 }
 
-/// A finding in a line, for a message.
+/// Formats a finding as one line for a message.
 pub(crate) fn show(finding: &Finding) -> String {
     let Finding { code, place, detail, expected, found, path } = finding;
     let path = path.as_deref().map(String::from_utf8_lossy);
     format!("{} {place:?} {detail:?}: expected {expected:?}, found {found:?} {path:?}", code.name)
 }
 
-/// Asserts that nothing is wrong with an image.
+/// Asserts that the check finds nothing in an image.
 #[track_caller]
 fn assert_sound(name: &str, device: Arc<dyn BlockDevice>) -> Summary {
     let (findings, summary) = check(device).expect("an image that can be checked");

@@ -1,4 +1,4 @@
-//! Sound images of many kinds have no finding.
+//! Valid images of many kinds have no findings.
 
 use std::fs::File;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn the_device_is_not_written() {
     }
 }
 
-/// Features and options of mke2fs, each of which lays an image out in another way.
+/// Features and options of mke2fs that each change the layout of an image.
 const KINDS: &[(&str, &[&str])] = &[
     ("ext2", &["-t", "ext2"]),
     ("ext3", &["-t", "ext3"]),
@@ -68,7 +68,7 @@ const KINDS: &[(&str, &[&str])] = &[
     ("no journal", &["-t", "ext4", "-O", "^has_journal,^dir_index"]),
 ];
 
-/// Counts the usage of what mke2fs copied, which it does not do itself.
+/// Counts the usage of the files that mke2fs copied, because mke2fs does not.
 pub(crate) fn settle(image: &Path) {
     let output = oracle::command("e2fsck").arg("-fy").arg(image).output().expect("e2fsck");
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
@@ -100,7 +100,7 @@ fn images_of_mke2fs_have_no_finding() {
     }
 }
 
-/// Our own check as a judge: of what was recovered, and of the crashed image, whose journal it replays itself.
+/// Our own check as a judge: of the recovered image, and of the crashed image, whose journal it replays itself.
 struct Checker;
 
 impl Judge for Checker {
@@ -144,7 +144,7 @@ fn what_we_fill_has_no_finding() {
     }
 }
 
-/// Makes some of everything, of an owner that is not the root's.
+/// Creates files of all kinds for an owner other than root.
 fn fill(fs: &Ext4) {
     let new = vfs::NewInode {
         permissions: 0o644,

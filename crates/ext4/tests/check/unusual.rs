@@ -1,4 +1,4 @@
-//! Sound images that other programs make seldom: neither the check nor a repair objects to them.
+//! Valid but unusual images made by other programs: neither the check nor a repair reports anything.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -34,7 +34,7 @@ fn tree(work: &Path) -> PathBuf {
     tree
 }
 
-/// The first block of a file.
+/// Returns the first block of a file.
 pub(super) fn first_block(image: &Path, path: &str) -> u64 {
     let text = oracle::debugfs(image, &format!("blocks {path}"));
     let number = text.split_whitespace().next().and_then(|number| number.parse().ok());
@@ -81,7 +81,7 @@ fn directories_removed_while_open_are_no_subdirectories() {
 #[test]
 fn a_directory_with_names_that_was_removed_gives_them_to_lost_and_found() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    // On the list of orphans without links; the same with links, which must keep its names; with a name left.
+    // On the orphan list without links; with links, so that it must keep its names; and with a remaining name.
     for (links, has_name) in [(0, false), (2, false), (0, true)] {
         let work = scratch();
         let image = work.path().join("image");
@@ -104,7 +104,7 @@ fn a_directory_with_names_that_was_removed_gives_them_to_lost_and_found() {
         assert_untouched(&image);
         let fs = ext4::Ext4::open(file_device(&image), &ext4::OpenOptions::default()).unwrap();
         let found = fs.lookup(fs.root(), b"lost+found").unwrap();
-        // A directory that is still one goes back to its parent.
+        // A directory that still has links returns to its parent.
         let home = if links == 0 { Some(found) } else { fs.lookup(fs.root(), b"sub").ok() };
         let mut names = 0;
         fs.for_each_entry(home.expect("a directory"), &mut |_| {
@@ -147,11 +147,11 @@ fn files_share_their_contents_where_the_feature_says_so() {
     oracle::debugfs_write(&image, &format!("set_inode_field /sub/f2 block[0] {file}"));
     super::sound::settle(&image);
     assert_untouched(&image);
-    // A directory's block is no contents to share.
+    // A directory block is not shareable file contents.
     oracle::debugfs_write(&image, &format!("set_inode_field /sub/f3 block[0] {directory}"));
     let (findings, _) = check(file_device(&image)).unwrap();
     assert!(findings.iter().any(|finding| finding.code.name == "ext4-block-shared"));
-    // Without the feature it is damage.
+    // Without the feature, sharing is damage.
     oracle::debugfs_write(&image, &format!("set_inode_field /sub/f3 block[0] {file}"));
     oracle::debugfs_write(&image, "feature ^shared_blocks");
     let (findings, _) = check(file_device(&image)).unwrap();
@@ -164,7 +164,7 @@ fn images_of_the_hurd_are_sound() {
     let work = scratch();
     let image = work.path().join("image");
     let tree = tree(work.path());
-    // It stores no types in entries, because translators change them.
+    // The Hurd stores no types in entries, because translators change them.
     Mke2fs::new("ext2").block_size(1024).populate(&tree).create(&image, 8 * MIB);
     oracle::debugfs_write(&image, "set_super_value creator_os 1");
     assert_untouched(&image);
@@ -174,7 +174,7 @@ fn images_of_the_hurd_are_sound() {
         write_at(&image, block * 1024 + entry * 12 + 7, &[0]);
     }
     assert_untouched(&image);
-    // A passive translator lies in a block of its own.
+    // A passive translator has a separate block.
     oracle::debugfs_write(&image, "set_inode_field /sub/f1 translator 5000");
     oracle::debugfs_write(&image, "set_inode_field /sub/f1 version 5000");
     super::sound::settle(&image);
@@ -207,7 +207,7 @@ fn missing_backups_are_harmless_and_written_again() {
             if let Some(block) = geometry.superblock_of(group) {
                 let start = geometry.byte_of(block) as usize;
                 let end = geometry.byte_of(geometry.base_metadata(group).end) as usize;
-                // In the first groups of a meta group there is a primary block of descriptors.
+                // In the first groups of a meta group, this is a primary descriptor block.
                 let is_copy = geometry.gdt_index(block.plus(1)).is_none();
                 let end = if is_copy { end } else { start + geometry.block_size() as usize };
                 image[start..end].fill(0);

@@ -1,4 +1,4 @@
-//! Images that are damaged again and again, and what e2fsck says of them.
+//! Images to be damaged repeatedly, and the verdict of e2fsck on them.
 
 use std::io::Read;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) use super::sound::settle as settled;
 use crate::common::image::{device, golden};
 use crate::common::layout::Layout;
 
-/// Remarks of e2fsck that stand for nothing that the check must find, and why.
+/// Remarks of e2fsck that the check need not report, with the reasons.
 const EXPLAINED: &[(&str, &str)] = &[
     ("could be shorter", "an extent tree that takes a block more than it must is no damage"),
     ("could be narrower", "the same"),
@@ -25,15 +25,15 @@ const EXPLAINED: &[(&str, &str)] = &[
     ("i_file_acl_hi", "the high half of a field that a file system of 32 bits does not read"),
 ];
 
-/// A part of an image, and how it is called in a report.
+/// Part of an image, and its name in reports.
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) range: Range<usize>,
-    /// The inode that it belongs to, if it is one of a file.
+    /// Inode that it belongs to, if it belongs to a file.
     pub(crate) ino: Option<u32>,
 }
 
-/// An image that is damaged again and again.
+/// An image to be damaged repeatedly.
 pub(crate) struct Victim {
     pub(crate) image: Vec<u8>,
     pub(crate) layout: Layout,
@@ -87,7 +87,7 @@ impl Victim {
     }
 }
 
-/// The first blocks of the journal, the quota files and the orphan file.
+/// Returns the first blocks of the journal, the quota files and the orphan file.
 fn system_blocks(image: &[u8], layout: &Layout) -> Vec<(u32, Block)> {
     let raw = &layout.sb.raw;
     let inodes = [
@@ -101,7 +101,7 @@ fn system_blocks(image: &[u8], layout: &Layout) -> Vec<(u32, Block)> {
     let fs = Ext4::open(device(image), &options).expect("a sound image");
     let mut blocks = Vec::new();
     for ino in inodes.map(|ino| ino.get()).into_iter().filter(|ino| *ino != 0) {
-        // The log behind the journal's superblock is empty.
+        // The log after the journal's superblock is empty.
         let count = if ino == raw.journal_inum.get() { 1 } else { 6 };
         let run = |at| fs.block_run(Ino(ino.into()), FileBlock(at)).ok()?.start;
         blocks.extend((0..count).filter_map(run).map(|block| (ino, block)));
@@ -109,15 +109,15 @@ fn system_blocks(image: &[u8], layout: &Layout) -> Vec<(u32, Block)> {
     blocks
 }
 
-/// One damage, as it is told of.
+/// An image with one damage and its description.
 pub(crate) struct Case {
     pub(crate) image: Vec<u8>,
     pub(crate) what: String,
-    /// The inode that it was done to, if it was done to one.
+    /// Inode that was damaged, if any.
     pub(crate) ino: Option<u32>,
 }
 
-/// Damages a field of one of the targets; one in four keeps its wrong checksum.
+/// Damages a field of one of the targets. One case in four keeps its wrong checksum.
 pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
     let target = &victim.targets[random.usize(..victim.targets.len())];
     let width = *random.choice(&[1_usize, 2, 4]).expect("some");
@@ -151,10 +151,10 @@ pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
     }
 }
 
-/// Most that is read of what e2fsck says, in bytes: on some images it starts again and again, and never ends.
+/// Maximum number of bytes to read of e2fsck's output: on some images it restarts again and again without end.
 const REMARKS_MAX: u64 = 1 << 20;
 
-/// What e2fsck has to say: nothing if it finds nothing.
+/// Returns the remarks of e2fsck; `None` if it finds nothing.
 pub(crate) fn judge(image: &[u8]) -> Option<String> {
     oracle::show_bytes(image, judge_file)
 }
@@ -164,7 +164,7 @@ fn judge_file(place: &Path) -> Option<String> {
     command.arg("-fn").arg(place).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("e2fsck");
     let mut text = Vec::new();
-    // Who writes on when nobody reads any more is ended by that.
+    // If e2fsck continues to write, closing the pipe ends it.
     let stdout = child.stdout.take().expect("a pipe");
     stdout.take(REMARKS_MAX).read_to_end(&mut text).expect("what e2fsck says");
     let status = child.wait().expect("its end");
@@ -183,7 +183,7 @@ pub(crate) fn is_explained(text: &str) -> bool {
     text.lines().all(is_noise)
 }
 
-/// Images with what the golden ones do not have, made by mke2fs.
+/// Returns images with features that the golden ones lack, created by mke2fs.
 pub(crate) fn made(work: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let kinds: [(&str, &[&str]); 5] = [
         ("quota", &["-O", "quota,project,^has_journal"]),

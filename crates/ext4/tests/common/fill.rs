@@ -6,7 +6,7 @@ use blockdev::BlockDevice;
 use ext4::Ext4;
 use vfs::{AllocateMode, Error, FileSystem, FileType, Ino, NewInode, SetAttributes, SpecialFile};
 
-/// Inodes tried by number.
+/// Maximum number of inodes to try.
 const INODES_MAX: u64 = 80;
 const NEW: NewInode = NewInode {
     permissions: 0o644,
@@ -16,8 +16,7 @@ const NEW: NewInode = NewInode {
     parent_time: Some(vfs::Timestamp { sec: 1_700_000_000, nsec: 1 }),
 };
 
-/// Opens an image to fill it and does a little of everything to every inode; `seed` varies it.
-/// Returns the errors.
+/// Opens an image for filling and applies various operations to every inode; `seed` varies them. Returns the errors.
 pub fn everything(device: Arc<dyn BlockDevice>, seed: u8) -> Vec<Error> {
     let fs = match Ext4::open_in_progress(device, 256 << 10) {
         Ok(fs) => fs,
@@ -65,7 +64,7 @@ fn file(fs: &dyn FileSystem, ino: Ino, size: u64, seed: u8) -> Result<(), Error>
     fs.write(ino, size.min(1 << 20), &data, None)?;
     fs.write(ino, 30_000 + u64::from(seed) * 1_000, &data[..1_500], None)?;
     fs.allocate(ino, 100_000, 20_000, AllocateMode::Unwritten)?;
-    // What fails at one part of a damaged map may go on at another.
+    // An operation that fails at one part of a damaged map may succeed at another.
     let mut result = fs.truncate(ino, 105_000 + u64::from(seed), None);
     for (offset, len, mode) in [
         (31_000, 1_100, AllocateMode::PunchHole),

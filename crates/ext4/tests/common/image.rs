@@ -28,23 +28,23 @@ golden!(
     "journal",
 );
 
-/// An image with encrypted directories, packed: `golden/make-encrypted`.
+/// A compressed image with encrypted directories, made by `golden/make-encrypted`.
 pub const ENCRYPTED: &[u8] = include_bytes!("../golden/encrypted.img.gz");
 
-/// The bytes of a golden image.
+/// Returns the bytes of a golden image.
 pub fn golden(name: &str) -> Vec<u8> {
     let (_, packed) = GOLDEN.iter().find(|(known, _)| *known == name).expect("a golden image");
     unpack(packed)
 }
 
-/// Undoes gzip.
+/// Decompresses gzip data.
 pub fn unpack(packed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).expect("gzip of this repository");
     bytes
 }
 
-/// A device that holds these bytes.
+/// Returns a device with these contents.
 pub fn device(bytes: &[u8]) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::from_bytes(bytes))
 }

@@ -1,5 +1,5 @@
-//! Where the structures of a golden image are, so that a test can aim at one, and so that damage
-//! can be sealed: with the checksums right again, it gets past them to the code behind.
+//! Positions of the structures in a golden image, so that tests can damage particular ones and restore the checksums.
+//! With valid checksums, damage reaches the code behind the checksum tests.
 
 use ext4::format::address::{Block, FileBlock, Group};
 use ext4::format::checksum::{crc16, crc32c, inode_seed};
@@ -13,14 +13,14 @@ use ext4::format::{dirent, xattr};
 use vfs::Ino;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of a group descriptor that hold its checksum.
+/// Byte range of the checksum in a group descriptor.
 const DESCRIPTOR_CHECKSUM: std::ops::Range<usize> = 0x1e..0x20;
-/// Where a descriptor keeps the low halves of the checksums of its bitmaps.
+/// Offsets of the low halves of the bitmap checksums in a descriptor.
 const BITMAP_CHECKSUMS_LOW: [usize; 2] = [0x18, 0x1a];
-/// And the high halves, where there are any.
+/// Offsets of the high halves, if there are any.
 const BITMAP_CHECKSUMS_HIGH: [usize; 2] = [0x38, 0x3a];
 
-/// What a block belonging to an inode holds.
+/// Kind of an inode's metadata block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Leaf,
@@ -38,7 +38,7 @@ pub struct Structure {
     pub block: Block,
 }
 
-/// The structures of an image that is sound.
+/// Structures of a valid image.
 pub struct Layout {
     pub sb: Superblock,
     pub geometry: Geometry,
@@ -49,7 +49,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Finds the structures of a sound image.
+    /// Finds the structures of a valid image.
     pub fn of(image: &[u8]) -> Self {
         let sb = superblock(image).expect("a golden superblock");
         let geometry = Geometry::new(&sb);
@@ -73,14 +73,14 @@ impl Layout {
         layout
     }
 
-    /// The bytes of a group's descriptor.
+    /// Returns the byte range of a group's descriptor.
     pub fn descriptor_range(&self, group: Group) -> std::ops::Range<usize> {
         let (block, offset) = self.geometry.descriptor_position(group);
         let start = self.geometry.byte_of(block) as usize + offset;
         start..start + usize::from(self.geometry.desc_size)
     }
 
-    /// The bytes of an inode's slot.
+    /// Returns the byte range of an inode's slot.
     pub fn slot_range(&self, ino: Ino) -> std::ops::Range<usize> {
         let (group, index) = self.geometry.place_of(ino).expect("an inode of the file system");
         let table = self.groups[group.0 as usize].inode_table;
@@ -89,18 +89,18 @@ impl Layout {
         start..start + usize::from(self.geometry.inode_size)
     }
 
-    /// The bytes of a block.
+    /// Returns the byte range of a block.
     pub fn block_range(&self, block: Block) -> std::ops::Range<usize> {
         let start = self.geometry.byte_of(block) as usize;
         start..start + self.geometry.block_size() as usize
     }
 
-    /// The fixed fields of an inode.
+    /// Returns the fixed fields of an inode.
     pub fn inode(&self, image: &[u8], ino: Ino) -> Inode {
         Inode::from_slot(&image[self.slot_range(ino)])
     }
 
-    /// The first structure of a kind.
+    /// Returns the first structure of a kind.
     pub fn first(&self, kind: Kind) -> Structure {
         *self.structures.iter().find(|s| s.kind == kind).expect("the image has one")
     }
@@ -132,7 +132,7 @@ impl Layout {
         for at in 0..node.len() {
             if node.depth() == 0 {
                 let extent = node.extent(at);
-                // Far behind the start there are no directories, but there may be holes before it.
+                // Directories end before this block, but they may have holes before it.
                 const END: u32 = 1 << 16;
                 if extent.block.0 > END {
                     continue;
@@ -165,7 +165,7 @@ impl Layout {
         }
     }
 
-    /// Makes all checksums of a damaged image right, as far as its superblock still says how.
+    /// Recomputes all checksums of a damaged image, as far as its superblock allows.
     pub fn seal(&self, image: &mut [u8]) {
         seal_superblock(image);
         let Some(sb) = superblock(image) else { return };
@@ -248,7 +248,7 @@ pub fn superblock(image: &[u8]) -> Option<Superblock> {
     Superblock::parse(&superblock_bytes(image), image.len() as u64).ok()
 }
 
-/// Changes the superblock and makes its checksum right.
+/// Changes the superblock and recomputes its checksum.
 pub fn edit_superblock(image: &mut [u8], edit: impl FnOnce(&mut RawSuperblock)) {
     let mut raw = RawSuperblock::read_from_bytes(&superblock_bytes(image)).expect("its size");
     edit(&mut raw);

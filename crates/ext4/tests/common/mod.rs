@@ -1,4 +1,4 @@
-//! What the integrity tests and the fuzz targets share.
+//! Shared code of the integrity tests and the fuzz targets.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
 
 pub mod fill;

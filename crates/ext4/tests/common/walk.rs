@@ -1,4 +1,4 @@
-//! Reads everything that an image offers, however damaged, within fixed limits.
+//! Reads everything in an image, however damaged, within fixed limits.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use workload::walk::{Counted, inode, paths};
 
 pub use workload::walk::Outcome;
 
-/// Inodes tried by number.
+/// Maximum number of inodes to try.
 const INODES_MAX: u64 = 200;
 
-/// How an image is opened: with a cache that is smaller than some of the images.
+/// Options for opening images, with a cache smaller than some of the images.
 pub const OPTIONS: OpenOptions = OpenOptions {
     cache_bytes: 256 << 10,
     norecovery: true,
@@ -21,7 +21,7 @@ pub const OPTIONS: OpenOptions = OpenOptions {
     waiting: None,
 };
 
-/// Opens an image and reads everything: from the root down and inode by inode.
+/// Opens an image and reads everything: from the root down, and inode by inode.
 pub fn everything(device: Arc<dyn BlockDevice>) -> Outcome {
     let mut outcome = Outcome::default();
     let device = Counted::new(device);

@@ -1,4 +1,4 @@
-//! What the tests of file contents share: images full of garbage, and a model of one file.
+//! Shared code of the tests of file contents: images full of garbage, and a model of one file.
 #![allow(dead_code, unreachable_pub, reason = "each user takes a part of it")]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use vfs::{AllocateMode, Error, ExtentPlace, FileSystem, Ino, NewInode};
 
 pub const MIB: u64 = 1 << 20;
 
-/// What every block of a new image holds unless mkfs writes it: nobody may ever see it.
+/// Initial contents of every block that mkfs does not write. They must never become visible.
 const GARBAGE: u8 = 0xee;
 
 /// A kind of image and of files.
@@ -34,7 +34,7 @@ pub const SHAPES: [Shape; 4] = [
 ];
 
 impl Shape {
-    /// Bytes that a file can have.
+    /// Returns the maximum size of a file in bytes.
     pub fn size_max(self) -> u64 {
         let block = u64::from(self.block_size);
         if self.extents {
@@ -46,7 +46,7 @@ impl Shape {
     }
 }
 
-/// Makes an image of `size` bytes, all garbage but for what mkfs writes.
+/// Creates an image of `size` bytes that contains garbage except for what mkfs writes.
 pub fn make(path: &Path, size: u64, shape: Shape) -> Arc<FileDevice> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
     let file = file.unwrap();
@@ -81,8 +81,8 @@ pub fn create(fs: &Ext4, name: &str) -> Ino {
     fs.create(fs.root(), name.as_bytes(), &new).unwrap()
 }
 
-/// e2fsck's verdict. That a tree could be narrower is no damage: one that is filled in any order
-/// has room left in its nodes, the kernel's as well.
+/// Asserts that e2fsck accepts an image. A tree that could be narrower is not damage: a tree filled in random order has
+/// free space in its nodes, also in the kernel.
 #[track_caller]
 pub fn check(image: &Path) {
     let Err(verdict) = oracle::e2fsck_verdict(image) else { return };
@@ -100,7 +100,7 @@ pub enum Change {
     Allocate { offset: u64, len: u64, mode: AllocateMode },
 }
 
-/// The bytes that [`Change::Write`] writes.
+/// Returns the bytes that [`Change::Write`] writes.
 pub fn bytes_of(len: u64, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed) | 1).collect()
 }
@@ -115,12 +115,12 @@ impl Change {
     }
 }
 
-/// One file, block by block. Bytes past its size are zeros.
+/// Model of one file, block by block. Bytes past its size are zeros.
 #[derive(Clone)]
 pub struct Model {
     pub shape: Shape,
     pub size: u64,
-    /// `None` is a block that is there but was never written.
+    /// `None` is an allocated block that was never written.
     pub blocks: BTreeMap<u64, Option<Box<[u8]>>>,
 }
 
@@ -133,7 +133,7 @@ impl Model {
         u64::from(self.shape.block_size)
     }
 
-    /// The parts of a range by blocks: block, bytes in it.
+    /// Iterates over the blocks of a range, with the byte range in each.
     fn parts(
         &self,
         offset: u64,
@@ -210,7 +210,7 @@ impl Model {
         }
     }
 
-    /// The runs of the file: start, end, and `d`, `u` or `h`.
+    /// Returns the runs of the file: start, end, and `d`, `u` or `h`.
     pub fn runs(&self) -> Vec<(u64, u64, char)> {
         let mut runs = Vec::new();
         let mut at = 0;
@@ -242,7 +242,7 @@ impl Model {
         all
     }
 
-    /// Compares the map of a file with this.
+    /// Compares the map of a file with the model.
     pub fn compare_map(&self, fs: &dyn FileSystem, ino: Ino) -> Result<(), String> {
         let size = fs.attributes(ino).map_err(|e| e.to_string())?.size;
         if size != self.size {
@@ -264,7 +264,7 @@ impl Model {
         if runs == expected { Ok(()) } else { Err(format!("map {runs:?}, not {expected:?}")) }
     }
 
-    /// Compares all contents that are not far inside a hole with this; `read` fills a buffer.
+    /// Compares contents with the model, except deep inside holes. `read` fills a buffer.
     pub fn compare_contents(
         &self,
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
@@ -280,7 +280,7 @@ impl Model {
                     let bad = buf.iter().zip(&expected).position(|(a, b)| a != b);
                     return Err(format!("contents differ from {at} + {bad:?} on ({kind})"));
                 }
-                // Of a hole, the start and the end.
+                // Compare only the start and the end of a hole.
                 at += len;
                 if kind == 'h' && to > at + len {
                     at = to - len;
@@ -290,7 +290,7 @@ impl Model {
         Ok(())
     }
 
-    /// Compares map and contents of a file with this.
+    /// Compares map and contents of a file with the model.
     #[track_caller]
     pub fn assert_same(&self, fs: &dyn FileSystem, ino: Ino, context: &str) {
         let map = self.compare_map(fs, ino);
@@ -299,7 +299,7 @@ impl Model {
         same.unwrap_or_else(|problem| panic!("{context}: {problem}"));
     }
 
-    /// Compares the contents of a file with this through the kernel, if it can mount here.
+    /// Compares the contents of a file with the model through the kernel, if mounts are possible.
     #[track_caller]
     pub fn assert_same_in_kernel(&self, image: &Path, name: &str) {
         let fs_type = "ext4";

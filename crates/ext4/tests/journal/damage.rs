@@ -1,4 +1,4 @@
-//! Journals that are damaged: the error says what is damaged and where, and nothing was written.
+//! Damaged journals: the error must name the damage and its position, and nothing may be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const CHECKED: Config = Config { fs_type: "ext4", block_size: 1024, features: ""
 const UNCHECKED: Config =
     Config { fs_type: "ext4", block_size: 1024, features: "^metadata_csum,^64bit" };
 
-/// A device that counts what is written to it.
+/// A device that counts writes.
 struct Watched {
     inner: OverlayDevice,
     writes: AtomicUsize,
@@ -48,8 +48,8 @@ impl BlockDevice for Watched {
     }
 }
 
-/// An image whose log holds three transactions in journal blocks 1 to 12: descriptor, three images,
-/// commit; descriptor, image, revoke of the third image, commit; descriptor, image, commit.
+/// An image whose log contains three transactions in journal blocks 1 to 12: descriptor, three images, commit;
+/// descriptor, image, revoke of the third image, commit; descriptor, image, commit.
 struct Victim {
     image: Image,
     below: Arc<MemoryDevice>,
@@ -70,24 +70,24 @@ impl Victim {
         Self { image, below, map }
     }
 
-    /// A copy to damage.
+    /// Returns a copy to damage.
     fn copy(&self) -> Watched {
         Watched { inner: OverlayDevice::new(self.below.clone()), writes: AtomicUsize::new(0) }
     }
 
-    /// Byte of the image at which a byte of a journal block lies.
+    /// Returns the byte offset in the image for a byte of a journal block.
     fn offset(&self, block: u32, byte: u64) -> u64 {
         self.map.place_of(block).unwrap().0 + byte
     }
 
-    /// A copy with other bytes in a block of the journal.
+    /// Returns a copy with other bytes in a journal block.
     fn with(&self, block: u32, byte: u64, bytes: &[u8]) -> Watched {
         let device = self.copy();
         device.inner.write_at(self.offset(block, byte), bytes).unwrap();
         device
     }
 
-    /// A copy with one bit of a block of the journal the other way around.
+    /// Returns a copy with one flipped bit in a journal block.
     fn flip(&self, block: u32, byte: u64) -> Watched {
         let device = self.copy();
         let mut bytes = [0];
@@ -120,7 +120,7 @@ impl Victim {
     }
 }
 
-/// The damage that recovery finds, having written nothing.
+/// Returns the damage that recovery finds. Asserts that nothing was written.
 #[track_caller]
 fn damage(device: &Watched) -> String {
     match recover(device) {
@@ -169,7 +169,7 @@ fn each_damaged_block_of_the_log_is_named() {
     for (block, byte, structure, place) in cases {
         assert_damage(&victim.flip(block, byte), structure, place);
     }
-    // A revoked image is not used, so it may be anything.
+    // A revoked image is not used, so it may contain anything.
     let _ = recover(&victim.flip(4, 5)).unwrap();
 }
 
@@ -193,7 +193,7 @@ fn leftovers_of_an_earlier_time_end_the_log() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     let victim = Victim::new(&CHECKED);
     let device = victim.flip(10, 12);
-    // Committed in 1970: not after the transaction before, whose checksums are right.
+    // Committed in 1970, which is before the previous transaction, whose checksums are right.
     device.inner.write_at(victim.offset(12, 0x30), &[0; 8]).unwrap();
     assert_eq!(recover(&device).unwrap().transactions, 2);
 }
@@ -240,7 +240,7 @@ fn images_that_belong_nowhere_are_refused() {
     let (journal, _) = victim.map.place_of(7).unwrap();
     let name = "journal descriptor block";
     let block = |number: u64| (number as u32).to_be_bytes();
-    // The first tag of a descriptor stands at byte 12.
+    // The first tag of a descriptor is at offset 12.
     assert_damage(&victim.with(1, 12, &block(journal / 1024)), name, "overwrite the journal");
     assert_damage(&victim.with(6, 12, &block(32 << 10)), name, "journal block 7, transaction 3");
     assert_damage(&victim.with(6, 12, &[0xff; 4]), name, "outside the file system");
@@ -288,7 +288,7 @@ fn the_superblock_decides() {
         raw.set_features(&features);
     };
     assert_damage(&victim.with_superblock(without_journal), "superblock", "without a journal");
-    // Without the mark, the log is older than what is in place.
+    // Without the recovery flag, the log is older than the blocks in place.
     let device = victim.with_superblock(|raw| {
         let mut features = raw.features();
         features.incompat.remove(ext4::format::features::Incompat::RECOVER);
@@ -321,7 +321,7 @@ fn an_error_left_by_the_kernel_is_passed_on() {
     assert_eq!(recover(&device).unwrap().errno, None);
 }
 
-/// The descriptor that runs around the log and over itself, transaction after transaction.
+/// A descriptor that extends around the log and over itself, transaction after transaction.
 #[test]
 fn a_log_that_never_ends_is_left() {
     require!(Tool("mke2fs"), Tool("debugfs"));
@@ -329,7 +329,7 @@ fn a_log_that_never_ends_is_left() {
     let device = victim.copy();
     let mut block = vec![0; 1024];
     block[..12].copy_from_slice(&[MAGIC.to_be_bytes(), [0, 0, 0, 1], [0, 0, 0, 2]].concat());
-    // Every tag has the flag for "no uuid", none that for the last.
+    // Every tag has the flag for "no uuid" but not the one for the last tag.
     for tag in block[12..].chunks_exact_mut(8) {
         tag[7] = 2;
     }
@@ -384,8 +384,8 @@ fn set_async(raw: &mut RawJournalSuperblock) {
     raw.feature_compat = 1.into();
 }
 
-/// The commit block of an asynchronous log may be there before the rest of its transaction: only at
-/// the log's end.
+/// The commit block of an asynchronous log may be written before the rest of its transaction, but only at the end of
+/// the log.
 #[test]
 fn an_interrupted_asynchronous_commit_is_no_damage() {
     require!(Tool("mke2fs"), Tool("debugfs"));

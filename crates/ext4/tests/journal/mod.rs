@@ -1,5 +1,5 @@
-//! The journal: what we write, replayed by e2fsck and the kernel; what the kernel and debugfs
-//! write, replayed by us; and journals that are damaged.
+//! Journal tests: logs that we wrote, replayed by e2fsck and the kernel; logs of the kernel and debugfs, replayed by
+//! us; and damaged journals.
 
 mod damage;
 mod ours;

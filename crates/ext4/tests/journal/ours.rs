@@ -15,8 +15,8 @@ fn fit(journal: &Journal, images: usize, freed: usize) -> Fit {
     journal.fit(Size { images, freed })
 }
 
-/// Three checkpoints: blocks changed once and twice, one that must be escaped, one revoked. Returns
-/// what the file's blocks must hold after a replay.
+/// Logs three checkpoints: blocks changed once and twice, one that must be escaped, one revoked. Returns the expected
+/// contents of the file's blocks after a replay.
 fn log_some(image: &Image, journal: &Journal) -> Vec<Vec<u8>> {
     let b = &image.blocks;
     let mut escaped = image.pattern(2);
@@ -40,7 +40,7 @@ fn check(image: &Image, path: &Path, expected: &[Vec<u8>]) {
     e2fsck(path);
 }
 
-/// Replays the log of an image in every way there is.
+/// Replays the log of an image with e2fsck, the kernel and our recovery.
 fn judge(image: &Image, expected: &[Vec<u8>], transactions: u32) {
     let by_e2fsck = image.copy("by-e2fsck");
     e2fsck_replay(&by_e2fsck);
@@ -51,7 +51,7 @@ fn judge(image: &Image, expected: &[Vec<u8>], transactions: u32) {
     let report = recover(&*image.device()).unwrap();
     assert_eq!(report.transactions, transactions);
     check(image, &image.path, expected);
-    // Nothing is left to do.
+    // A second recovery has nothing to do.
     assert_eq!(recover(&*image.device()).unwrap().transactions, 0);
     check(image, &image.path, expected);
     KernelMount::new(&image.path, &MountOptions::read_write("ext4")).unmount();
@@ -81,7 +81,7 @@ fn a_transaction_without_its_commit_block_never_happened() {
     let b = &image.blocks;
     image.append(&journal, 1, &[], &[(b[0], image.pattern(1))]);
     let failed = journal.append(2, &[], |image_of| {
-        // More than the buffer holds, so that some of it is in the log.
+        // More than fits into the buffer, so that part of it is in the log.
         for round in 0..1500 {
             image_of(b[round % DATA_BLOCKS], &image.pattern(9))?;
         }
@@ -115,7 +115,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
             }
             if is_short {
                 was_short = true;
-                // All but the last one are written back, at the latest state of their blocks.
+                // All except the last checkpoint are written back, with the latest state of their blocks.
                 for (block, bytes) in image.blocks.iter().zip(&latest) {
                     device.write_at(block * image.block_size as u64, bytes).unwrap();
                 }
@@ -146,7 +146,7 @@ fn the_largest_checkpoint_takes_no_more_than_its_share() {
         assert!(blocks > log_blocks / 5, "{blocks}");
         for sequence in 1..=2 {
             let freed: Vec<u64> = (1000..).take(if sequence == 1 { 5 } else { 0 }).collect();
-            // The last one is written back to make room for the next, before or behind it.
+            // The last one is written back to make room for the next, before or after it.
             let expected = if sequence == 1 { Fit::WithAnother } else { Fit::Alone };
             assert_eq!(fit(&journal, blocks - freed.len(), freed.len()), expected, "{blocks}");
             let bytes = image.pattern(1);
@@ -177,7 +177,7 @@ fn a_closed_journal_is_empty_and_goes_on_later() {
         assert_eq!(report.blocks_replayed, 0);
         check(&image, &image.path, &[image.pattern(round)]);
     }
-    // The older logs lie where the new one goes, and do not continue it.
+    // The older logs occupy the blocks of the new one, but do not continue it.
     let journal = image.journal();
     image.append(&journal, 1, &[], &[(image.blocks[1], image.pattern(50))]);
     judge(&image, &[image.pattern(2), image.pattern(50)], 1);

@@ -1,6 +1,6 @@
 //! The journal after a crash at any write to it, as e2fsck and the kernel recover it.
 //!
-//! The load has transactions as large as the journal allows, and the journal goes round many times.
+//! The load has transactions of the maximum size, and the journal wraps around many times.
 
 use crate::changing::judges::{repair, verdict};
 use crate::changing::{Layout, MIB, open};
@@ -11,12 +11,12 @@ use blockdev::RecordingDevice;
 use oracle::crash::{Bulk, Desk, LogState, LogStates, Tearing, change_in_bulk};
 use oracle::{KernelMount, MountOptions, require};
 
-/// The kernel mounts one state in this number, too.
+/// The kernel also mounts one in this many states.
 const MOUNT_ONE_IN: u32 = 9;
 const FAILURES_SHOWN: usize = 5;
-/// Room for all metadata, so that only checkpoints write.
+/// Large enough for all metadata, so that only checkpoints write.
 const CACHE_BYTES: usize = 64 << 20;
-/// The superblock, as in `changing::crashing`.
+/// Byte range of the superblock, which is written atomically, as in `changing::crashing`.
 const WHOLE: std::ops::Range<u64> = 1024..2048;
 const LAPS_MIN: u64 = 4;
 
@@ -38,7 +38,7 @@ fn shapes() -> Vec<(Layout, usize)> {
     shapes
 }
 
-/// Number of states, and the refused ones.
+/// Number of states, and the rejected ones.
 #[derive(Default)]
 struct Judge {
     desk: Desk,

@@ -13,10 +13,10 @@ use oracle::{Mke2fs, debugfs, scratch};
 use tempfile::TempDir;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Blocks of the file `data`.
+/// Number of blocks of the file `data`.
 pub(crate) const DATA_BLOCKS: usize = 64;
 
-/// Options of mke2fs under which the journal looks different.
+/// Options of mke2fs that change the journal's format.
 pub(crate) struct Config {
     pub(crate) fs_type: &'static str,
     pub(crate) block_size: u32,
@@ -62,7 +62,7 @@ impl Image {
         let numbers = listed.split_whitespace().filter_map(|word| word.parse().ok());
         let mut blocks: Vec<u64> = numbers.collect();
         if config.fs_type == "ext3" {
-            // Pointer blocks are listed too: the contents tell them apart.
+            // Pointer blocks are listed too; the contents distinguish them.
             let image = fs::read(&path).unwrap();
             blocks.retain(|&b| {
                 let bytes = &image[b as usize * block_size..][..block_size];
@@ -73,7 +73,7 @@ impl Image {
         Self { directory, path, block_size, blocks }
     }
 
-    /// A copy to be judged in another way.
+    /// Returns a copy for another judge.
     pub(crate) fn copy(&self, name: &str) -> PathBuf {
         let to = self.directory.path().join(name);
         copy(&self.path, &to);
@@ -84,7 +84,7 @@ impl Image {
         device(&self.path)
     }
 
-    /// Our journal of the image, with the mark that recovery is needed.
+    /// Returns our journal of the image, and sets the recovery flag.
     pub(crate) fn journal(&self) -> Journal {
         set_needs_recovery(&self.path);
         let device = self.device();
@@ -108,13 +108,13 @@ impl Image {
             .unwrap();
     }
 
-    /// A block's contents made from a number.
+    /// Returns a block's contents generated from a number.
     pub(crate) fn pattern(&self, number: u64) -> Vec<u8> {
         let words = (0..self.block_size as u64 / 8).map(|i| i * 0x9e37_79b9 + number);
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// What `data` should hold at first.
+    /// Returns the initial contents of a block of `data`.
     pub(crate) fn original(&self, index: usize) -> Vec<u8> {
         vec![1 + index as u8; self.block_size]
     }
@@ -137,7 +137,7 @@ pub(crate) fn read_block(path: &Path, block: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Changes the superblock of an image in memory, checksum included.
+/// Changes the superblock of an image in memory, including its checksum.
 pub(crate) fn edit_superblock(image: &mut [u8], edit: impl FnOnce(&mut RawSuperblock)) {
     let bytes = &mut image[SUPERBLOCK_OFFSET as usize..][..SUPERBLOCK_SIZE];
     let mut raw = RawSuperblock::read_from_bytes(bytes).unwrap();
@@ -164,13 +164,13 @@ pub(crate) fn needs_recovery(path: &Path) -> bool {
     superblock(&*device(path)).features.incompat(Incompat::RECOVER)
 }
 
-/// Copies an image, holes left out.
+/// Copies an image without its holes.
 pub(crate) fn copy(from: &Path, to: &Path) {
     let done = Command::new("cp").arg("--sparse=always").args([from, to]).status().unwrap();
     assert!(done.success());
 }
 
-/// Lets e2fsck replay the journal, and repair nothing.
+/// Lets e2fsck replay the journal without repairs.
 pub(crate) fn e2fsck_replay(path: &Path) {
     let output =
         oracle::command("e2fsck").args(["-fy", "-E", "journal_only"]).arg(path).output().unwrap();
@@ -179,7 +179,7 @@ pub(crate) fn e2fsck_replay(path: &Path) {
     assert!(text.contains("recovering journal"), "{text}");
 }
 
-/// Runs commands of debugfs that may write, and returns what it says.
+/// Runs debugfs commands with write access, and returns the output.
 pub(crate) fn debugfs_script(path: &Path, script: &str) -> String {
     let file = path.with_extension("script");
     fs::write(&file, script).unwrap();

@@ -158,8 +158,8 @@ fn we_replay_what_the_kernel_logs() {
     }
 }
 
-/// Whether two images have the same blocks, but for the superblocks of file system and journal, and
-/// the descriptors, whose "uninitialised" flags e2fsck sets where it can.
+/// Returns true if two images have the same blocks. Superblocks of the file system and of the journal, and descriptors,
+/// are ignored: e2fsck sets "uninitialised" flags in descriptors where it can.
 fn same_but_for_superblocks(ours: &Path, theirs: &Path, block_size: u32) {
     let (ours, theirs) = (fs::read(ours).unwrap(), fs::read(theirs).unwrap());
     let size = block_size as usize;
@@ -206,7 +206,7 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
         assert!(has(|tag| matches!(tag, FastCommitTag::Inode { .. })));
         assert!(report.resume.is_some());
         assert!(needs_recovery(&crashed));
-        // As often as one likes, and the kernel still finds them too.
+        // Recovery can be repeated any number of times, and the kernel still finds the fast commits.
         assert_eq!(recover(&*device(&crashed)).unwrap().fast_commits, report.fast_commits);
         let mount = KernelMount::new(&crashed, &MountOptions::read_write("ext4"));
         assert_eq!(fs::read(mount.path().join("fast-4")).unwrap(), vec![7; 5000]);
@@ -266,7 +266,7 @@ fn fast_commits_are_applied_in_one_step() {
                 change_fast(root, 0);
                 change_fast(root, 1);
             });
-        // A reader sees the changes, and the image stays as it is.
+        // A reader sees the changes, and does not modify the image.
         let before = fs::read(&crashed).unwrap();
         let fs = Ext4::open(device(&crashed), &OpenOptions::default()).unwrap();
         assert_eq!(Paths::new(&fs).read(b"/renamed-1", 1 << 20).unwrap().len(), 21_000);

@@ -14,7 +14,7 @@ pub(crate) const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 5 };
 pub(crate) const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 1, gid: 2, time: TIME, parent_time: Some(TIME) };
 
-/// An image made by mke2fs, in a directory that goes with it.
+/// An image made by mke2fs, in a directory that is deleted with it.
 pub(crate) struct Image {
     _dir: tempfile::TempDir,
     pub(crate) path: PathBuf,
@@ -38,7 +38,7 @@ impl Image {
         open(&self.path)
     }
 
-    /// Closes the file system and has e2fsck look at it.
+    /// Closes the file system and checks the image with e2fsck.
     #[track_caller]
     pub(crate) fn close(&self, fs: Ext4) {
         fs.close().unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn open(path: &Path) -> Ext4 {
     Ext4::open_writable(device, &OpenOptions::default()).unwrap()
 }
 
-/// Names and inodes of a directory, sorted, without `.` and `..`.
+/// Returns the names and inodes of a directory, sorted, without `.` and `..`.
 pub(crate) fn entries(fs: &dyn FileSystem, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     let mut all = Vec::new();
     fs.readdir(dir, vfs::Cookie(0), &mut |entry| {

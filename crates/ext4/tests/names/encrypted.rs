@@ -11,14 +11,14 @@ use vfs::{Error, FileSystem, FileType, Ino, RenameMode};
 use super::common::{NEW, entries, later, open};
 use crate::common::image::{ENCRYPTED, unpack};
 
-/// The image of a kernel, in a file.
+/// Writes the kernel's image to a file.
 fn image(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("image");
     fs::write(&path, unpack(ENCRYPTED)).unwrap();
     path
 }
 
-/// Removes all that is in a directory.
+/// Removes all entries of a directory.
 fn remove_all(fs: &Ext4, dir: Ino) -> usize {
     let mut count = 0;
     for (name, ino) in entries(fs, dir) {

@@ -5,7 +5,7 @@ use vfs::{Error, FileSystem, Ino, RenameMode};
 
 use crate::names::common::{Image, NEW, entries, later};
 
-/// Files `a` and `b`, and a directory `d` with `e` in it.
+/// Creates files `a` and `b`, and a directory `d` that contains `e`.
 fn fill(fs: &dyn FileSystem) -> Ino {
     let top = fs.mkdir(fs.root(), b"top", &NEW).unwrap();
     fs.create(top, b"a", &NEW).unwrap();
@@ -15,7 +15,7 @@ fn fill(fs: &dyn FileSystem) -> Ino {
     top
 }
 
-/// Names and attributes of two levels.
+/// Returns the names and attributes of two levels.
 fn state(fs: &dyn FileSystem, top: Ino) -> String {
     let d = fs.lookup(top, b"d").unwrap();
     let below = [top, d].map(|dir| (fs.attributes(dir).unwrap(), entries(fs, dir)));
@@ -46,7 +46,7 @@ fn a_full_device_changes_nothing() {
     let made = fs.mkdir(d, b"new", &NEW);
     assert!(matches!(made, Err(Error::NoSpace)), "{made:?}");
     assert_eq!(state(&fs, top), before);
-    // Removing needs no room, and makes some.
+    // Removal needs no space, and frees some.
     fs.unlink(top, &name(0), later(3)).unwrap();
     fs.rename((d, b"e"), (top, &name(0)), RenameMode::NoReplace, later(4)).unwrap();
     image.close(fs);

@@ -1,4 +1,4 @@
-//! Directories of other kinds: inline, without regard to case, with too many links.
+//! Directories of special kinds: inline, case-insensitive, and with too many links.
 
 use std::fs;
 

@@ -42,7 +42,7 @@ fn respell(features: &str, others: usize) {
         rename(old, new, RenameMode::Replace).unwrap();
         assert!(is_there(new) && !is_there(old), "{new}");
         assert_eq!(fs.lookup(dir, old.as_bytes()).unwrap(), ino);
-        // The same as Linux has them: nothing is moved where something has the name, or both are one.
+        // As on Linux, nothing is moved if the name exists, or if both names are the same entry.
         assert!(matches!(rename(new, old, RenameMode::NoReplace), Err(Error::Exists)));
         rename(new, old, RenameMode::Exchange).unwrap();
         fs.rename_with_whiteout(

@@ -1,4 +1,4 @@
-//! Listings in batches, while entries come and go: what stays is shown exactly once.
+//! Listings in batches while entries are added and removed: entries that stay are listed exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use vfs::{Cookie, FileSystem, Ino};
 
 use crate::names::common::{Image, NEW};
 
-/// One listing, a batch at a time; between two batches `change` does what it likes.
+/// Lists a directory in batches, and calls `change` between two batches.
 fn list(
     fs: &Ext4,
     dir: Ino,
@@ -94,7 +94,7 @@ fn listings_outlast_changes() {
     for (seed, (block_size, features, hash)) in [
         (1024, "dir_index", ""),
         (4096, "dir_index", ""),
-        // Its hashes have 31 bits, so that names have the same one now and then.
+        // Hashes of this version have 31 bits, so names sometimes have the same hash.
         (1024, "dir_index", "legacy"),
         (1024, "dir_index", "tea"),
         (1024, "^dir_index", ""),
@@ -142,7 +142,7 @@ fn listings_outlast_the_end_of_inline_directories() {
             let (mut batches, mut batch_count) = (random.clone(), 0);
             let mut shown = list(&fs, dir, &mut || batches.usize(1..4), &mut |fs| {
                 batch_count += 1;
-                // Otherwise the listing could not catch up.
+                // Without this limit, the listing would never end.
                 if batch_count > 15 {
                     return;
                 }
@@ -181,7 +181,7 @@ fn names_of_one_hash_are_told_apart() {
     for name in &colliding {
         fs.link(file, dir, name, None).unwrap();
     }
-    // Each is found, cannot be made twice, and stays where listings left it while others go.
+    // Each name is found, cannot be created twice, and keeps its place in listings while others are removed.
     for name in &colliding {
         assert_eq!(fs.lookup(dir, name).unwrap(), file);
         assert!(fs.link(file, dir, name, None).is_err());
@@ -200,7 +200,7 @@ fn names_of_one_hash_are_told_apart() {
     image.close(fs);
 }
 
-/// What the legacy hash multiplies a byte by.
+/// The factor by which the legacy hash multiplies a byte.
 const FACTOR: u32 = 7_152_373;
 
 /// One step of the legacy hash: the last state and the one before, and a byte below 0x80.

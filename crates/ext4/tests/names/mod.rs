@@ -1,4 +1,4 @@
-//! What changes names: compared with the model, judged by e2fsck and the kernel.
+//! Operations on names, compared with the model and checked by e2fsck and the kernel.
 
 pub(crate) mod common;
 mod encrypted;

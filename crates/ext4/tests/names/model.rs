@@ -23,7 +23,7 @@ struct Pair {
     now: i64,
 }
 
-/// What an operation did, without what cannot be the same.
+/// Returns the kind of result of an operation, without details that differ between implementations.
 fn kind<T>(result: &Result<T>) -> String {
     match result {
         Ok(_) => "done".into(),
@@ -113,7 +113,7 @@ impl Pair {
         };
         let model = link(&self.model, file, dir);
         let fs = link(&self.fs, self.there(file), self.there(dir));
-        // The number of a file that is gone may be that of another one there.
+        // The number of a deleted file may belong to another file in the file system under test.
         if self.model.attributes(file).is_ok() {
             self.same("link", &model, &fs);
         } else if fs.is_ok() {

@@ -1,4 +1,4 @@
-//! What every format must do with names, and many threads on the same ones.
+//! Tests of names that apply to every format, and many threads that use the same names.
 
 use oracle::require;
 use workload::trial::{many_threads, no_circle, refusals, taken, unnamed};

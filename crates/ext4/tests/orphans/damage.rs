@@ -1,4 +1,4 @@
-//! Orphans that cannot be: named, and nothing written.
+//! Orphans that are impossible: the error names them, and nothing is written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The kernel ends what we left, and we end what it left.
+//! The kernel finishes the orphans that this crate left, and this crate finishes those of the kernel.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

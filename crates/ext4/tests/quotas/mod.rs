@@ -57,7 +57,7 @@ pub fn create(fs: &Ext4, dir: Ino, name: &str) -> Ino {
     fs.create(dir, name.as_bytes(), &owned(0, 0)).unwrap()
 }
 
-/// e2fsck's verdict. That an extent tree could be narrower is no damage.
+/// Asserts that e2fsck finds no damage. An extent tree that could be narrower is not damage.
 #[track_caller]
 pub fn check(image: &Path) {
     let Err(verdict) = oracle::e2fsck_verdict(image) else { return };

@@ -11,7 +11,7 @@ use super::{Image, check, owned};
 
 const BLOCK: usize = 1024;
 
-/// A quota file as it lies, read without any code under test.
+/// The bytes of a quota file, read without any code under test.
 struct QuotaFile(Vec<u8>);
 
 impl QuotaFile {
@@ -36,7 +36,7 @@ impl QuotaFile {
         children.map(|child| self.leaves(child, level + 1, into)).sum()
     }
 
-    /// Asserts that counts and lists are right; the number of entries.
+    /// Asserts that counts and lists are correct. Returns the number of entries.
     fn check(&self) -> usize {
         let blocks = self.number(0, 20);
         assert_eq!(blocks as usize * BLOCK, self.0.len());

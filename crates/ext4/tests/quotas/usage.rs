@@ -1,4 +1,4 @@
-//! Usage is counted right, whoever owns what: e2fsck counts it again.
+//! Usage is counted correctly for any owner: e2fsck counts it again.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -45,7 +45,7 @@ fn e2fsck_does_judge_usage() {
 #[test]
 fn usage_follows_what_owners_have() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    // debugfs does not look into a journal.
+    // debugfs does not read the journal.
     let image = Image::new(&["-b", "4096", "-O", "quota,^has_journal"]);
     let fs = image.open();
     let file = fs.create(fs.root(), b"file", &owned(1000, 50)).unwrap();

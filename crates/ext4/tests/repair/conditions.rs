@@ -1,4 +1,4 @@
-//! Where repairing is hard: devices that fail to read places, images that are cut or full, and damage again and again.
+//! Repairs under difficult conditions: read errors, truncated or full images, and repeated damage.
 
 use std::io;
 use std::ops::Range;
@@ -51,7 +51,7 @@ fn plan_of(image: &[u8], bad: &[Range<u64>]) -> vfs::Result<Plan> {
     make_plan(&repairer(), &Arc::new(Staging::new(Arc::new(failing))), &Nobody)
 }
 
-/// Whether a plan changes a page that could not be read.
+/// Returns true if a plan changes a page that could not be read.
 fn writes_into(plan: &Plan, bad: &[Range<u64>]) -> bool {
     let mut pages = plan.steps.iter().flat_map(|step| step.pages.keys());
     pages.any(|page| {
@@ -151,7 +151,8 @@ fn what_is_left_of_a_cut_image_is_repaired() {
                 }
             };
             if !made.left.is_empty() {
-                // There is no room for what must be made anew, or no inodes. The last cluster may be none as a whole.
+                // There is no space, or no inode, for something that must be created. The last cluster may be
+                // incomplete.
                 let is_full = made.summary.blocks_used + 1 >= made.summary.blocks;
                 let is_without_inodes =
                     made.left.iter().any(|finding| finding.code.name == "ext4-group-places");

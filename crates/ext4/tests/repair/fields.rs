@@ -1,4 +1,4 @@
-//! One field of the superblock that is damaged costs no file: all that it says can be found out from the rest.
+//! Damage to one field of the superblock loses no file: the rest of the image determines the field.
 
 use oracle::effort;
 

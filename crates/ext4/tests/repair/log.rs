@@ -1,4 +1,4 @@
-//! A repair that is written through the image's own journal is there as a whole or not at all.
+//! A repair that is written through the image's own journal is applied completely or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ fn a_journal_is_found_by_the_copy_of_its_map() {
     // Backups of the superblock have the copy, too.
     crate::common::layout::edit_superblock(&mut damaged, |raw| raw.jnl_backup_type = 0);
     assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
-    // Without any copy nothing is known of it: a new one is made.
+    // Without a copy, nothing is known of the journal: the repair creates a new one.
     for group in layout.geometry.groups().skip(1) {
         let Some(block) = layout.geometry.superblock_of(group) else { continue };
         damaged[layout.block_range(block)].fill(0);

@@ -12,7 +12,7 @@ use super::{apply, describe, plan};
 use crate::check::victim::{Victim, damage, is_explained, judge};
 use crate::common::image::{GOLDEN, golden};
 
-/// One case in so many is shown to e2fsck, repaired again, and read as a whole.
+/// e2fsck checks one case in this many; the test also repairs it again and reads all of it.
 const JUDGED_ONE_IN: usize = 20;
 
 /// Cases between two reports of how it goes.
@@ -34,7 +34,7 @@ impl Tally {
         let (count, list) = self.problems.entry(kind.to_owned()).or_default();
         *count += 1;
         if list.len() < KEPT {
-            // Who ends a run that takes hours wants to know, too.
+            // Print problems at once: a run takes hours, and a user may stop it early.
             println!("=== {kind}\n{detail}");
             list.push(detail);
         }

@@ -21,7 +21,7 @@ use blockdev::{BlockDevice, MemoryDevice};
 use check::{Finding, Observer, Options};
 use repair::{PAGE_BYTES, Plan, Repairer, Staging, Step, make_plan};
 
-/// Listens to nothing.
+/// A listener that ignores all reports.
 struct Nobody;
 
 impl Observer for Nobody {

@@ -19,7 +19,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether it holds the same, apart from the size of a directory.
+    /// Returns true if both hold the same, except for the size of a directory.
     pub(super) fn is_same(&self, now: &Self, with_xattrs: bool) -> bool {
         let is_directory = self.kind == FileType::Directory;
         self.kind == now.kind
@@ -74,7 +74,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// What of this is missing in another tree, beside what belongs to the inode that was touched.
+    /// Returns what is missing in another tree, except what belongs to the inode that was touched.
     pub(super) fn lost_in(&self, after: &Self, touched: Option<u64>, with_xattrs: bool) -> Lost {
         let is_kept = |(ino, before): &(&u64, &Held)| {
             after.inodes.get(ino).is_some_and(|now| before.is_same(now, with_xattrs))

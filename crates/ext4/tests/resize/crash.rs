@@ -81,7 +81,7 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
         for (end, state) in states {
             let what = format!("{} before event {end} of {}", kind.name, events.len());
             if has_journal {
-                // Ours, and growing again.
+                // Recovery by this crate, then growth again.
                 let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
                 open(again.clone(), 1 << 20).unwrap().close().unwrap();
                 let grown = grow(again.clone(), blocks, kind.size).unwrap();

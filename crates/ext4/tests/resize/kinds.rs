@@ -58,12 +58,13 @@ pub(super) const KINDS: [Kind; 14] = [
 ];
 
 impl Kind {
-    /// Whether any kernel mounts such an image to be changed: some have no quotas.
+    /// Returns true if every kernel can mount such an image for writing. Some kernels have no quotas.
     pub(super) fn is_for_kernels(&self) -> bool {
         !self.features.contains("quota")
     }
 
-    /// Whether resize2fs 1.47 keeps free blocks right in such an image. In clusters it does not, in its own either.
+    /// Returns true if resize2fs 1.47 keeps the free blocks correct in such an image. With clusters it does not, even
+    /// in its own images.
     pub(super) fn is_for_resize2fs(&self) -> bool {
         !self.features.contains("bigalloc")
     }

@@ -184,8 +184,8 @@ fn resize2fs_goes_on_after_a_shrink() {
     }
 }
 
-/// The least size by what is in use is a whole group and too little, and the next few have a last group that is too
-/// small to be one.
+/// The least size computed from the blocks in use is a whole number of groups and is too small. The last group would be
+/// too small at the next few sizes.
 #[test]
 fn the_least_size_is_found_past_sizes_that_cannot_be() {
     require!(Tool("mke2fs"), Mount("ext4"), Tool("e2fsck"));

@@ -100,7 +100,7 @@ fn what_a_directory_got_while_it_was_small_is_known() {
     run(ROOMY, waiting::shrunk);
 }
 
-/// Nobody else gets an inode that is kept, and all can be used.
+/// No other operation gets a reserved inode, and all inodes can be used.
 #[test]
 fn every_inode_can_be_had_once() {
     require!(Tool("e2fsck"));

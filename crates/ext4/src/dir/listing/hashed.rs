@@ -1,5 +1,5 @@
-//! Listing in the order of hashes, leaf by leaf: the entries of a leaf, and of those after it that go on
-//! with its last hash, are copied, hashed and sorted.
+//! Listing in hash order. The entries of a leaf, and of the following leaves that continue its last hash, are copied,
+//! hashed and sorted together.
 
 use std::ops::ControlFlow;
 
@@ -19,19 +19,19 @@ use crate::inode::inline;
 use crate::kind::Kind;
 use crate::op::source::Source;
 
-/// Where the entries of a directory listed by hash are.
+/// Location of the entries of a directory listed by hash.
 pub(super) enum Leaves {
-    /// Below an index.
+    /// In the leaves of an index.
     Indexed(RootInfo),
     /// In the only block, or in the inode.
     Single,
 }
 
-/// Most bytes of leaves whose names all have one hash. Sorting them takes a few times as much
-/// memory. Names that are not made to collide fill a few blocks at most.
+/// Maximum size of leaves whose names all have one hash, in bytes. Sorting them takes a few times as much memory.
+/// Without deliberate collisions they fill only a few blocks.
 const SAME_HASH_BYTES_MAX: usize = 4 << 20;
 
-/// The highest cookie that a listing in the order of hashes comes to.
+/// Maximum cookie of a listing in hash order.
 const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 
 pub(super) fn in_hash_order(
@@ -81,7 +81,7 @@ impl Listing<'_> {
     fn hash_items(&mut self, hasher: &NameHasher, scratch: &mut Scratch, first: usize) {
         self.clock.lap(ListingStep::Reading);
         let Scratch { bytes, items, name, .. } = scratch;
-        // The legacy hash has no minor half to tell names of equal hash apart.
+        // The legacy hash has no minor half to distinguish names of equal hash.
         let key = |hash: NameHash, stored: &[u8]| {
             let minor = match hasher.version {
                 HashVersion::Legacy => crc32c(0, stored),
@@ -104,8 +104,8 @@ impl Listing<'_> {
         self.clock.lap(ListingStep::Hashing);
     }
 
-    /// Reports the items of a scratch, which are in order, from `from` on. `position` is the cookie of
-    /// the last item before them, and of the last one of them then.
+    /// Reports the sorted items of a scratch from `from` on. On entry, `position` is the cookie of the last item before
+    /// them; on return, the cookie of their last item.
     fn deliver_items(
         &mut self,
         scratch: &mut Scratch,
@@ -118,8 +118,8 @@ impl Listing<'_> {
         let mut flow = ControlFlow::Continue(());
         let mut before: Option<&Item> = None;
         for item in items.iter() {
-            // Equal names have equal hashes, so they are side by side, unless somebody has made
-            // another name of that hash.
+            // Equal names have equal hashes, so they are adjacent, except when another name with a deliberately equal
+            // hash is between them.
             if before.is_some_and(|b| b.key == item.key && b.name(bytes) == item.name(bytes)) {
                 let damage = Corruption::new("directory entry", "a second entry of this name");
                 return Err(damage.of_inode(self.dir.ino().0).into());
@@ -141,8 +141,8 @@ impl Listing<'_> {
     }
 }
 
-/// Copies the leaf at the cursor, and those after it that go on with the same hash, and moves on.
-/// False at the end of the directory.
+/// Copies the leaf at the cursor and the following leaves that continue the same hash, then advances the cursor.
+/// Returns `false` at the end of the directory.
 fn gather(
     listing: &mut Listing<'_>,
     cursor: &mut Cursor,
@@ -164,7 +164,7 @@ fn gather(
         }
         listing.hash_items(hasher, scratch, first);
         listing.clock.count(1, 0);
-        // Bit 0 says that the leaf goes on with the hash that the one before ended with.
+        // Bit 0 is set if the leaf continues the last hash of the leaf before it.
         let next = cursor.advance(&mut fs, dir)?;
         listing.clock.lap(ListingStep::Reading);
         match next {
@@ -195,18 +195,18 @@ fn gather_single(
     Ok(false)
 }
 
-/// What `.` and `..` are in a chain.
+/// Role of `.` and `..` in a chain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dots {
-    /// Its first two entries, which were reported already.
+    /// The first two entries, which were already reported.
     First,
-    /// Names like others, which have no place there: the caller reports them.
+    /// Entries without a special position. The caller reports the real dots.
     Names,
 }
 
 impl Scratch {
-    /// Takes the records of a chain, but for `.` and `..` at its start. Of the chain, only what they use
-    /// is copied: most directories are small.
+    /// Takes the records of a chain, except `.` and `..` at its start. Copies only the used part of the chain, because
+    /// most directories are small.
     fn take_chain(&mut self, chain: &[u8], dots: Dots) {
         let start = self.bytes.len();
         let mut end = 0;
@@ -228,14 +228,14 @@ impl Scratch {
     }
 }
 
-/// Fewer items are sorted faster by comparing them.
+/// Minimum number of items for the distribution sort. Fewer are sorted faster by comparisons.
 const SPREAD_MIN: usize = 32;
-/// Longest run of items that are sorted by comparing neighbours.
+/// Maximum length of a run that is sorted by insertion.
 const INSERTION_MAX: usize = 16;
 
 impl Scratch {
-    /// Sorts the items. Hashes are spread evenly over what a leaf has of them, so each has its place in
-    /// proportion, and only few items must be compared there.
+    /// Sorts the items. Hashes are distributed evenly within a leaf, so the key gives the approximate position of an
+    /// item, and few comparisons are needed per bucket.
     fn sort(&mut self) {
         let Self { items, spread, starts, .. } = self;
         if items.len() < SPREAD_MIN {
@@ -247,7 +247,7 @@ impl Scratch {
         let buckets_log = items.len().next_power_of_two().ilog2();
         let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(buckets_log);
         let bucket = |item: &Item| ((item.key - least) >> shift) as usize;
-        // Where each bucket starts, and one more.
+        // Start of each bucket, and one more element.
         starts.clear();
         starts.resize((1 << buckets_log) + 1, 0_u32);
         items.iter().for_each(|item| starts[bucket(item) + 1] += 1);
@@ -263,7 +263,7 @@ impl Scratch {
             items[*start as usize] = *item;
             *start += 1;
         }
-        // Each bucket starts where the one before it ended by now.
+        // Each bucket starts at the end of the one before it.
         let mut start = 0;
         for &end in &starts[..1 << buckets_log] {
             sort_bucket(&mut items[start..end as usize]);
@@ -272,7 +272,7 @@ impl Scratch {
     }
 }
 
-/// Sorts the items of a bucket, mostly one or two. Somebody may have made many of nearly the same hash.
+/// Sorts the items of a bucket, usually one or two. Deliberate collisions can make it large.
 fn sort_bucket(items: &mut [Item]) {
     if items.len() > INSERTION_MAX {
         items.sort_unstable();
@@ -288,7 +288,7 @@ fn sort_bucket(items: &mut [Item]) {
 }
 
 impl Item {
-    /// Its name, in the bytes of its scratch.
+    /// Returns its name, from the bytes of its scratch.
     fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = self.name_start as usize;
         bytes.get(start..start + usize::from(self.name_len)).unwrap_or_default()
@@ -315,7 +315,7 @@ mod tests {
                         file_type: 1,
                     })
                     .collect();
-                // One that is far from all others.
+                // One item whose key is far from all others.
                 if let Some(last) = scratch.items.last_mut().filter(|_| count % 2 == 0) {
                     last.key = 0;
                 }

@@ -1,24 +1,23 @@
-//! What is remembered of a leaf while it is cached, so that making a file need not search all of it.
+//! Data about a cached leaf, so that creating a file does not search all of it.
 //!
-//! The first words of the note are a filter of the names: two bits for each of them, so that a name of which one
-//! bit is missing is not there. Names that were removed stay in it until it is made anew. The last word is the
-//! first record that has room for any entry at all: exactly that, so that an entry goes to the same place whether
-//! or not the leaf has a note.
+//! The first words of a note are a Bloom filter of the names with two bits per name: if one bit is clear, the name is
+//! not there. Removed names stay in the filter until it is rebuilt. The last word is the offset of the first record
+//! with room for the smallest entry. It is exact, so that an entry goes to the same position with and without a note.
 
 use transaction::Note;
 
 use super::{Search, record_at, record_size, records};
 
-/// Words of the filter.
+/// Number of words of the filter.
 const FILTER: usize = 16;
 
-/// In place of the first record with room: there is none.
+/// Value of the last word if no record has room.
 const NO_ROOM: u64 = u64::MAX;
 
-/// Least that an entry takes.
+/// Minimum size of an entry.
 const ENTRY_LEAST: usize = record_size(1);
 
-/// The note of a block.
+/// Builds the note of a block.
 pub fn note(block: &[u8]) -> Note {
     let mut note = [0; FILTER + 1];
     note[FILTER] = NO_ROOM;
@@ -33,7 +32,7 @@ pub fn note(block: &[u8]) -> Note {
     note
 }
 
-/// The two bits of a name: the word of each, and the bit in it. Names differ most at their ends.
+/// Returns the word and bit of the two filter bits of a name. Names differ mostly at their ends.
 fn bits(name: &[u8]) -> [(usize, u64); 2] {
     let word = |bytes: &mut dyn Iterator<Item = &u8>| {
         bytes.take(8).fold(0, |word, &byte| word << 8 | u64::from(byte))
@@ -55,14 +54,14 @@ fn has(note: &Note, name: &[u8]) -> bool {
     bits(name).into_iter().all(|(word, bit)| note[word] & bit != 0)
 }
 
-/// Whether a block may hold a name. The filter of a full block takes one name in ten for one that is there, so those
-/// are looked for, too.
+/// Returns whether a block may contain a name. The filter of a full block has 10 % false positives, so the name is then
+/// also searched for.
 pub fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
     has(note, name) && has_end(block, name)
 }
 
-/// Whether the end of a name is anywhere in a block. Names begin at multiples of four, so this needs no chain of
-/// records, each of which must be read before the next is found, and compares many words at once.
+/// Returns whether the end of a name occurs anywhere in a block. Names start at multiples of four, so this need not
+/// follow the chain of records, where each must be read before the next is known, and can compare many words at once.
 fn has_end(block: &[u8], name: &[u8]) -> bool {
     let (words, _) = block.as_chunks::<4>();
     match name.as_chunks::<4>().0 {
@@ -75,7 +74,7 @@ fn has_end(block: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What [`search`](super::search) would find, if a note can tell: not that the name is there.
+/// Returns the result of [`search`](super::search) if the note determines it. It never determines that the name exists.
 pub fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Search<'b>> {
     if may_have(note, block, name) {
         return None;
@@ -85,12 +84,12 @@ pub fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Sea
     }
     let record = record_at(block, usize::try_from(note[FILTER]).ok()?)?;
     let (offset, used, rec_len) = (record.offset, record.used(), record.rec_len);
-    // Behind it, there may be more room.
+    // A later record may have more room.
     (record.room() >= record_size(name.len())).then_some(Search::Room { offset, used, rec_len })
 }
 
-/// Keeps a note in step with an entry that is written behind the `used` bytes of a record of `rec_len` bytes.
-/// False if it cannot be, and must be made anew.
+/// Updates a note for an entry that is written after the `used` bytes of a record of `rec_len` bytes. Returns `false`
+/// if the note must be rebuilt.
 pub fn note_entry(
     note: &mut Note,
     name: &[u8],
@@ -98,14 +97,14 @@ pub fn note_entry(
 ) -> bool {
     add(note, name);
     if note[FILTER] != offset as u64 {
-        // What was the first record with room had too little.
+        // The first record with room was too small for the entry.
         return note[FILTER] != NO_ROOM;
     }
     note[FILTER] = (offset + used) as u64;
     rec_len.saturating_sub(used + record_size(name.len())) >= ENTRY_LEAST
 }
 
-/// Keeps a note in step with an entry whose bytes go to the record at `offset`.
+/// Updates a note for an entry whose bytes are added to the record at `offset`.
 pub fn note_removal(note: &mut Note, offset: usize) {
     note[FILTER] = note[FILTER].min(offset as u64);
 }
@@ -119,7 +118,7 @@ mod tests {
         TAIL_SIZE, locate, search, write_rec_len, write_record, write_tail,
     };
 
-    /// Adds a name where `room` says, and keeps the note in step.
+    /// Inserts a name at `room` and updates the note.
     fn insert(block: &mut [u8], note: &mut Option<Note>, name: &[u8], room: (usize, usize, usize)) {
         let (offset, used, rec_len) = room;
         *note = note.take().and_then(|mut note| note_entry(&mut note, name, room).then_some(note));

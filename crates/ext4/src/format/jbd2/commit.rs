@@ -1,4 +1,4 @@
-//! Commit blocks: they end a transaction.
+//! Commit blocks, which end a transaction.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -6,12 +6,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::layout::{Checksums, Layout};
 use super::{BlockType, Tid, write_header};
 
-/// `h_chksum_type` of the CRC-32 that version 1 uses.
+/// `h_chksum_type` of the CRC-32 of version 1.
 const CHECKSUM_TYPE_CRC32: u8 = 1;
 /// `h_chksum_size` of a CRC-32.
 const CHECKSUM_SIZE_CRC32: u8 = 4;
 
-/// A commit block. Fields as in the format document, without `h_`.
+/// A commit block. Field names as in the format document, without `h_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawCommit {
@@ -29,33 +29,32 @@ const CHECKSUM_OFFSET: usize = std::mem::offset_of!(RawCommit, chksum);
 const _: () = assert!(CHECKSUM_OFFSET == 0x10);
 const _: () = assert!(std::mem::offset_of!(RawCommit, commit_sec) == 0x30);
 
-/// What the checksum of a commit block says.
+/// Result of verifying a commit block's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The checksum is right, or the journal has none.
     Sound,
-    /// `stored` in the block, `computed` from it or from the transaction's blocks.
+    /// The checksum is wrong.
     Wrong {
-        /// From the bytes.
+        /// Checksum computed from the block or from the transaction's blocks.
         computed: u32,
-        /// Beside them.
+        /// Checksum stored in the block.
         stored: u32,
     },
 }
 
-/// A commit block's contents.
+/// Contents of a commit block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// When the transaction was committed, in seconds since the epoch.
+    /// Commit time in seconds since the epoch.
     pub sec: u64,
     /// Nanoseconds of that second.
     pub nsec: u32,
 }
 
 impl Commit {
-    /// Reads a commit block. `transaction_crc` is the register of
-    /// [`crc32_be`](super::crc32_be) over all descriptor blocks and images of the transaction,
-    /// which journals with [`Checksums::Transaction`] need.
+    /// Parses a commit block. `transaction_crc` is the register of [`crc32_be`](super::crc32_be) over all descriptor
+    /// blocks and images of the transaction, required for journals with [`Checksums::Transaction`].
     #[must_use]
     pub fn parse(block: &[u8], layout: &Layout, transaction_crc: u32) -> (Self, Trust) {
         let raw = RawCommit::read_from_prefix(block)
@@ -84,8 +83,7 @@ impl Commit {
         (commit, Trust::Wrong { computed, stored })
     }
 
-    /// Writes a commit block over `block`, which is all zeros. `transaction_crc` as in
-    /// [`Commit::parse`].
+    /// Writes a commit block to `block`, which must be zero. `transaction_crc` as in [`Commit::parse`].
     pub fn encode(&self, block: &mut [u8], layout: &Layout, tid: Tid, transaction_crc: u32) {
         let mut raw = RawCommit::new_zeroed();
         raw.commit_sec = self.sec.into();
@@ -104,9 +102,9 @@ impl Commit {
     }
 }
 
-/// The checksum of a commit block as if everything behind its fields were zeros, as it was when it
-/// was written. A power failure may leave an older block's sectors there: the transaction is whole
-/// all the same, because the fields lie in the first sector.
+/// Returns the checksum of a commit block with zeros after its fields, as when it was written. A power failure may
+/// leave sectors of an older block there. The transaction is complete nevertheless, because the fields are in the first
+/// sector.
 fn head_checksum(block: &[u8], layout: &Layout) -> u32 {
     let fields = size_of::<RawCommit>().min(block.len());
     let mut whole = vec![0; block.len()];

@@ -1,6 +1,6 @@
-//! The checksum of journals with `COMPAT_CHECKSUM`: CRC-32 with the most significant bit first.
+//! Checksum of journals with `COMPAT_CHECKSUM`: CRC-32, most significant bit first.
 
-/// CRC-32 by byte: polynomial 0x04c11db7, not reflected.
+/// Table for CRC-32 per byte: polynomial 0x04c11db7, not reflected.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn check_value_of_the_catalogue() {
-        // CRC-32/MPEG-2: this polynomial and start, no inversion at the end.
+        // CRC-32/MPEG-2: the same polynomial and start value, no inversion at the end.
         assert_eq!(crc32_be(u32::MAX, b"123456789"), 0x0376_e6e7);
         assert_eq!(crc32_be(crc32_be(u32::MAX, b"1234"), b"56789"), 0x0376_e6e7);
     }

@@ -1,4 +1,4 @@
-//! Descriptor blocks: tags that say where the images that follow belong.
+//! Descriptor blocks, whose tags name the target blocks of the images that follow.
 
 use bitflags::bitflags;
 use zerocopy::big_endian::{U16, U32};
@@ -12,7 +12,7 @@ bitflags! {
     /// `t_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct TagFlags: u16 {
-        /// The image's first four bytes were the magic number, and are stored as zeros.
+        /// The image's first four bytes were the magic number and are stored as zeros.
         const ESCAPE = 1;
         /// No uuid follows the tag.
         const SAME_UUID = 2;
@@ -23,7 +23,7 @@ bitflags! {
     }
 }
 
-/// A tag of version 3. Fields as in the format document, without `t_`.
+/// A tag of version 3. Field names as in the format document, without `t_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTag3 {
@@ -33,7 +33,7 @@ struct RawTag3 {
     checksum: U32,
 }
 
-/// A tag of the other versions. Without 64-bit block numbers its last field is not there.
+/// A tag of the other versions. Without 64-bit block numbers the last field is missing.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTag {
@@ -47,19 +47,19 @@ const _: () = assert!(size_of::<RawTag3>() == 16);
 const _: () = assert!(size_of::<RawTag>() == 12);
 const _: () = assert!(std::mem::offset_of!(RawTag, flags) == 6);
 
-/// Where the image of a block belongs.
+/// Target of a block image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The file system's block.
+    /// Target block in the file system.
     pub block: Block,
-    /// Whether the image's first four bytes must be replaced by the magic number.
+    /// True if the image's first four bytes must be replaced by the magic number.
     pub escaped: bool,
-    /// Checksum of the image as it is stored: 32 bits with version 3, 16 with version 2, else 0.
+    /// Checksum of the stored image: 32 bits with version 3, 16 with version 2, else 0.
     pub checksum: u32,
 }
 
 impl Tag {
-    /// Whether the stored image is the one the tag was made for, as far as checksums tell.
+    /// Returns whether the stored image matches the tag's checksum, if there is one.
     #[must_use]
     pub fn matches(&self, layout: &Layout, tid: Tid, stored: &[u8]) -> bool {
         match layout.checksums {
@@ -70,8 +70,8 @@ impl Tag {
     }
 }
 
-/// The tags of a descriptor block, at least one: up to the one marked as the last, or as many as
-/// the block has room for.
+/// Iterates over the tags of a descriptor block, at least one. Ends with the tag marked as the last, or when the block
+/// is full.
 pub fn tags<'b>(block: &'b [u8], layout: &Layout) -> impl Iterator<Item = Tag> + use<'b> {
     let layout = *layout;
     let mut at = Some(HEADER_SIZE);
@@ -92,7 +92,7 @@ pub fn tags<'b>(block: &'b [u8], layout: &Layout) -> impl Iterator<Item = Tag> +
 fn parse(bytes: &[u8], layout: &Layout) -> Option<(Tag, TagFlags)> {
     let (low, high, flags, checksum) = if layout.checksums == Checksums::V3 {
         let raw = RawTag3::read_from_bytes(bytes).ok()?;
-        // The upper half of the flags has no meaning.
+        // The upper half of the flags is unused.
         (raw.blocknr, raw.blocknr_high, raw.flags.get() as u16, raw.checksum.get())
     } else {
         let mut padded = [0; size_of::<RawTag>()];
@@ -113,23 +113,23 @@ fn parse(bytes: &[u8], layout: &Layout) -> Option<(Tag, TagFlags)> {
     Some((tag, flags))
 }
 
-/// Fills a descriptor block, tag by tag. Holds no memory: each call gets the block.
+/// Writer of a descriptor block. Holds no buffer: each call gets the block.
 #[derive(Clone, Copy, Debug)]
 pub struct DescriptorWriter {
     count: usize,
-    /// Where the next tag goes.
+    /// Offset of the next tag.
     end: usize,
     last_flags: usize,
 }
 
 impl DescriptorWriter {
-    /// Starts a descriptor block over `block`, which is all zeros.
+    /// Starts a descriptor block in `block`, which must be zero.
     pub fn start(block: &mut [u8], tid: Tid) -> Self {
         write_header(block, BlockType::Descriptor, tid);
         Self { count: 0, end: HEADER_SIZE, last_flags: HEADER_SIZE }
     }
 
-    /// Whether no tag fits any more.
+    /// Returns whether no further tag fits.
     #[must_use]
     pub fn is_full(&self, layout: &Layout) -> bool {
         self.count == layout.tags_max()

@@ -1,10 +1,9 @@
-//! Fast commits: what changed since the last full commit, as tags with a length and a value. All of
-//! it is little-endian.
+//! Fast commits: changes since the last full commit, as tags with a length and a value. Everything is little-endian.
 //!
-//! The area starts with a HEAD tag that names the transaction the fast commits belong to: the one
-//! that would have come next. Each fast commit ends with a TAIL tag, at the end of a block, which
-//! names the transaction again and has the CRC-32C of all tags since the last TAIL. Tags do not
-//! cross blocks. What follows the last valid TAIL was not completed.
+//! The area starts with a HEAD tag, which contains the number of the transaction that the fast commits belong to: the
+//! next one. Each fast commit ends with a TAIL tag at the end of a block. It contains the transaction again and the
+//! CRC-32C of all tags since the last TAIL. Tags do not cross blocks. Tags after the last valid TAIL belong to an
+//! incomplete fast commit.
 
 use vfs::{Corruption, Ino};
 use zerocopy::little_endian::{U16, U32};
@@ -26,10 +25,10 @@ const TAG_PAD: u16 = 7;
 const TAG_TAIL: u16 = 8;
 const TAG_HEAD: u16 = 9;
 
-/// Longest name in a tag, in bytes.
+/// Maximum length of a name in a tag, in bytes.
 const NAME_LEN_MAX: usize = 255;
 
-/// The start of a tag.
+/// Header of a tag.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTagHeader {
@@ -51,7 +50,7 @@ struct RawTail {
     crc: U32,
 }
 
-/// An extent as it stands in an extent tree.
+/// An extent in the form of an extent tree entry.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawAddRange {
@@ -70,7 +69,7 @@ struct RawDelRange {
     len: U32,
 }
 
-/// The name follows.
+/// A directory entry. The name follows.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
@@ -86,36 +85,36 @@ const _: () = assert!(size_of::<RawAddRange>() == 16);
 const _: () = assert!(size_of::<RawDelRange>() == 12);
 const _: () = assert!(size_of::<RawEntry>() == 8);
 
-/// A change, as the state it led to: applying it twice is the same as once.
+/// A change, described by its resulting state, so that it can be applied repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FastCommitTag {
     /// The file has this extent.
     AddRange {
-        /// The file.
+        /// The file's inode.
         ino: Ino,
-        /// What it has.
+        /// The extent.
         extent: Extent,
     },
     /// The file has no blocks in this range.
     DelRange {
-        /// The file.
+        /// The file's inode.
         ino: Ino,
         /// First block of the range.
         block: FileBlock,
-        /// Blocks of the range.
+        /// Number of blocks of the range.
         len: u32,
     },
-    /// The inode is new, and has this entry.
+    /// The inode is new and has this entry.
     Create(FastCommitEntry),
     /// The inode has this entry.
     Link(FastCommitEntry),
-    /// The inode does not have this entry any more.
+    /// The inode no longer has this entry.
     Unlink(FastCommitEntry),
-    /// The inode's slot starts with these bytes, but for its block map.
+    /// The inode's slot starts with these bytes, except for its block map.
     Inode {
-        /// The inode.
+        /// The inode number.
         ino: Ino,
-        /// At least 128 bytes, at most the inode size.
+        /// Contents: at least 128 bytes, at most the inode size.
         raw: Box<[u8]>,
     },
 }
@@ -123,24 +122,24 @@ pub enum FastCommitTag {
 /// A directory entry in a fast commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastCommitEntry {
-    /// The directory.
+    /// Inode of the directory.
     pub parent: Ino,
-    /// The inode the entry leads to.
+    /// Inode that the entry leads to.
     pub ino: Ino,
-    /// 1 to 255 bytes.
+    /// Name of 1 to 255 bytes.
     pub name: Box<[u8]>,
 }
 
-/// Whether more fast commits may follow a block.
+/// Result of scanning a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// Maybe, in the next block.
+    /// More fast commits may follow in the next block.
     More,
-    /// No.
+    /// The scan is complete.
     End,
 }
 
-/// Reads the fast-commit area, block by block.
+/// Parser of the fast-commit area, block by block.
 #[derive(Debug)]
 pub struct FastCommitScan {
     expected: Tid,
@@ -150,15 +149,15 @@ pub struct FastCommitScan {
     /// True after a valid tail. The fast commit that it ends may be empty.
     has_complete: bool,
     complete: Vec<FastCommitTag>,
-    /// Since the last tail.
+    /// Tags since the last tail.
     open: Vec<FastCommitTag>,
     /// True if a head of this transaction has unknown features.
     has_unknown_features: bool,
 }
 
 impl FastCommitScan {
-    /// Looks for fast commits after the log's last transaction. `expected` is the number that the
-    /// next one would have had.
+    /// Starts a scan for fast commits after the log's last transaction. `expected` is the number of the next
+    /// transaction.
     #[must_use]
     pub fn new(expected: Tid, inode_size: u16) -> Self {
         Self {
@@ -187,7 +186,7 @@ impl FastCommitScan {
         }
     }
 
-    /// The changes of all complete fast commits, in order.
+    /// Returns the changes of all complete fast commits, in order.
     #[must_use]
     pub fn finish(self) -> Vec<FastCommitTag> {
         self.complete
@@ -204,7 +203,7 @@ impl FastCommitScan {
                 return Err(damage("a tag reaches past its block").mismatch(after.len(), len));
             };
             if tag == TAG_TAIL {
-                // Its length covers what is left of the block.
+                // Its length covers the rest of the block.
                 return self.tail(&rest[..TAG_HEADER_SIZE], value);
             }
             if tag == TAG_HEAD {

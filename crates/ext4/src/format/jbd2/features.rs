@@ -19,9 +19,9 @@ bitflags! {
         const REVOKE = 1;
         /// 64-bit block numbers.
         const BIT64 = 2;
-        /// Commit blocks need not wait for the transaction's other blocks.
+        /// Commit blocks may be written before the transaction's other blocks.
         const ASYNC_COMMIT = 4;
-        /// Checksums of all blocks, of which tags keep 16 bits.
+        /// Checksums of all blocks; tags contain 16 bits of them.
         const CSUM_V2 = 8;
         /// Checksums of all blocks.
         const CSUM_V3 = 0x10;

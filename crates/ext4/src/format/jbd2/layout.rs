@@ -1,37 +1,37 @@
-//! What the features of a journal mean for its blocks.
+//! Block layout of a journal, which depends on its features.
 
 use super::features::{JournalCompat, JournalIncompat};
 use super::{HEADER_SIZE, Tid};
 use crate::format::checksum::crc32c;
 
-/// Bytes of the checksum at the end of descriptor and revoke blocks.
+/// Size of the checksum at the end of descriptor and revoke blocks, in bytes.
 pub(super) const TAIL_SIZE: usize = 4;
-/// Bytes of a uuid behind a tag.
+/// Size of a uuid after a tag, in bytes.
 pub(super) const UUID_SIZE: usize = 16;
 
-/// What is covered by checksums.
+/// Kind of checksums in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// Nothing.
+    /// No checksums.
     None,
     /// Version 1 (`COMPAT_CHECKSUM`): a commit block may have the CRC-32 of descriptors and images.
     Transaction,
-    /// Version 2: every block by CRC-32C, of which tags keep 16 bits.
+    /// Version 2: CRC-32C of every block; tags contain 16 bits of it.
     V2,
-    /// Version 3: every block by CRC-32C.
+    /// Version 3: CRC-32C of every block.
     V3,
 }
 
-/// How the blocks of one journal are laid out.
+/// Layout of the blocks of a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Block size in bytes.
     pub block_size: usize,
-    /// Whether block numbers take 64 bits.
+    /// True if block numbers have 64 bits.
     pub wide: bool,
-    /// What is covered by checksums.
+    /// Kind of checksums.
     pub checksums: Checksums,
-    /// Whether a commit block may reach the device before the transaction's other blocks.
+    /// True if a commit block may be written before the transaction's other blocks.
     pub async_commit: bool,
     /// Seed of the checksums of versions 2 and 3.
     pub seed: u32,
@@ -65,16 +65,16 @@ impl Layout {
         }
     }
 
-    /// Whether every block has a checksum.
+    /// Returns whether every block has a checksum.
     #[must_use]
     pub fn has_block_checksums(&self) -> bool {
         matches!(self.checksums, Checksums::V2 | Checksums::V3)
     }
 
-    /// Bytes of a tag without the uuid that may follow it.
+    /// Returns the size of a tag without the uuid that may follow it, in bytes.
     ///
-    /// Version 2 has two bytes more than the format document says: they came in with the checksum
-    /// and are never used.
+    /// With version 2 a tag has two more bytes than in the format document. They were introduced with the checksum and
+    /// are never used.
     #[must_use]
     pub fn tag_size(&self) -> usize {
         match (self.checksums, self.wide) {
@@ -86,36 +86,36 @@ impl Layout {
         }
     }
 
-    /// Where the tags or revoke records of a block must end.
+    /// Returns the end of the area for tags or revoke records in a block.
     pub(super) fn records_end(&self) -> usize {
         self.block_size - if self.has_block_checksums() { TAIL_SIZE } else { 0 }
     }
 
-    /// The most tags of a descriptor block, of which only the first has a uuid.
+    /// Returns the maximum number of tags of a descriptor block. Only the first tag has a uuid.
     #[must_use]
     pub fn tags_max(&self) -> usize {
         (self.records_end() - HEADER_SIZE - UUID_SIZE) / self.tag_size()
     }
 
-    /// Bytes of a revoke record.
+    /// Returns the size of a revoke record in bytes.
     #[must_use]
     pub fn revoke_size(&self) -> usize {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Checksum of the image of a block as it is stored, escaped.
+    /// Returns the checksum of a stored, escaped image.
     #[must_use]
     pub fn image_checksum(&self, tid: Tid, stored: &[u8]) -> u32 {
         crc32c(crc32c(self.seed, &tid.0.to_be_bytes()), stored)
     }
 
-    /// Checksum of a whole block of the journal as if the four bytes at `at` were 0.
+    /// Returns the checksum of a whole journal block with the four bytes at `at` as 0.
     pub(super) fn block_checksum(&self, block: &[u8], at: usize) -> u32 {
         let crc = crc32c(crc32c(self.seed, &block[..at]), &[0; 4]);
         crc32c(crc, &block[at + 4..])
     }
 
-    /// Whether the checksum at the end of a descriptor or revoke block is right, or there is none.
+    /// Returns whether the checksum at the end of a descriptor or revoke block is valid or not used.
     #[must_use]
     pub fn is_intact(&self, block: &[u8]) -> bool {
         if !self.has_block_checksums() {
@@ -126,7 +126,7 @@ impl Layout {
         block[at..at + TAIL_SIZE] == computed.to_be_bytes()
     }
 
-    /// Writes the checksum at the end of a descriptor or revoke block, if it has one.
+    /// Writes the checksum at the end of a descriptor or revoke block, if checksums are used.
     pub(super) fn seal(&self, block: &mut [u8]) {
         if self.has_block_checksums() {
             let at = self.records_end();

@@ -1,12 +1,11 @@
-//! The journal's blocks (jbd2). Big-endian, but for what fast commits hold.
+//! Blocks of the journal (jbd2). Big-endian, except for the contents of fast commits.
 //!
-//! Source: kernel Documentation/filesystems/ext4/journal.rst, checked against journals that the
-//! kernel and debugfs wrote. A transaction is a run of descriptor blocks, each followed by the
-//! images of the blocks it names, and of revoke blocks; a commit block ends it. Nothing in a
-//! journal can be believed before its sequence number and, where there are any, its checksums are
-//! the expected ones.
+//! Source: kernel Documentation/filesystems/ext4/journal.rst, checked against journals written by the kernel and
+//! debugfs. A transaction is a sequence of descriptor blocks, each followed by the images of the blocks it names, and
+//! of revoke blocks. A commit block ends it. A block is trusted only if it has the expected sequence number and, if
+//! there are checksums, the expected checksum.
 //!
-//! What a block looks like depends on the journal's features: [`Layout`] knows.
+//! The layout of a block depends on the journal's features; see [`Layout`].
 
 mod commit;
 mod crc32;
@@ -37,10 +36,10 @@ pub use superblock::{
     SUPERBLOCK_SIZE,
 };
 
-/// `h_magic` of every block of the journal that is not a copy of another one.
+/// `h_magic` of every journal block except images.
 pub const MAGIC: u32 = 0xc03b_3998;
 
-/// Bytes that every block of the journal starts with: magic number, type and transaction.
+/// Size of the header of every journal block in bytes: magic number, type and transaction.
 pub const HEADER_SIZE: usize = 12;
 
 /// Sequence number of a transaction. It wraps around.
@@ -48,19 +47,19 @@ pub const HEADER_SIZE: usize = 12;
 pub struct Tid(pub u32);
 
 impl Tid {
-    /// The next transaction's.
+    /// Returns the number of the next transaction.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
-    /// The transaction's before.
+    /// Returns the number of the previous transaction.
     #[must_use]
     pub const fn previous(self) -> Self {
         Self(self.0.wrapping_sub(1))
     }
 
-    /// Whether this transaction comes after `other`, for transactions less than 2^31 apart.
+    /// Returns whether this transaction comes after `other`. They must be less than 2^31 apart.
     #[must_use]
     pub const fn is_after(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) > 0
@@ -77,7 +76,7 @@ impl fmt::Display for Tid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BlockType {
-    /// Names the blocks whose images follow.
+    /// Contains tags for the images that follow.
     Descriptor = 1,
     /// Ends a transaction.
     Commit = 2,
@@ -85,7 +84,7 @@ pub enum BlockType {
     SuperblockV1 = 3,
     /// A superblock.
     SuperblockV2 = 4,
-    /// Names blocks whose earlier images must not be replayed.
+    /// Contains blocks whose earlier images must not be replayed.
     Revoke = 5,
 }
 
@@ -102,7 +101,7 @@ impl BlockType {
     }
 }
 
-/// The start of every block of the journal. Fields as in the format document, without `h_`.
+/// Header of every journal block. Field names as in the format document, without `h_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
@@ -113,8 +112,7 @@ struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_SIZE);
 
-/// Type and transaction of a block of the journal. `None` for a block that is none: an image, or
-/// what was never written.
+/// Returns the type and transaction of a journal block. Returns `None` for an image or a block that was never written.
 #[must_use]
 pub fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
     let (raw, _) = RawHeader::read_from_prefix(block).ok()?;
@@ -129,12 +127,12 @@ fn write_header(block: &mut [u8], kind: BlockType, tid: Tid) {
     block[..HEADER_SIZE].copy_from_slice(raw.as_bytes());
 }
 
-/// Whether the image of a block must be escaped: it starts with the magic number, and would pass
-/// for a block of the journal.
+/// Returns whether a block image must be escaped: if it starts with the magic number, it would look like a journal
+/// block.
 #[must_use]
 pub fn must_escape(image: &[u8]) -> bool {
     image.starts_with(&MAGIC.to_be_bytes())
 }
 
-/// The first bytes of an escaped block, to be put back.
+/// First bytes of an escaped block, which replay restores.
 pub const ESCAPED: [u8; 4] = MAGIC.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Revoke blocks: blocks whose images of this transaction and earlier ones must not be replayed.
+//! Revoke blocks. The images of their blocks in this and earlier transactions must not be replayed.
 
 use vfs::Corruption;
 use zerocopy::big_endian::U32;
@@ -8,12 +8,12 @@ use super::layout::Layout;
 use super::{BlockType, Tid, write_header};
 use crate::format::address::Block;
 
-/// The start of a revoke block. Fields as in the format document, without `r_`.
+/// Start of a revoke block. Field names as in the format document, without `r_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawRevokeHeader {
     header: [U32; 3],
-    /// Bytes used, this header included.
+    /// Number of bytes in use, including this header.
     count: U32,
 }
 
@@ -23,17 +23,17 @@ pub(super) const HEADER_SIZE: usize = size_of::<RawRevokeHeader>();
 const _: () = assert!(HEADER_SIZE == 16);
 
 impl Layout {
-    /// The most records of a revoke block.
+    /// Returns the maximum number of records of a revoke block.
     #[must_use]
     pub fn revokes_max(&self) -> usize {
         (self.records_end() - HEADER_SIZE) / self.revoke_size()
     }
 }
 
-/// The blocks that a revoke block names.
+/// Returns the revoked blocks of a revoke block.
 ///
 /// # Errors
-/// If it claims to be longer than a block.
+/// If the stored length is larger than the block.
 pub fn revokes<'b>(
     block: &'b [u8],
     layout: &Layout,
@@ -56,7 +56,7 @@ pub fn revokes<'b>(
     Ok(records.chunks_exact(layout.revoke_size()).map(number))
 }
 
-/// Writes a revoke block over `block`, which is all zeros: at most [`Layout::revokes_max`] blocks.
+/// Writes a revoke block of at most [`Layout::revokes_max`] blocks to `block`, which must be zero.
 pub fn encode_revokes(block: &mut [u8], layout: &Layout, tid: Tid, revoked: &[u64]) {
     write_header(block, BlockType::Revoke, tid);
     let size = layout.revoke_size();

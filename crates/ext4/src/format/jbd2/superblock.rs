@@ -1,4 +1,4 @@
-//! The journal's superblock: the first block of the journal.
+//! The journal's superblock, which is its first block.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use crate::format::checksum::crc32c;
 
 /// Size of the superblock in bytes.
 pub const SUPERBLOCK_SIZE: usize = 1024;
-/// Fewest blocks a journal may have.
+/// Minimum number of blocks of a journal.
 pub const BLOCKS_MIN: u32 = 1024;
-/// Blocks of the fast-commit area where the superblock does not say.
+/// Default size of the fast-commit area in blocks.
 pub const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 /// `s_checksum_type` of CRC-32C, the only one that versions 2 and 3 use.
 const CHECKSUM_TYPE_CRC32C: u8 = 4;
-/// Bytes of the fields that version-1 superblocks have; the rest of the block is undefined.
+/// Size of the fields of version-1 superblocks in bytes; the rest of the block is undefined.
 const V1_SIZE: usize = 0x24;
 
-/// The journal superblock as it is on disk. Fields as in the format document, without `s_`.
+/// The journal superblock on disk. Field names as in the format document, without `s_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the format document's")]
@@ -57,8 +57,8 @@ const _: () = assert!(size_of::<RawJournalSuperblock>() == SUPERBLOCK_SIZE);
 const _: () = assert!(std::mem::offset_of!(RawJournalSuperblock, checksum) == 0xfc);
 
 impl RawJournalSuperblock {
-    /// The superblock of an empty journal of `blocks` blocks inside the file system `uuid`. It has
-    /// no features: the first kernel that mounts it adds those it uses.
+    /// Returns the superblock of an empty journal of `blocks` blocks inside the file system `uuid`. It has no features:
+    /// the first kernel that mounts the file system sets those that it uses.
     #[must_use]
     pub fn empty(block_size: u32, blocks: u32, uuid: [u8; 16]) -> Self {
         let mut raw = Self::new_zeroed();
@@ -73,11 +73,11 @@ impl RawJournalSuperblock {
         raw
     }
 
-    /// Takes the superblock from the start of the journal's first block. Only its magic number and
-    /// type are checked; [`JournalSuperblock::parse`] checks the rest.
+    /// Reads the superblock from the journal's first block. Checks only the magic number and the type;
+    /// [`JournalSuperblock::parse`] checks the rest.
     ///
     /// # Errors
-    /// `Corrupt` if it is none.
+    /// `Corrupt` if it is not a journal superblock.
     pub fn parse(block: &[u8]) -> Result<Self> {
         let Ok((raw, _)) = Self::read_from_prefix(block) else {
             return Err(Corruption::new(STRUCTURE, "cut short").into());
@@ -93,19 +93,19 @@ impl RawJournalSuperblock {
         Ok(raw)
     }
 
-    /// Whether the journal holds changes that have not reached their places.
+    /// Returns whether the journal contains changes to replay.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.start != 0
     }
 
-    /// The file systems that use the journal, where it says how many.
+    /// Returns the number of file systems that use the journal; 0 if the superblock does not contain it.
     #[must_use]
     pub fn users_count(&self) -> u32 {
         if self.is_v2() { self.nr_users.get() } else { 0 }
     }
 
-    /// Brings the checksum up to date, where the journal has one.
+    /// Updates the checksum, if the journal has one.
     pub fn seal(&mut self) {
         let checksums = JournalIncompat::CSUM_V2 | JournalIncompat::CSUM_V3;
         if self.is_v2() && self.incompat().intersects(checksums) {
@@ -114,7 +114,7 @@ impl RawJournalSuperblock {
         }
     }
 
-    /// Makes a version-1 superblock one of version 2, without features.
+    /// Converts a version-1 superblock to version 2, without features.
     pub fn upgrade(&mut self) {
         if !self.is_v2() {
             self.as_mut_bytes()[V1_SIZE..].fill(0);
@@ -129,19 +129,19 @@ impl RawJournalSuperblock {
         self.feature_incompat = incompat.bits().into();
     }
 
-    /// Whether there are feature fields.
+    /// Returns whether there are feature fields.
     fn is_v2(&self) -> bool {
         self.h_blocktype == BlockType::SuperblockV2 as u32
     }
 
-    /// The compatible features.
+    /// Returns the compatible features.
     #[must_use]
     pub fn compat(&self) -> JournalCompat {
         let bits = if self.is_v2() { self.feature_compat.get() } else { 0 };
         JournalCompat::from_bits_retain(bits)
     }
 
-    /// The incompatible features.
+    /// Returns the incompatible features.
     #[must_use]
     pub fn incompat(&self) -> JournalIncompat {
         let bits = if self.is_v2() { self.feature_incompat.get() } else { 0 };
@@ -166,29 +166,29 @@ fn damage(
     Corruption::new(STRUCTURE, field).mismatch(expected, found).into()
 }
 
-/// A journal superblock whose numbers agree with each other and the file system.
+/// A journal superblock whose values are consistent with each other and the file system.
 #[derive(Clone, Debug)]
 pub struct JournalSuperblock {
-    /// What is on disk, to be changed and written back.
+    /// Raw superblock, which can be changed and written back.
     pub raw: RawJournalSuperblock,
-    /// What the journal's blocks look like.
+    /// Layout of the journal's blocks.
     pub layout: Layout,
-    /// The blocks of the journal that the log goes around in.
+    /// Journal blocks of the circular log.
     pub log: Range<u32>,
-    /// The blocks of the journal that fast commits are written to, from the first one on.
+    /// Journal blocks of the fast-commit area.
     pub fast_commit: Range<u32>,
-    /// Where the first transaction to replay starts, if there may be one.
+    /// Journal block of the first transaction to replay; `None` if the log is empty.
     pub start: Option<u32>,
-    /// Sequence number of that transaction, or of the last one there was.
+    /// Sequence number of that transaction, or of the last one if the log is empty.
     pub sequence: Tid,
 }
 
 impl JournalSuperblock {
-    /// Checks the superblock at the start of `block`, the first one of a journal that has `blocks`
-    /// blocks of `block.len()` bytes.
+    /// Parses the superblock at the start of `block`, the first block of a journal with `blocks` blocks of
+    /// `block.len()` bytes.
     ///
     /// # Errors
-    /// `Unsupported` for unknown features; `Corrupt` for the first number that cannot be right.
+    /// `Unsupported` for unknown features; `Corrupt` for the first invalid value.
     pub fn parse(block: &[u8], blocks: u32) -> Result<Self> {
         let raw = RawJournalSuperblock::parse(block)?;
         check_features(&raw)?;
@@ -220,27 +220,26 @@ impl JournalSuperblock {
         })
     }
 
-    /// Blocks the log can hold.
+    /// Returns the number of blocks of the log.
     #[must_use]
     pub fn log_blocks(&self) -> u32 {
         self.log.end - self.log.start
     }
 
-    /// The log's block `count` after `block`, around its end. `count` is at most
-    /// [`Self::log_blocks`].
+    /// Returns the log's block `count` after `block`, with wrap-around. `count` is at most [`Self::log_blocks`].
     #[must_use]
     pub fn after(&self, block: u32, count: u32) -> u32 {
         let position = u64::from(block - self.log.start) + u64::from(count);
         self.log.start + (position % u64::from(self.log_blocks())) as u32
     }
 
-    /// Switches to the features that a file system is written with: revoke blocks; block numbers of
-    /// 64 bits if it has them; and checksums if its metadata has. The log must be empty.
+    /// Switches to the features for writing this file system: revoke blocks; 64-bit block numbers if `wide`; and
+    /// checksums if its metadata has them. The log must be empty.
     pub fn modernize(&mut self, wide: bool, checksums: bool) {
         self.raw.upgrade();
         let mut incompat = self.raw.incompat() | JournalIncompat::REVOKE;
         incompat.remove(JournalIncompat::ASYNC_COMMIT | JournalIncompat::CSUM_V2);
-        // What the log can already do stays.
+        // Keep 64-bit block numbers if the log already has them.
         incompat.set(JournalIncompat::BIT64, wide || incompat.contains(JournalIncompat::BIT64));
         incompat.set(JournalIncompat::CSUM_V3, checksums);
         self.raw.set_features(JournalCompat::empty(), incompat);
@@ -257,12 +256,12 @@ fn uuid(raw: &RawJournalSuperblock) -> [u8; 16] {
     if raw.is_v2() { raw.uuid } else { [0; 16] }
 }
 
-/// Checks the features, and the checksum if they call for one.
+/// Checks the features, and the checksum if there is one.
 fn check_features(raw: &RawJournalSuperblock) -> Result<()> {
     let (compat, incompat) = (raw.compat(), raw.incompat());
     let both = JournalIncompat::CSUM_V2 | JournalIncompat::CSUM_V3;
     if incompat.intersects(both) {
-        // The checksum comes first: with it wrong, no feature bit can be believed.
+        // Check the checksum first: if it is wrong, the feature bits cannot be trusted.
         let computed = raw.computed_checksum();
         if raw.checksum != computed {
             let stored = raw.checksum.get();
@@ -288,8 +287,8 @@ fn check_features(raw: &RawJournalSuperblock) -> Result<()> {
     Ok(())
 }
 
-/// Where the log ends, and the blocks behind it for fast commits. The kernel leaves one block
-/// between the two alone.
+/// Returns the end of the log, and the blocks for fast commits after it. As in the kernel, one block between the two
+/// stays unused.
 fn split_off_fast_commits(raw: &RawJournalSuperblock) -> Result<(u32, Range<u32>)> {
     let maxlen = raw.maxlen.get();
     if !raw.incompat().contains(JournalIncompat::FAST_COMMIT) {
@@ -301,7 +300,7 @@ fn split_off_fast_commits(raw: &RawJournalSuperblock) -> Result<(u32, Range<u32>
     };
     match maxlen.checked_sub(blocks) {
         Some(end) if end >= BLOCKS_MIN => Ok((end, end + 1..maxlen)),
-        // A journal too small for both has no room for fast commits.
+        // A journal that is too small for both has no fast-commit area.
         Some(_) => Ok((maxlen, maxlen..maxlen)),
         None => Err(damage("num_fc_blks", format!("at most {maxlen}"), blocks)),
     }

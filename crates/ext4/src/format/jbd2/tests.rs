@@ -90,7 +90,7 @@ fn commits_tell_whether_they_can_be_trusted() {
         commit.encode(&mut block, &layout, Tid(4), 0xdead_beef);
         assert_eq!(header(&block), Some((BlockType::Commit, Tid(4))));
         assert_eq!(Commit::parse(&block, &layout, 0xdead_beef), (commit, Trust::Sound));
-        // Older sectors behind the first are no damage.
+        // Older contents in the sectors after the first are not damage.
         block[512..].fill(0x55);
         assert_eq!(Commit::parse(&block, &layout, 0xdead_beef), (commit, Trust::Sound));
         block[0x3b] ^= 1;
@@ -139,7 +139,7 @@ proptest! {
 mod fast_commits {
     use super::*;
 
-    /// A fast commit as the kernel writes it: tags, then a tail that fills the block.
+    /// Returns a fast commit in the kernel's form: tags, then a tail that fills the block.
     fn area(tid: u32, with_head: bool, values: &[(u16, &[u8])]) -> Vec<u8> {
         let mut block = Vec::new();
         let push = |block: &mut Vec<u8>, tag: u16, value: &[u8]| {
@@ -195,7 +195,7 @@ mod fast_commits {
         assert_eq!(scan(&[damaged]).unwrap_err().structure(), "fast commit");
     }
 
-    /// Blocks that older transactions left after a valid tail, as a Linux 6.18 mount was seen to accept them.
+    /// Blocks that older transactions left after a valid tail. A Linux 6.18 mount accepted them.
     #[test]
     fn stale_blocks_after_an_empty_fast_commit_end_the_scan() {
         let empty = area(5, true, &[]);
@@ -219,7 +219,7 @@ mod fast_commits {
         }
     }
 
-    /// A Linux 6.18 mount was seen to refuse these: nothing was complete, or features are unknown.
+    /// A Linux 6.18 mount rejected these: no fast commit is complete, or there are unknown features.
     #[test]
     fn stale_blocks_in_the_first_fast_commit_are_damage() {
         let mut begun = area(5, true, &[]);

@@ -1,7 +1,6 @@
-//! POSIX access control lists: ext4 stores them in a form of its own.
+//! ext4's form of POSIX access control lists.
 //!
-//! On disk: version 1, then entries {tag u16, permissions u16}, with an id u32 behind those of named
-//! users and groups.
+//! On disk: version 1, then entries {tag u16, permissions u16}; entries of named users and groups also have an id u32.
 
 use vfs::acl::{self, Entry, NO_ID, Tag};
 
@@ -9,7 +8,7 @@ const VERSION_EXT4: u32 = 1;
 const SHORT_SIZE: usize = 4;
 const LONG_SIZE: usize = 8;
 
-/// The list as Linux shows it, from the form on disk. `None` if it is damaged.
+/// Converts a list from the on-disk form to the form that Linux shows. Returns `None` if it is damaged.
 pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     let mut rest = stored.strip_prefix(&VERSION_EXT4.to_le_bytes())?;
     let mut entries = Vec::with_capacity(rest.len() / SHORT_SIZE);
@@ -29,7 +28,7 @@ pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     Some(acl::to_bytes(entries))
 }
 
-/// The form on disk of a list as Linux shows it. `None` if it is not one.
+/// Converts a list from the form that Linux shows to the on-disk form. Returns `None` if it is invalid.
 pub fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
     let entries = acl::parse(shown).ok()?;
     let mut stored = Vec::with_capacity(size_of_val(&VERSION_EXT4) + entries.len() * LONG_SIZE);

@@ -1,4 +1,4 @@
-//! Writing a whole area of attributes at once.
+//! Writing a whole attribute area at once.
 
 use super::{
     Area, AttributeName, BLOCK_HEADER_SIZE, BLOCKS_OFFSET, ENTRY_HASH_OFFSET, ENTRY_SIZE,
@@ -6,14 +6,14 @@ use super::{
     entry_hash, entry_size, value_size,
 };
 
-/// Value of an attribute to store.
+/// Attribute value to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewValue<'a> {
-    /// To lie in the area.
+    /// A value in the area.
     Here(&'a [u8]),
-    /// In an inode of its own.
+    /// A value in a separate inode.
     Inode {
-        /// That inode.
+        /// Number of that inode.
         ino: u32,
         /// Length of the value in bytes.
         size: u32,
@@ -22,17 +22,17 @@ pub enum NewValue<'a> {
     },
 }
 
-/// An attribute to store.
+/// Attribute to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewAttribute<'a> {
-    /// Its name.
+    /// Attribute name.
     pub name: AttributeName<'a>,
-    /// Its value, in the form it has on disk.
+    /// Value in its on-disk form.
     pub value: NewValue<'a>,
 }
 
 impl NewAttribute<'_> {
-    /// Bytes it takes in an area, name and value.
+    /// Returns the size of name and value in an area, in bytes.
     pub fn size(&self) -> usize {
         let value = match self.value {
             NewValue::Here(value) => value_size(value.len()),
@@ -41,7 +41,7 @@ impl NewAttribute<'_> {
         entry_size(self.name.suffix.len()) + value
     }
 
-    /// `e_hash`. Values in an inode's own area have none.
+    /// Returns `e_hash`. Values stored in the inode have none.
     fn hash(&self, in_block: bool) -> u32 {
         match self.value {
             NewValue::Here(value) if in_block => entry_hash(self.name.suffix, value),
@@ -51,9 +51,8 @@ impl NewAttribute<'_> {
     }
 }
 
-/// Writes a block that holds `attributes`, which one inode refers to; its checksum is left zero.
-/// Sorts them, for those of a block are searched in order. False, and nothing written, if they do
-/// not fit.
+/// Writes an attribute block with `attributes` and a reference count of 1, without a checksum. Sorts them, because
+/// lookups in a block expect that order. Returns `false` and writes nothing if they do not fit.
 #[must_use]
 pub fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
     if !fits_in_block(block.len(), attributes) {
@@ -70,8 +69,8 @@ pub fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bo
     true
 }
 
-/// Writes `attributes` over the bytes of an inode's slot behind `extra_isize`; all zeros if there
-/// are none. Sorts them. False, and nothing written, if they do not fit.
+/// Writes `attributes` to the bytes of an inode's slot after `extra_isize`, or zeros if there are none. Sorts them.
+/// Returns `false` and writes nothing if they do not fit.
 #[must_use]
 pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
     if attributes.is_empty() {
@@ -88,21 +87,20 @@ pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) ->
     true
 }
 
-/// Whether [`encode_block`] has room for `attributes` in a block of `block_size` bytes.
+/// Returns whether `attributes` fit into a block of `block_size` bytes with [`encode_block`].
 #[must_use]
 pub fn fits_in_block(block_size: usize, attributes: &[NewAttribute<'_>]) -> bool {
     fits(block_size - BLOCK_HEADER_SIZE, attributes)
 }
 
-/// Whether [`encode_in_inode`] has room for `attributes` in `len` bytes.
+/// Returns whether `attributes` fit into `len` bytes with [`encode_in_inode`].
 #[must_use]
 pub fn fits_in_inode(len: usize, attributes: &[NewAttribute<'_>]) -> bool {
     attributes.is_empty() || len >= INODE_HEADER_SIZE && fits(len - INODE_HEADER_SIZE, attributes)
 }
 
-/// Names the inode that holds the value of an attribute: in a block, or in the bytes that
-/// [`encode_in_inode`] wrote. No hash depends on the inode's number. False if there is no such
-/// attribute.
+/// Sets the inode that stores the value of an attribute, in a block or in the bytes that [`encode_in_inode`] wrote. No
+/// hash depends on the inode number. Returns `false` if there is no such attribute.
 #[must_use]
 pub fn set_value_inode(
     bytes: &mut [u8],
@@ -124,8 +122,8 @@ pub fn set_value_inode(
     found
 }
 
-/// Changes the value of an attribute in the bytes that [`Area::in_inode`] reads, without changing its length. It has no
-/// hash then, as none does there that a kernel wrote. False if there is no such value.
+/// Changes the value of an attribute in the bytes that [`Area::in_inode`] reads, without changing its length. Clears
+/// its hash, because kernels store none there either. Returns `false` if there is no such value.
 pub fn edit_in_inode(
     bytes: &mut [u8],
     name: AttributeName<'_>,
@@ -156,7 +154,7 @@ fn sort(attributes: &mut [NewAttribute<'_>]) {
     attributes.sort_unstable_by_key(|a| (a.name.index, a.name.suffix.len(), a.name.suffix));
 }
 
-/// Writes entries from `at` on and values from the end; they fit.
+/// Writes entries from `at` on and values from the end. They must fit.
 fn encode(base: &mut [u8], mut at: usize, attributes: &[NewAttribute<'_>], in_block: bool) {
     let mut values_start = base.len();
     for attribute in attributes {

@@ -1,12 +1,12 @@
-//! Extended attributes: behind the fixed fields of an inode, and in a block of their own.
+//! Extended attributes: after the fixed fields of an inode, and in a separate block.
 //!
-//! Source: kernel Documentation/filesystems/ext4/attributes.rst. Both places are an [`Area`]:
-//! entries from the front, ended by four zero bytes, and values packed from the back. Offsets of
-//! values count from the start of the block, or from the first entry of those in an inode. A large
-//! value (`ea_inode`) lies in an inode of its own, and the entry names that.
+//! Source: kernel Documentation/filesystems/ext4/attributes.rst. Both places are an [`Area`]: entries from the front,
+//! ended by four zero bytes, and values packed from the back. Offsets of values are relative to the start of the block
+//! or, in an inode, to the first entry. A large value (`ea_inode`) is stored in a separate inode, whose number is in
+//! the entry.
 //!
-//! Damage is found once, by [`Area::in_inode`] or [`verify_block`]. Iteration relies on that for
-//! its results, but not for its safety: on a bad area it ends early.
+//! [`Area::in_inode`] and [`verify_block`] detect damage once. Iteration relies on that for correct results but not for
+//! safety: in an invalid area it ends early.
 
 mod acl;
 mod encode;
@@ -24,30 +24,30 @@ pub use encode::{
 };
 pub use name::{AttributeName, INDEX_SYSTEM, is_acl_index};
 
-/// Magic number of both places.
+/// Magic number of both kinds of areas.
 const MAGIC: u32 = 0xea02_0000;
-/// Bytes of the header of a block: magic, refcount, blocks, hash, checksum, reserved.
+/// Size of a block's header in bytes: magic, refcount, blocks, hash, checksum, reserved.
 pub const BLOCK_HEADER_SIZE: usize = 32;
-/// Bytes of the header in an inode: the magic number.
+/// Size of the header in an inode in bytes: the magic number.
 pub const INODE_HEADER_SIZE: usize = 4;
-/// Bytes of an entry before its name.
+/// Size of an entry without its name, in bytes.
 const ENTRY_SIZE: usize = 16;
-/// Entries and values start at multiples of this.
+/// Alignment of entries and values in bytes.
 const ALIGNMENT: usize = 4;
-/// Largest value the kernel takes in an inode of its own, in bytes.
+/// Maximum size of a value in a separate inode in the kernel, in bytes.
 pub const VALUE_SIZE_MAX: u32 = 1 << 24;
 
-/// Byte of `e_value_inum` in an entry.
+/// Offset of `e_value_inum` in an entry.
 const VALUE_INODE_OFFSET: usize = 4;
-/// Byte of `e_hash` in an entry.
+/// Offset of `e_hash` in an entry.
 const ENTRY_HASH_OFFSET: usize = 12;
-/// Byte of `h_refcount` in a block.
+/// Offset of `h_refcount` in a block.
 const REFCOUNT_OFFSET: usize = 4;
-/// Byte of `h_blocks` in a block.
+/// Offset of `h_blocks` in a block.
 const BLOCKS_OFFSET: usize = 8;
-/// Byte of `h_hash` in a block.
+/// Offset of `h_hash` in a block.
 const HASH_OFFSET: usize = 12;
-/// Byte of `h_checksum` in a block.
+/// Offset of `h_checksum` in a block.
 const CHECKSUM_OFFSET: usize = 16;
 
 const STRUCTURE: &str = "extended attributes";
@@ -60,26 +60,26 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Where the value of an attribute is.
+/// Value of a stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// In the same area.
+    /// A value in the same area.
     Here(&'a [u8]),
-    /// In the data of an inode of its own.
+    /// A value in the data of a separate inode.
     Inode {
-        /// That inode.
+        /// Number of that inode.
         ino: u32,
         /// Length of the value in bytes.
         size: u32,
     },
 }
 
-/// An attribute as stored.
+/// A stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// `e_name_index`: stands for the start of the name.
+    /// `e_name_index`: number of the name's prefix.
     pub name_index: u8,
-    /// The rest of the name.
+    /// Rest of the name.
     pub name: &'a [u8],
     /// The value.
     pub value: Value<'a>,
@@ -87,18 +87,18 @@ pub struct Entry<'a> {
     pub hash: u32,
 }
 
-/// A place that holds attributes.
+/// An area with attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Area<'a> {
-    /// What the offsets of values count from.
+    /// Base of the value offsets.
     base: &'a [u8],
-    /// Byte of `base` at which the entries start.
+    /// Offset of the entries in `base`.
     entries: usize,
 }
 
 impl<'a> Area<'a> {
-    /// The attributes in an inode: `bytes` are those of its slot behind `extra_isize`. `None` if
-    /// there are none. Checks all entries.
+    /// Returns the attributes in an inode, or `None` if there are none. `bytes` is its slot after `extra_isize`.
+    /// Verifies all entries.
     pub fn in_inode(bytes: &'a [u8]) -> Result<Option<Self>, Corruption> {
         if u32_at(bytes, 0) != Some(MAGIC) {
             return Ok(None);
@@ -108,12 +108,12 @@ impl<'a> Area<'a> {
         Ok(Some(area))
     }
 
-    /// The attributes in a verified block.
+    /// Returns the attributes in a verified block.
     pub fn in_block(block: &'a [u8]) -> Self {
         Self { base: block, entries: BLOCK_HEADER_SIZE }
     }
 
-    /// All attributes, in the order they are stored.
+    /// Iterates over all attributes in stored order.
     pub fn entries(self) -> impl Iterator<Item = Entry<'a>> {
         let mut at = self.entries;
         std::iter::from_fn(move || {
@@ -123,7 +123,7 @@ impl<'a> Area<'a> {
         })
     }
 
-    /// Whether each value lies inside of the area, its padding included; an empty one, too.
+    /// Returns whether each value, including its padding, is inside the area. This also applies to empty values.
     pub fn has_room_for_values(self) -> bool {
         let mut at = self.entries;
         while let Ok(Some(entry)) = self.entry(at) {
@@ -138,12 +138,12 @@ impl<'a> Area<'a> {
         true
     }
 
-    /// The attribute of this name.
+    /// Finds the attribute with this name.
     pub fn find(self, name: AttributeName<'_>) -> Option<Entry<'a>> {
         self.entries().find(|entry| entry.name_index == name.index && entry.name == name.suffix)
     }
 
-    /// The entry at a byte of the area, or `None` at the end of the entries.
+    /// Returns the entry at an offset of the area, or `None` at the end of the entries.
     fn entry(self, at: usize) -> Result<Option<Entry<'a>>, &'static str> {
         const CUT: &str = "the entries run past the end";
         let head = u32_at(self.base, at).ok_or(CUT)?;
@@ -186,7 +186,7 @@ impl<'a> Area<'a> {
             }
             at += entry_size(entry.name.len());
         }
-        // The four zero bytes that end the entries must not be part of a value either.
+        // The four zero bytes that end the entries must not overlap a value either.
         if values_start < at + size_of::<u32>() {
             return Err(bad("values overlap the entries"));
         }
@@ -194,18 +194,18 @@ impl<'a> Area<'a> {
     }
 }
 
-/// Bytes of an entry with its name.
+/// Returns the size of an entry with its name, in bytes.
 pub const fn entry_size(name_len: usize) -> usize {
     (ENTRY_SIZE + name_len).next_multiple_of(ALIGNMENT)
 }
 
-/// Bytes a value takes in an area.
+/// Returns the size of a value in an area, in bytes.
 pub const fn value_size(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT)
 }
 
-/// Checks a block of attributes, which lies at `place`; with `seed` (the file system's, for the
-/// inodes of equal attributes may share a block) the checksum.
+/// Verifies an attribute block at `place`, and its checksum if there is a `seed`. The seed is that of the file system,
+/// because several inodes may share the block.
 pub fn verify_block(block: &[u8], place: Block, seed: Option<u32>) -> Result<(), Corruption> {
     verify_header(block)?;
     if let Some(seed) = seed {
@@ -218,7 +218,7 @@ pub fn verify_block(block: &[u8], place: Block, seed: Option<u32>) -> Result<(),
     Area::in_block(block).verify()
 }
 
-/// Checks all of a block of attributes but its checksum: what must be so before it is sealed.
+/// Verifies an attribute block, except for its checksum. A block must pass this before it is sealed.
 pub fn verify_block_structure(block: &[u8]) -> Result<(), Corruption> {
     verify_header(block)?;
     Area::in_block(block).verify()
@@ -238,7 +238,7 @@ fn verify_header(block: &[u8]) -> Result<(), Corruption> {
     Ok(())
 }
 
-/// Brings the checksum of a block of attributes up to date.
+/// Updates the checksum of an attribute block.
 pub fn seal_block(block: &mut [u8], place: Block, seed: u32) {
     let checksum = block_checksum(block, place, seed);
     block[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -250,26 +250,26 @@ fn block_checksum(block: &[u8], place: Block, seed: u32) -> u32 {
     crc32c(crc32c(crc, &[0; 4]), &block[CHECKSUM_OFFSET + 4..])
 }
 
-/// Number of inodes that share a verified block.
+/// Returns the number of inodes that share a verified block.
 pub fn block_refcount(block: &[u8]) -> u32 {
     u32_at(block, REFCOUNT_OFFSET).unwrap_or(0)
 }
 
-/// Where the number of inodes that share a block lies in it, as 4 bytes.
+/// Byte range of the reference count in a block.
 pub const BLOCK_REFCOUNT_RANGE: std::ops::Range<usize> = REFCOUNT_OFFSET..REFCOUNT_OFFSET + 4;
 
-/// Hash of the value of a large attribute, as its inode keeps it in the seconds of `atime`.
+/// Returns the hash of a large attribute's value, which its inode stores in the seconds of `atime`.
 pub fn value_hash(file_system_seed: u32, value: &[u8]) -> u32 {
     crc32c(file_system_seed, value)
 }
 
-/// `e_hash` of an attribute whose value is in a block (`value`), or in an inode of its own (the
-/// four bytes of [`value_hash`]).
+/// Returns `e_hash` of an attribute. `value` is its value in a block, or the four bytes of [`value_hash`] for a value
+/// in a separate inode.
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     hash_value(name.iter().fold(0, |hash, &byte| hash_byte(hash, byte.into())), value)
 }
 
-/// [`entry_hash`] as machines with signed characters computed it.
+/// Returns [`entry_hash`] as computed on machines with signed characters.
 pub fn entry_hash_signed(name: &[u8], value: &[u8]) -> u32 {
     let extended = |byte: u8| i32::from(byte.cast_signed()).cast_unsigned();
     hash_value(name.iter().fold(0, |hash, &byte| hash_byte(hash, extended(byte))), value)
@@ -287,7 +287,7 @@ fn hash_value(hash: u32, value: &[u8]) -> u32 {
     })
 }
 
-/// `h_hash` of a block: by it, equal blocks are found. 0 if one of the entries has no hash.
+/// Returns `h_hash` of a block, by which kernels find equal blocks; 0 if an entry has no hash.
 fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
     let mut all = 0_u32;
     for hash in hashes {
@@ -299,7 +299,7 @@ fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
     all
 }
 
-/// Computed and stored `h_hash` of a verified block.
+/// Returns the computed and the stored `h_hash` of a verified block.
 #[must_use]
 pub fn block_hashes(block: &[u8]) -> (u32, u32) {
     let computed = block_hash(Area::in_block(block).entries().map(|entry| entry.hash));
@@ -317,7 +317,7 @@ mod tests {
         fn any_area_is_read_without_harm(mut bytes in proptest::collection::vec(any::<u8>(), 64..1100)) {
             for small in [false, true] {
                 if small {
-                    // Plausible lengths get further.
+                    // Smaller values give plausible lengths, which get further.
                     bytes.iter_mut().for_each(|b| *b &= 0x1f);
                 }
                 bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());

@@ -1,14 +1,14 @@
-//! Names of attributes: a number for the common start of the name, and the rest.
+//! Attribute names: a number for the prefix, and the rest of the name.
 
 use vfs::acl;
 
-/// `e_name_index` of names that only the file system itself uses (`system.data`).
+/// `e_name_index` of names that only the file system uses (`system.data`).
 pub const INDEX_SYSTEM: u8 = 7;
 const INDEX_ACL_ACCESS: u8 = 2;
 const INDEX_ACL_DEFAULT: u8 = 3;
 
-/// The names Linux shows, by `e_name_index`. Attributes of other numbers (Lustre, encryption
-/// contexts, inline data) have no name there and are not listed.
+/// Prefixes that Linux shows, by `e_name_index`. Attributes with other numbers (Lustre, encryption contexts, inline
+/// data) have no name there and are not listed.
 const PREFIXES: [(u8, &[u8]); 6] = [
     (1, b"user."),
     (INDEX_ACL_ACCESS, acl::ACCESS),
@@ -18,27 +18,27 @@ const PREFIXES: [(u8, &[u8]); 6] = [
     (10, b"gnu."),
 ];
 
-/// Whether attributes of this `e_name_index` are access control lists, which are stored in
-/// another form than Linux shows them.
+/// Returns whether attributes of this `e_name_index` are access control lists, whose on-disk form differs from the one
+/// that Linux shows.
 pub const fn is_acl_index(index: u8) -> bool {
     matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT)
 }
 
-/// A name as an entry stores it.
+/// A stored attribute name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttributeName<'a> {
-    /// `e_name_index`: stands for the start of the name.
+    /// `e_name_index`: number of the name's prefix.
     pub index: u8,
-    /// The rest of it.
+    /// Rest of the name.
     pub suffix: &'a [u8],
 }
 
 impl<'a> AttributeName<'a> {
-    /// The name of inline data past `i_block`.
+    /// Name of the attribute for inline data beyond `i_block`.
     pub const INLINE_DATA: AttributeName<'static> =
         AttributeName { index: INDEX_SYSTEM, suffix: b"data" };
 
-    /// How a name as Linux writes it is stored. `None` if ext4 cannot store it.
+    /// Converts a Linux name to its stored form. Returns `None` if ext4 cannot store it.
     pub fn from_linux(name: &'a [u8]) -> Option<Self> {
         PREFIXES.iter().find_map(|&(index, prefix)| {
             let suffix = name.strip_prefix(prefix)?;
@@ -47,7 +47,7 @@ impl<'a> AttributeName<'a> {
         })
     }
 
-    /// The start of the name as Linux writes it. `None` if Linux does not show such attributes.
+    /// Returns the prefix of the Linux name. Returns `None` if Linux does not show such attributes.
     pub fn linux_prefix(self) -> Option<&'static [u8]> {
         let (_, prefix) = PREFIXES.iter().find(|&&(index, _)| index == self.index)?;
         (self.suffix.is_empty() == is_acl_index(self.index)).then_some(*prefix)

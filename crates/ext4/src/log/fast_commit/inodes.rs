@@ -13,16 +13,16 @@ use crate::inode;
 use crate::inode::Handle;
 use crate::orphan::Inactivation;
 
-/// Byte of `i_block` in an inode.
+/// Offset of `i_block` in an inode.
 const I_BLOCK_OFFSET: usize = 0x28;
-/// Byte of what follows it, the generation.
+/// Offset of the generation, which follows it.
 const GENERATION_OFFSET: usize = I_BLOCK_OFFSET + I_BLOCK_SIZE;
-/// An inode as the changes so far have left it.
+/// An inode after the changes so far.
 pub(super) struct Work {
     pub(super) handle: Handle,
-    /// As it is on the device; `None` for a new one.
+    /// The inode on the device; `None` for a new one.
     before: Option<Handle>,
-    /// What follows the fixed fields, if it changes.
+    /// New contents after the fixed fields, if they change.
     tail: Option<Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ impl Work {
 }
 
 impl Replay<'_, '_> {
-    /// An inode in use, to be given back to [`Self::put`].
+    /// Takes out an inode in use. The caller returns it with [`Self::put`].
     pub(super) fn take(&mut self, ino: Ino) -> Outcome<Work> {
         if let Some(work) = self.inodes.remove(&ino) {
             return Ok(work);
@@ -51,7 +51,7 @@ impl Replay<'_, '_> {
         Ok(Work { handle, before: Some(handle), tail: None })
     }
 
-    /// A directory in use.
+    /// Takes out a directory in use.
     pub(super) fn take_dir(&mut self, ino: Ino) -> Outcome<Work> {
         let work = self.take(ino)?;
         if work.handle.inode.is_dir() && work.handle.inode.links_count() > 0 {
@@ -73,8 +73,7 @@ impl Replay<'_, '_> {
         Ok(bitmap::all_set(self.op.txn.data(id), index..index + 1))
     }
 
-    /// Gives an inode the fields that a tag has: all but its map of blocks, for which there are
-    /// other tags, and the count of them.
+    /// Sets the fields of an inode from a tag, except its block map and block count. Other tags describe the map.
     pub(super) fn set_inode(&mut self, ino: Ino, raw: &[u8]) -> Outcome<()> {
         let mut work = self.inode_for(ino, &Inode::from_slot(raw))?;
         let old = work.handle.inode;
@@ -114,8 +113,8 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// The inode that a tag sets: the one in use, or a new one. One that has lost its last name and
-    /// is set as another has been freed in between.
+    /// Returns the inode for a tag: the one in use, or a new one. An inode without names and with another generation
+    /// was freed in between.
     fn inode_for(&mut self, ino: Ino, new: &Inode) -> Outcome<Work> {
         if self.inodes.contains_key(&ino) || self.is_taken(ino)? {
             let work = self.take(ino)?;
@@ -130,7 +129,7 @@ impl Replay<'_, '_> {
         self.new_inode(ino, new)
     }
 
-    /// Frees what belongs to an inode, and the inode, now.
+    /// Frees an inode and its contents at once.
     fn empty(&mut self, mut work: Work) -> Outcome<()> {
         let mut budget = u32::MAX;
         self.op.remove_blocks(&mut work.handle, 0..u32::MAX, &mut budget)?;
@@ -156,7 +155,7 @@ impl Replay<'_, '_> {
         Ok(Work { handle, before: None, tail: None })
     }
 
-    /// Marks an inode as taken, or as free.
+    /// Marks an inode as in use or free.
     fn count_inode(&mut self, handle: &Handle, taken: bool) -> Outcome<()> {
         let volume = &self.op.fs.volume;
         let ino = handle.ino();
@@ -186,7 +185,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Writes an inode when the operation commits.
+    /// Writes an inode at the commit.
     pub(super) fn stage(&mut self, work: Work) -> Outcome<()> {
         match (work.before, work.tail) {
             (None, tail) => self.op.stage_new_with_tail(work.handle, tail),
@@ -196,10 +195,10 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Ends an inode that has no names.
+    /// Ends an inode without names.
     pub(super) fn abandon(&mut self, work: Work) -> Outcome<Inactivation> {
         if work.is_new() {
-            // Nothing of it is on the device: there is nothing to be kept as an orphan.
+            // Nothing of it is on the device, so it needs no orphan record.
             let handle = work.handle;
             self.empty(work)?;
             self.op.stage_gone(handle);

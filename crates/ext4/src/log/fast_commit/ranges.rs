@@ -27,7 +27,8 @@ impl Ranges {
         self.0.insert(range.start, range.end);
     }
 
-    /// Takes the part of `range` out that starts with it: its blocks, if they are all there.
+    /// Removes the blocks of `range`. Returns `false` if some were missing; those before the first missing one are
+    /// removed then.
     fn remove(&mut self, range: Range<u64>) -> bool {
         let mut at = range.start;
         while at < range.end {
@@ -49,7 +50,7 @@ impl Ranges {
 }
 
 impl Replay<'_, '_> {
-    /// Takes the blocks of all ranges that are free now.
+    /// Reserves the blocks of all ranges that are free now.
     pub(super) fn reserve_ranges(&mut self, tags: &[FastCommitTag]) -> Outcome<()> {
         for tag in tags {
             let FastCommitTag::AddRange { ino, extent } = tag else { continue };
@@ -64,8 +65,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Calls `each` with the part of a run that lies in each group: the group's first block, and
-    /// bits of its bitmap.
+    /// Calls `each` with the part of a run in each group: the group's first block, and bits of its bitmap.
     fn for_each_group(
         &mut self,
         range: Range<u64>,
@@ -83,7 +83,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes what is free of the bits of one group.
+    /// Reserves the free blocks among the bits of one group.
     fn reserve(&mut self, first: Block, bits: Range<u32>) -> Outcome<()> {
         let volume = &self.op.fs.volume;
         let at = self.op.hold(volume.geometry.group_of(first))?;
@@ -111,7 +111,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Gives back what no file took in the end.
+    /// Frees reserved blocks that no file uses.
     pub(super) fn release_reserved(&mut self) -> Outcome<()> {
         for (start, end) in std::mem::take(&mut self.reserved.0) {
             self.for_each_group(start..end, |replay, first, bits| {
@@ -122,8 +122,8 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// A file whose ranges may be changed: a regular one. What else has blocks holds metadata in them,
-    /// which the kernel does not leave to fast commits.
+    /// Takes out a file whose ranges may be changed, which must be regular. The blocks of other types contain metadata,
+    /// which fast commits do not cover.
     fn take_file(&mut self, ino: Ino) -> Outcome<Work> {
         let work = self.take(ino)?;
         let is_regular = work.handle.file_type()? == FileType::Regular;
@@ -133,7 +133,7 @@ impl Replay<'_, '_> {
         Ok(work)
     }
 
-    /// The file has the extent.
+    /// Maps the extent in the file.
     pub(super) fn add_range(&mut self, ino: Ino, extent: Extent) -> Outcome<()> {
         let mut work = self.take_file(ino)?;
         let file = &mut work.handle;
@@ -169,7 +169,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// The file has no blocks in the range.
+    /// Unmaps the range of the file.
     pub(super) fn delete_range(&mut self, ino: Ino, blocks: Range<u32>) -> Outcome<()> {
         let mut work = self.take_file(ino)?;
         self.op.remove_blocks(&mut work.handle, blocks, &mut { u32::MAX })?;

@@ -19,7 +19,7 @@ fn open(path: &Path) -> Ext4 {
     Ext4::open_writable(Arc::new(FileDevice::new(file).unwrap()), &options).unwrap()
 }
 
-/// A tag with numbers that may well be right.
+/// Returns a tag with numbers that are often plausible.
 fn random_tag(random: &mut fastrand::Rng) -> FastCommitTag {
     let ino = |random: &mut fastrand::Rng| match random.u8(..8) {
         0 => Ino(random.u32(..).into()),
@@ -71,7 +71,7 @@ fn random_tag(random: &mut fastrand::Rng) -> FastCommitTag {
     }
 }
 
-/// Makes an image with some files.
+/// Creates an image with some files.
 fn image(directory: &Path) -> std::path::PathBuf {
     let source = directory.join("source");
     fs::create_dir_all(source.join("dir")).unwrap();
@@ -98,7 +98,7 @@ fn what_cannot_all_be_applied_leaves_no_trace() {
             tags.push(poison.clone());
             let error = fs.apply_fast_commits(&tags, None).unwrap_err().to_string();
             tags.pop();
-            // Only what can be applied is kept, so that the poison comes after ever more changes.
+            // Keep only tags that can be applied, so that the invalid one follows more and more changes.
             if !error.contains("reserved inode") || !error.contains("inode 7") {
                 tags.pop();
             }
@@ -109,8 +109,8 @@ fn what_cannot_all_be_applied_leaves_no_trace() {
     }
 }
 
-/// A kernel says of a file that it made and removed again what the file was, and that its name went, if it is asked to make
-/// another one durable in between.
+/// A kernel creates and removes a file while another one is synced. The fast commit then contains the file's inode and
+/// the removal of its name.
 #[test]
 fn a_file_that_came_and_went_leaves_an_inode_that_is_free() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

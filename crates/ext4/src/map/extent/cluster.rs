@@ -1,13 +1,12 @@
-//! Files in clusters of several blocks (`bigalloc`).
+//! Files with clusters of several blocks (`bigalloc`).
 //!
-//! Clusters are what is allocated: a cluster of a file, from a multiple of the cluster size on, has
-//! at most one of the device, in which its blocks lie at the same distances. So a block of a cluster
-//! that is partly mapped already has its place, and a cluster is free only when none of its blocks is
-//! mapped any more. Source: kernel Documentation/filesystems/ext4/bigalloc.rst and images that
-//! mke2fs and the kernel make.
+//! Clusters are the unit of allocation. A cluster of a file begins at a multiple of the cluster size and has at most
+//! one device cluster, in which its blocks have the same offsets. So the position of a block is fixed once another
+//! block of its cluster is mapped, and a cluster is freed only when none of its blocks is mapped. Source: kernel
+//! Documentation/filesystems/ext4/bigalloc.rst and images made by mke2fs and the kernel.
 //!
-//! Which clusters are in use is nowhere but in the map: it is asked, at the edges of what changes.
-//! Without `bigalloc` nothing here is called.
+//! Only the map records which clusters a file uses, so it is searched at the edges of each change. Without `bigalloc`
+//! nothing here is called.
 
 use operation::Outcome;
 
@@ -18,8 +17,8 @@ use crate::format::extent::Extent;
 use crate::map::Place;
 
 impl ExtentTree<'_, '_> {
-    /// Takes up to `len` blocks for the hole from `block` on: what is left of its cluster if that is
-    /// partly mapped already, or else new clusters.
+    /// Allocates up to `len` blocks for the hole from `block` on: the rest of its cluster if that is partly mapped
+    /// already, else new clusters.
     pub(super) fn take_in_clusters(
         &mut self,
         goal: Block,
@@ -35,7 +34,7 @@ impl ExtentTree<'_, '_> {
         }
         let wanted = within + len;
         let mut clusters = wanted.div_ceil(ratio);
-        // The last one may be partly mapped behind the hole.
+        // Part of the last cluster may be mapped after the hole.
         let is_cut = clusters > 1 && !wanted.is_multiple_of(ratio);
         let last = u64::from(block.0) + u64::from(len) - 1;
         if is_cut && self.find_cluster(last)?.is_some() {
@@ -46,12 +45,12 @@ impl ExtentTree<'_, '_> {
         Ok((start.plus(within.into()), len.min(clusters * ratio - within)))
     }
 
-    /// Frees the clusters of extents that were taken out of the map, in descending order, but for
-    /// those that still have blocks; what that costs of a budget.
+    /// Frees the clusters of extents that were removed from the map, given in descending order, except clusters with
+    /// mapped blocks. Returns the cost in units of a budget.
     pub(super) fn free_in_clusters(&mut self, freed: &[Extent]) -> Outcome<u32> {
         let log = self.op.fs.volume.geometry.cluster_blocks_log;
         let mut cost = 0_u32;
-        // The first cluster of the extent before: two extents may have parts of it.
+        // First cluster of the previous extent: two extents may share a cluster.
         let mut decided = u64::MAX;
         for extent in freed {
             cost = cost.saturating_add(self.op.forget_data(self.file, extent.start, extent.len));
@@ -77,8 +76,8 @@ impl ExtentTree<'_, '_> {
         Ok(cost)
     }
 
-    /// The cluster of the device that the file's cluster around `block` has, if one of its blocks is
-    /// mapped: its first block.
+    /// Returns the first block of the device cluster of the file's cluster around `block`, if one of its blocks is
+    /// mapped.
     fn find_cluster(&mut self, block: u64) -> Outcome<Option<Block>> {
         let ratio = u64::from(self.op.fs.volume.geometry.cluster_blocks());
         let mut at = block - block % ratio;
@@ -93,7 +92,7 @@ impl ExtentTree<'_, '_> {
         Ok(None)
     }
 
-    /// The first block of the cluster that holds `block`, which is block `at` of the self.file.
+    /// Returns the first block of the cluster that contains `block`, which is the file's block `at`.
     fn cluster_behind(&self, block: Block, at: u64) -> Outcome<Block> {
         let ratio = u64::from(self.op.fs.volume.geometry.cluster_blocks());
         if block.0 % ratio != at % ratio {

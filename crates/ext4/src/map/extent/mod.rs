@@ -1,10 +1,9 @@
-//! Extent trees: which blocks of the device hold which blocks of a file.
+//! Extent trees: mapping of file blocks to device blocks.
 //!
-//! The tree of an inode is read and changed only under the inode's lock. All changes of a leaf are
-//! one: some of its entries are replaced by others (`replace`), after which the tree is again as
-//! checkers want it: every index entry starts where the node below it does, no node but the root is
-//! empty, neighbours that fit into one node are one, and a root that leads to next to nothing takes
-//! it in.
+//! An inode's tree is read and changed only under the inode's lock. Every change of a leaf replaces some of its entries
+//! by others (`replace`). Afterwards the tree satisfies the rules of the checkers: every index entry starts where the
+//! node below it does, only the root may be empty, neighbouring nodes that fit into one node are merged, and a root
+//! with one small child absorbs it.
 
 mod cluster;
 mod path;
@@ -21,14 +20,14 @@ mod tests;
 use crate::inode::Handle;
 use crate::op::Op;
 
-/// The extent tree of a file that an operation changes. The file's inode is locked.
+/// Extent tree of a file that an operation changes. The file's inode is locked.
 pub(crate) struct ExtentTree<'o, 'a> {
     op: &'o mut Op<'a>,
     file: &'o mut Handle,
 }
 
 impl<'o, 'a> ExtentTree<'o, 'a> {
-    /// The tree of a file with extents.
+    /// Returns the tree of a file with extents.
     pub(crate) fn new(op: &'o mut Op<'a>, file: &'o mut Handle) -> Self {
         Self { op, file }
     }

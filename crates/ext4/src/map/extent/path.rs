@@ -1,4 +1,4 @@
-//! The way from the root of a tree to the leaf where a block of the file is or would be.
+//! The path from the root of a tree to the leaf of a file block.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -12,32 +12,32 @@ use crate::format::address::FileBlock;
 use crate::format::extent::{DEPTH_MAX, Node};
 use crate::kind::Kind;
 
-/// A node on the way down, and the entry taken in it.
+/// A node on the path, and the entry taken in it.
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
     /// `None` for the root in the inode.
     pub(super) buffer: Option<BufferId>,
     pub(super) depth: u16,
-    /// The last entry at or before the block looked for.
+    /// Position of the last entry at or before the block searched for.
     pub(super) position: Option<usize>,
-    /// The part of the file that the node holds: from this block on,
+    /// First block of the file that the node may map.
     pub(super) start: FileBlock,
-    /// to before this one.
+    /// End of the range that the node may map, exclusive.
     pub(super) end: u64,
 }
 
 impl Frame {
-    /// The entry that leads down.
+    /// Returns the position of the entry that leads down.
     pub(super) fn taken(&self) -> usize {
         self.position.unwrap_or(0)
     }
 }
 
-/// From the root to a leaf. The buffers stay held, so it is good until the tree changes.
+/// Nodes from the root to a leaf. Their buffers stay held. A path is valid until the tree changes.
 pub(super) type Path = SmallVec<[Frame; DEPTH_MAX as usize + 1]>;
 
 impl ExtentTree<'_, '_> {
-    /// The way to where `block` is or would be.
+    /// Returns the path to the leaf where `block` is or would be.
     pub(super) fn path_to(&mut self, block: FileBlock) -> Outcome<Path> {
         let root = root(self.file)?;
         let mut path = Path::new();
@@ -57,7 +57,7 @@ impl ExtentTree<'_, '_> {
         Ok(path)
     }
 
-    /// Holds a child; where `block` is or would be in it, and the child below that.
+    /// Holds a child node. Returns its frame and the child below it on the path to `block`.
     pub(super) fn enter(
         &mut self,
         child: Child,
@@ -72,13 +72,13 @@ impl ExtentTree<'_, '_> {
         Ok((frame, child_of(&node, &frame)))
     }
 
-    /// A node on a path.
+    /// Returns a node of a path.
     pub(super) fn node<'n>(&'n self, frame: &Frame) -> Outcome<Node<'n>> {
         Node::trusted(self.node_bytes(frame), frame.depth)
             .map_err(|c| c.of_inode(self.file.ino().0).into())
     }
 
-    /// The bytes of a node.
+    /// Returns the bytes of a node.
     pub(super) fn node_bytes<'n>(&'n self, frame: &Frame) -> &'n [u8] {
         match frame.buffer {
             Some(id) => self.op.txn.data(id),
@@ -86,7 +86,7 @@ impl ExtentTree<'_, '_> {
         }
     }
 
-    /// Some bytes of a node, to change.
+    /// Returns bytes of a node for editing.
     pub(super) fn edit_node<'n>(&'n mut self, frame: &Frame, range: Range<usize>) -> &'n mut [u8] {
         match frame.buffer {
             Some(id) => self.op.txn.edit(id, range),
@@ -94,15 +94,15 @@ impl ExtentTree<'_, '_> {
         }
     }
 
-    /// How many entries a node has and has room for; also of an index node that has none left, which
-    /// must not stay so.
+    /// Returns the number of entries of a node and its capacity. Also works for an index node that is temporarily
+    /// empty.
     pub(super) fn fill_of(&self, frame: &Frame) -> (usize, usize) {
         let bytes = self.node_bytes(frame);
         let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
         (number(2), number(4))
     }
 
-    /// Sets how many entries a node has.
+    /// Sets the number of entries of a node.
     pub(super) fn set_entries(&mut self, frame: &Frame, count: usize) {
         self.edit_node(frame, 2..4).copy_from_slice(&(count as u16).to_le_bytes());
     }

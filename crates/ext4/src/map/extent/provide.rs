@@ -1,4 +1,4 @@
-//! Giving a file the blocks that a change of its contents needs, in the state it needs them in.
+//! Mapping the blocks that a change of contents needs, in the required state.
 
 use operation::Outcome;
 use operation::reserve::Claim;
@@ -13,19 +13,19 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{DEPTH_MAX, Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX};
 use crate::map::{Piece, Want, Was};
 
-/// Changes of its structure that a tree can need until a leaf has room, and to spare.
+/// Generous limit on the structural changes until a leaf has room.
 pub(super) const ROUNDS_MAX: usize = 4 * DEPTH_MAX as usize;
 
-/// What is at a block of a file.
+/// Mapping of one file block.
 enum Spot {
     /// This extent, entry `at` of the leaf.
     Extent { at: usize, extent: Extent },
-    /// Nothing up to `end`; an extent for it would be entry `at`, and `goal` its best place.
+    /// A hole up to `end`. A new extent would be entry `at`, and `goal` is its preferred position.
     Hole { at: usize, end: u64, goal: Option<Block> },
 }
 
 impl ExtentTree<'_, '_> {
-    /// [`crate::op::Op::provide`] for a file with an extent tree.
+    /// Implements [`crate::op::Op::provide`] for a file with an extent tree.
     pub(crate) fn provide(&mut self, block: FileBlock, limit: u32, want: Want) -> Outcome<Piece> {
         let mut taken = None;
         for _ in 0..ROUNDS_MAX {
@@ -68,8 +68,7 @@ impl ExtentTree<'_, '_> {
         Err(self.file.corrupt("extent tree", "splits make no room").into())
     }
 
-    /// Enters an extent whose blocks are taken already into the map, where the file has a hole, and
-    /// counts them. Not for clusters of several blocks.
+    /// Maps an extent of allocated blocks in a hole of the file and counts them. Not for clusters of several blocks.
     pub(crate) fn map_given(&mut self, given: Extent) -> Outcome<()> {
         for _ in 0..ROUNDS_MAX {
             let path = self.path_to(given.block)?;
@@ -86,7 +85,7 @@ impl ExtentTree<'_, '_> {
         Err(self.file.corrupt("extent tree", "splits make no room").into())
     }
 
-    /// Takes blocks for the start of a hole, as many of `len` as can be had together.
+    /// Allocates up to `len` contiguous blocks for the start of a hole.
     fn take_run(
         &mut self,
         goal: Block,
@@ -132,8 +131,7 @@ impl ExtentTree<'_, '_> {
         Ok(Spot::Hole { at, end, goal })
     }
 
-    /// Makes what `range` has of an extent written or unwritten, as is wanted. `None` if the tree
-    /// had no room.
+    /// Makes `range` of an extent written or unwritten, as requested. Returns `None` if the tree had no room.
     fn bring_to_state(
         &mut self,
         path: &Path,
@@ -170,7 +168,7 @@ impl ExtentTree<'_, '_> {
             let start = extent.start.plus(u64::from(end));
             pieces.push(Extent { block, len: extent.len - end, start, ..extent });
         }
-        // The space is the file's already: writing to it must not fail for want of room in the map.
+        // The space already belongs to the file, so writing to it must not fail because the map needs a block.
         let claim = self.op.claim;
         self.op.claim = claim.max(Claim::Promised);
         let done = self.replace(path, at..at + 1, pieces)?;

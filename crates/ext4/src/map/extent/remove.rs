@@ -10,21 +10,21 @@ use super::replace::Pieces;
 use crate::format::address::FileBlock;
 use crate::format::extent::Extent;
 
-/// What goes from one leaf.
+/// Changes of one leaf that remove a range.
 #[derive(Default)]
 struct Cut {
-    /// Entries that go.
+    /// Entries to remove.
     window: std::ops::Range<usize>,
-    /// What stays of them.
+    /// Remaining parts of these entries.
     pieces: Pieces,
-    /// What goes, from the end of the file backwards.
+    /// Removed extents, from the end of the file backwards.
     freed: SmallVec<[Extent; 8]>,
-    /// The first block of the file that is gone.
+    /// First file block of the removed range.
     from: u64,
 }
 
 impl ExtentTree<'_, '_> {
-    /// [`Op::remove_blocks`] for a file with an extent tree.
+    /// Implements [`Op::remove_blocks`] for a file with an extent tree.
     pub(crate) fn remove(&mut self, start: u64, mut end: u64, budget: &mut u32) -> Outcome<bool> {
         let mut rounds = 0;
         while end > start {
@@ -33,7 +33,7 @@ impl ExtentTree<'_, '_> {
             }
             let path = self.path_to(FileBlock((end - 1) as u32))?;
             if let Some(frame) = path.iter().find(|frame| frame.position.is_none()) {
-                // All that is below it lies behind the range.
+                // All blocks below this node are after the range.
                 end = u64::from(frame.start.0);
                 continue;
             }
@@ -52,8 +52,8 @@ impl ExtentTree<'_, '_> {
         Ok(true)
     }
 
-    /// Frees the blocks of extents that were taken out of the map, in descending order; what that
-    /// costs of a budget.
+    /// Frees the blocks of extents that were removed from the map, given in descending order. Returns the cost in units
+    /// of a budget.
     fn free_extents(&mut self, freed: &[Extent]) -> Outcome<u32> {
         if self.op.fs.volume.geometry.cluster_blocks_log > 0 {
             return self.free_in_clusters(freed);
@@ -65,8 +65,8 @@ impl ExtentTree<'_, '_> {
         Ok(cost)
     }
 
-    /// What goes from the leaf at the end of a path: from the end of `range` backwards, as much as
-    /// `budget` allows. `None` if the file has nothing in the range.
+    /// Plans the removal from the leaf at the end of a path: from the end of `range` backwards, as far as `budget`
+    /// allows. Returns `None` if nothing in the range is mapped.
     fn cut(
         &self,
         path: &Path,
@@ -105,7 +105,7 @@ impl ExtentTree<'_, '_> {
     }
 }
 
-/// Part of an extent.
+/// Returns part of an extent.
 fn part(extent: Extent, skip: u64, len: u64) -> Extent {
     Extent {
         block: FileBlock(extent.block.0 + skip as u32),

@@ -1,4 +1,4 @@
-//! Replacing entries of a leaf by others: what every change of a tree comes down to.
+//! Replacing entries of a leaf, the basis of every change of a tree.
 
 use operation::Outcome;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use super::path::{Frame, Path};
 use crate::format::address::FileBlock;
 use crate::format::extent::{ENTRY_SIZE, Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX, entry_range};
 
-/// Extents that take the place of others: never more than these.
+/// Extents that replace others. There are never more than three.
 pub(super) type Pieces = SmallVec<[Extent; 3]>;
 
-/// Two runs as one, if they are one and not too long.
+/// Merges two runs if they are contiguous and not too long.
 fn joined(before: Extent, after: Extent) -> Option<Extent> {
     let len = before.len + after.len;
     let len_max = if before.unwritten { UNWRITTEN_LEN_MAX } else { WRITTEN_LEN_MAX };
@@ -25,8 +25,8 @@ fn joined(before: Extent, after: Extent) -> Option<Extent> {
 }
 
 impl ExtentTree<'_, '_> {
-    /// Replaces entries of the leaf at the end of `path`, joining what adjoins. False if there was
-    /// no room: some was made, and the path is no longer good. After true it is not, either.
+    /// Replaces entries of the leaf at the end of `path` and merges adjacent extents. Returns `false` if the leaf had
+    /// no room; one structural change was then made and the caller must retry. The path is invalid in both cases.
     pub(super) fn replace(
         &mut self,
         path: &Path,
@@ -67,7 +67,7 @@ impl ExtentTree<'_, '_> {
         Ok(true)
     }
 
-    /// Puts whole entries (`bytes`) in the place of others in a node of `count`, which has the room.
+    /// Replaces entries of a node with `count` entries by the encoded entries in `bytes`. The node must have room.
     pub(super) fn splice(
         &mut self,
         frame: &Frame,
@@ -91,8 +91,8 @@ impl ExtentTree<'_, '_> {
         self.set_entries(frame, count_after);
     }
 
-    /// Brings the entries above a node in line with its first one, if that may have changed. `first`
-    /// is the new one's block, where it is known.
+    /// Updates the index entries above a node if its first entry may have changed. `first` is the block of the new
+    /// first entry, if known.
     pub(super) fn after_splice(
         &mut self,
         path: &Path,

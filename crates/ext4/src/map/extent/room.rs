@@ -12,8 +12,7 @@ use crate::format::inode::I_BLOCK_SIZE;
 use crate::kind::Kind;
 
 impl ExtentTree<'_, '_> {
-    /// Splits the lowest node under a parent with room, or adds a level if there is none. The path
-    /// is no longer good.
+    /// Splits the lowest node whose parent has room, or adds a level if there is none. Invalidates the path.
     pub(super) fn make_room(&mut self, path: &Path) -> Outcome<()> {
         let mut level = path.len() - 1;
         while level > 0 {
@@ -25,8 +24,8 @@ impl ExtentTree<'_, '_> {
         self.grow(path)
     }
 
-    /// Moves the upper part of a node into a new one beside it. Behind the last entry nothing is
-    /// moved but that, so that files written in order fill their nodes.
+    /// Moves the upper part of a node to a new sibling. If the new entry belongs after the last one, only that last
+    /// entry is moved, so that sequentially written files fill their nodes.
     fn split(&mut self, path: &Path, level: usize) -> Outcome<()> {
         let frame = path[level];
         let count = self.node(&frame)?.len();
@@ -53,7 +52,7 @@ impl ExtentTree<'_, '_> {
         Ok(())
     }
 
-    /// Moves the root's entries into a new block, which becomes the root's only child.
+    /// Moves the root's entries to a new block, which becomes the root's only child.
     fn grow(&mut self, path: &Path) -> Outcome<()> {
         let depth = path[0].depth;
         if depth >= DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! Keeping a tree small after entries went from a leaf.
+//! Shrinking a tree after entries were removed from a leaf.
 
 use operation::Outcome;
 
@@ -10,13 +10,12 @@ use crate::format::extent::{self, ENTRY_SIZE, entry_range};
 use crate::format::inode::I_BLOCK_SIZE;
 use crate::inode::Handle;
 
-/// Entries up to which the only node below the root is taken into it. One less than there is room
-/// for, so that the next entry does not take it out again.
+/// Maximum number of entries of an only child that the root absorbs. It is one less than the root's capacity, so that
+/// the next entry does not add the level again.
 const TAKEN_IN_MAX: usize = 3;
 
 impl ExtentTree<'_, '_> {
-    /// Frees nodes on `path` that are empty or fit into a neighbour, and levels that lead to next
-    /// to nothing. The path is no longer good.
+    /// Frees nodes of `path` that are empty or fit into a neighbour, and levels with few entries. Invalidates the path.
     pub(super) fn shrink(&mut self, path: &Path) -> Outcome<()> {
         for level in (1..path.len()).rev() {
             let (count, room) = self.fill_of(&path[level]);
@@ -57,8 +56,7 @@ impl ExtentTree<'_, '_> {
         self.splice(frame, count, at..at + 1, &[]);
     }
 
-    /// Makes a node and one of its neighbours below the same parent one, if they fit. Whether they
-    /// did.
+    /// Merges a node with a sibling if their entries fit into one node. Returns whether it did.
     fn merge_node(&mut self, path: &Path, level: usize) -> Outcome<bool> {
         let (own, parent) = (path[level], path[level - 1]);
         let at = parent.taken();
@@ -85,7 +83,7 @@ impl ExtentTree<'_, '_> {
         Ok(self.enter(child, FileBlock(0))?.0)
     }
 
-    /// Moves all entries of `from` behind those of `to` and frees it, if they fit.
+    /// Appends all entries of `from` to `to` and frees `from`, if they fit.
     fn append_node(&mut self, to: &Frame, from: &Frame) -> Outcome<bool> {
         let ((count, room), (added, _)) = (self.fill_of(to), self.fill_of(from));
         if count + added > room || to.buffer == from.buffer {
@@ -97,7 +95,7 @@ impl ExtentTree<'_, '_> {
         Ok(true)
     }
 
-    /// Takes the only node below the root into it while that is small.
+    /// Moves the entries of the root's only child to the root while there are few.
     fn lower_root(&mut self) -> Outcome<()> {
         loop {
             let node = root(self.file)?;

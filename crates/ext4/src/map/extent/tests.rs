@@ -1,4 +1,4 @@
-//! The cost of cutting large trees, counted.
+//! Measures the cost of cutting large trees.
 
 use operation::RunOperations;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use vfs::{FileSystem, NewInode};
 use crate::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use crate::{Ext4, OpenOptions};
 
-/// What one operation may change.
+/// Budget of one operation.
 const BUDGET: u32 = 100;
 
 struct Cost {
     operations: u64,
-    /// Freed runs and changed blocks of metadata.
+    /// Number of freed runs and changed metadata blocks.
     spent: u64,
 }
 
-/// Makes a file of so many extents and cuts it to nothing.
+/// Creates a file with `extents` extents and truncates it to zero.
 fn cut(extents: u32) -> Cost {
     let size = 300 << 20;
     let options = Options {
@@ -58,7 +58,7 @@ fn cut(extents: u32) -> Cost {
 fn cutting_a_hundred_thousand_extents_is_linear() {
     let (small, large) = (cut(10_000), cut(100_000));
     for (cost, extents) in [(&small, 10_000), (&large, 100_000)] {
-        // Each extent once, and what holds it less often than every tenth time.
+        // Each extent once, and less than one metadata block per ten extents.
         assert!(cost.spent >= extents && cost.spent < extents * 11 / 10, "{}", cost.spent);
         assert!(cost.operations <= cost.spent / u64::from(BUDGET - 1) + 1, "{}", cost.operations);
     }

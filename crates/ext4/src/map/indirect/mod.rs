@@ -1,8 +1,7 @@
-//! Block maps of ext2 and ext3: twelve direct blocks, then one, two and three levels of blocks of
-//! block numbers.
+//! Block maps of ext2 and ext3: twelve direct blocks, then one, two and three levels of pointer blocks.
 //!
-//! Source: kernel Documentation/filesystems/ext4/blockmap.rst. A map cannot say that a block is
-//! allocated but not written: what gets a block must be written by the same operation.
+//! Source: kernel Documentation/filesystems/ext4/blockmap.rst. A map cannot represent allocated, unwritten blocks, so
+//! an operation must write every block that it maps.
 
 mod remove;
 
@@ -20,35 +19,35 @@ use crate::map::extent::step::check_blocks;
 use crate::map::{Piece, Was};
 use crate::op::Op;
 
-/// A block of pointers, held; or, without one, those in `i_block`.
+/// A held block of pointers, or `None` for the pointers in `i_block`.
 type Holder = Option<transaction::BufferId>;
 
-/// The bytes of some slots.
+/// Returns the byte range of some slots.
 fn slots_range(first: u16, count: u32) -> Range<usize> {
     let at = usize::from(first) * 4;
     at..at + count as usize * 4
 }
 
-/// Blocks of which the device holds what the file holds: a map knows no other.
+/// Returns a written piece. A block map has no other state.
 fn piece(start: Block, len: u32, was: Was) -> Piece {
     Piece { start, len: len.into(), was, written: true, copied_from: None }
 }
 
-/// The block map of a file that an operation changes. The file's inode is locked.
+/// Block map of a file that an operation changes. The file's inode is locked.
 pub(crate) struct BlockMap<'o, 'a> {
     op: &'o mut Op<'a>,
     file: &'o mut Handle,
 }
 
 impl<'o, 'a> BlockMap<'o, 'a> {
-    /// The map of a file without extents.
+    /// Returns the map of a file without extents.
     pub(crate) fn new(op: &'o mut Op<'a>, file: &'o mut Handle) -> Self {
         Self { op, file }
     }
 }
 
 impl BlockMap<'_, '_> {
-    /// [`Op::provide`] for a file with a block map.
+    /// Implements [`Op::provide`] for a file with a block map.
     pub(crate) fn provide(&mut self, block: FileBlock, limit: u32) -> Outcome<Piece> {
         let run = self.op.run_at(self.file, block)?;
         let len = run.len.min(u64::from(limit - block.0)) as u32;
@@ -77,7 +76,7 @@ impl BlockMap<'_, '_> {
         Ok(piece(start, len, Was::Hole))
     }
 
-    /// Right behind what the file has before `block`, or into its group.
+    /// Returns the block after the file's block before `block`, or else a block of its group.
     fn goal_after(&mut self, block: FileBlock) -> Outcome<Block> {
         if let Some(before) = block.0.checked_sub(1)
             && let Some(found) = self.op.find_block(self.file, FileBlock(before))?
@@ -87,8 +86,7 @@ impl BlockMap<'_, '_> {
         Ok(self.op.metadata_goal(self.file))
     }
 
-    /// The block of pointers at the end of a way, and the slot in it. Blocks of pointers that are
-    /// missing are made.
+    /// Returns the pointer block at the end of a path, and the slot in it. Creates missing pointer blocks.
     fn holder_of(&mut self, path: &[u16]) -> Outcome<(Holder, u16)> {
         let (&last, above) = path.split_last().unwrap_or((&0, &[]));
         let mut holder = None;

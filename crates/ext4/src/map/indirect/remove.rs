@@ -8,21 +8,21 @@ use super::{Holder, slots_range};
 use crate::format::address::Block;
 use crate::format::indirect::{DIRECT_COUNT, LEVELS_MAX, pointer};
 
-/// A part of a map: pointers that lie together.
+/// A contiguous part of the pointers of a map.
 #[derive(Clone, Copy)]
 struct Part {
     holder: Holder,
-    /// Slots of its first pointer and of how many.
+    /// First slot and number of slots.
     slot: u16,
     slots: u32,
-    /// Blocks of pointers between these and data.
+    /// Number of levels of pointer blocks between these pointers and the data.
     levels: usize,
-    /// The block of the file that the first one leads to.
+    /// File block of the first pointer.
     base: u64,
 }
 
 impl BlockMap<'_, '_> {
-    /// [`Op::remove_blocks`] for a file with a block map.
+    /// Implements [`Op::remove_blocks`] for a file with a block map.
     pub(crate) fn remove(&mut self, range: Range<u64>, budget: &mut u32) -> Outcome<bool> {
         for part in self.parts().into_iter().rev() {
             if !self.remove_part(part, &range, budget)? {
@@ -32,7 +32,7 @@ impl BlockMap<'_, '_> {
         Ok(true)
     }
 
-    /// The pointers in `i_block`: those to data, and one for each number of levels.
+    /// Returns the parts in `i_block`: the direct pointers, and one pointer per number of levels.
     fn parts(&self) -> [Part; LEVELS_MAX + 1] {
         let direct = Part { holder: None, slot: 0, slots: DIRECT_COUNT, levels: 0, base: 0 };
         let mut parts = [direct; LEVELS_MAX + 1];
@@ -45,16 +45,16 @@ impl BlockMap<'_, '_> {
         parts
     }
 
-    /// Blocks of a file that a pointer leads to over so many levels.
+    /// Returns the number of file blocks below a pointer with `levels` levels.
     fn span(&self, levels: usize) -> u64 {
         let pointers_log = (self.op.fs.volume.geometry.block_size() / 4).ilog2();
         1 << (pointers_log * levels as u32)
     }
 
-    /// Removes what is both in a part and in the range. False if the budget was not enough.
+    /// Removes the intersection of a part and the range. Returns `false` if the budget was too small.
     fn remove_part(&mut self, part: Part, range: &Range<u64>, budget: &mut u32) -> Outcome<bool> {
         let span = self.span(part.levels);
-        // The slots that lead into the range.
+        // Slots whose blocks intersect the range.
         let first = range.start.saturating_sub(part.base) / span;
         let mut end = range.end.saturating_sub(part.base).div_ceil(span).min(part.slots.into());
         while end > first {
@@ -79,7 +79,7 @@ impl BlockMap<'_, '_> {
         Ok(true)
     }
 
-    /// Removes what one pointer leads to, and the pointer if nothing is left.
+    /// Removes the blocks below one pointer, and the pointer if no block is left.
     fn remove_below(
         &mut self,
         part: Part,
@@ -99,7 +99,7 @@ impl BlockMap<'_, '_> {
         Ok(done)
     }
 
-    /// Frees the run of data at the end of some slots; where what is left of them ends.
+    /// Frees the run of data at the end of some slots. Returns the end of the remaining slots.
     fn remove_run(&mut self, part: Part, slots: Range<u64>, budget: &mut u32) -> Outcome<u64> {
         let pointers = self.pointers(part.holder);
         let at = |slot: u64| pointer(pointers, part.slot + slot as u16);

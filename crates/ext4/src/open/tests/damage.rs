@@ -1,4 +1,4 @@
-//! Damaged images give errors: no panic, no endless loop, no unbounded memory.
+//! Damaged images cause errors: no panic, no endless loop, no unbounded memory.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -17,10 +17,10 @@ use crate::{Ext4, OpenOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// Names, entries and extents that a walk looks at, at most: images here have far fewer.
+/// Maximum number of names, entries and extents of a walk. The images here have far fewer.
 const WALK_MAX: usize = 3000;
 
-/// Touches everything that can be reached, whatever comes.
+/// Reads everything that is reachable and counts errors.
 fn walk(fs: &Ext4) -> usize {
     let mut seen = BTreeSet::new();
     let mut pending = vec![Ino(2)];
@@ -71,7 +71,7 @@ fn touch(fs: &Ext4, handle: &Handle, pending: &mut Vec<Ino>) -> usize {
     errors + usize::from(is_damage(&readlink(fs, handle)))
 }
 
-/// Whether something failed, but not because it makes no sense for that type of file.
+/// Returns whether a call failed because of damage, and not because the file type does not support it.
 fn is_damage<T>(result: &vfs::Result<T>) -> bool {
     matches!(result, Err(error) if !matches!(error, vfs::Error::Invalid(_)))
 }
@@ -81,7 +81,7 @@ fn open_bytes(bytes: &[u8]) -> Option<Ext4> {
     Ext4::open(Arc::new(MemoryDevice::from_bytes(bytes)), &options).ok()
 }
 
-/// Changes bytes of blocks that are not empty, in several ways, and walks what is left.
+/// Changes bytes of metadata blocks in several ways and walks the result.
 fn damage_and_walk(features: &str, rounds: u64) {
     let scratch = scratch();
     let (source, image) = (scratch.path().join("source"), scratch.path().join("image"));
@@ -98,7 +98,7 @@ fn damage_and_walk(features: &str, rounds: u64) {
     mke2fs.inode_count(1024).populate(&source).create(&image, 24 * MIB);
     let sound = std::fs::read(&image).unwrap();
     assert_eq!(walk(&open_bytes(&sound).unwrap()), 0);
-    // File data is random, so that blocks which hold many zeros are most of the metadata.
+    // File data is random, so blocks with many zeros are mostly metadata.
     let used: Vec<usize> = (1..sound.len() / 1024)
         .filter(|n| {
             let zeros = sound[n * 1024..][..1024].iter().filter(|&&b| b == 0).count();

@@ -1,4 +1,4 @@
-//! Trees in images of many feature sets read as the kernel reads them.
+//! Images with many feature sets are read as the kernel reads them.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn small(block_size: u32) -> Sample {
     Sample { wide_names: 700, depth: 20, ..Sample::for_block_size(block_size) }
 }
 
-/// The order in which the kernel lists each directory.
+/// Returns the order in which the kernel lists each directory.
 fn kernel_order(root: &Path, tree: &Tree) -> Order {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let directories = tree.nodes.iter().filter(|(_, n)| n.kind == oracle::Kind::Directory);
@@ -29,7 +29,7 @@ fn kernel_order(root: &Path, tree: &Tree) -> Order {
     directories.map(|(path, _)| (path.clone(), names(path))).collect()
 }
 
-/// Asserts that we read an image as the kernel does, hashed directories in the same order.
+/// Asserts that an image is read as by the kernel, with hashed directories in the same order.
 fn assert_reads_like_the_kernel(image: &Path, ignore: &Ignore) -> Ext4 {
     let mount = KernelMount::new(image, &MountOptions::read_only("ext4"));
     let expected = Tree::of(mount.path());
@@ -46,7 +46,7 @@ fn assert_reads_like_the_kernel(image: &Path, ignore: &Ignore) -> Ext4 {
     fs
 }
 
-/// Makes an image, lets the kernel fill it, and compares.
+/// Creates an image, fills it with the kernel and compares.
 fn check(mke2fs: &Mke2fs, sample: &Sample, prepare: impl FnOnce(&Path)) -> Ext4 {
     let scratch = scratch();
     let image = scratch.path().join("image");
@@ -192,7 +192,7 @@ fn blocks_of_64_kib_made_by_mke2fs_read() {
     let mke2fs = Mke2fs::new("ext4").block_size(65536).populate(&source);
     mke2fs.create(&image, 512 * MIB);
     let (actual, _) = tree_of(&open(&image));
-    // mke2fs makes copies of linked symbolic links and special files.
+    // mke2fs duplicates linked symbolic links and special files.
     let paths = vec![&b"links"[..]];
     let ignore = Ignore { holes: true, nanoseconds: true, root: true, paths, ..Ignore::default() };
     assert_same(&Tree::of(&source), &actual, &ignore);

@@ -1,4 +1,4 @@
-//! Reading images that mke2fs and the kernel made.
+//! Reading images made by mke2fs and the kernel.
 
 mod damage;
 mod images;
@@ -38,7 +38,7 @@ struct Listed {
     next: u64,
 }
 
-/// Lists a directory from a cookie, `count_max` entries at most.
+/// Lists at most `count_max` entries of a directory from a cookie on.
 fn list_from(fs: &Ext4, dir: &Handle, from: u64, count_max: usize) -> Result<Vec<Listed>> {
     let mut all = Vec::new();
     let mut listing = Listing::new(fs, dir, ListingClock::off());
@@ -54,7 +54,7 @@ fn list_from(fs: &Ext4, dir: &Handle, from: u64, count_max: usize) -> Result<Vec
     Ok(all)
 }
 
-/// Lists a directory, and checks that every other way to see its entries agrees.
+/// Lists a directory and checks that all other ways to list it agree.
 fn list_thoroughly(fs: &Ext4, dir: &Handle) -> Vec<Listed> {
     let all = list_from(fs, dir, 0, usize::MAX).unwrap();
     assert_eq!((&all[0].name[..], all[0].ino), (&b"."[..], dir.ino().0));
@@ -84,10 +84,10 @@ fn list_thoroughly(fs: &Ext4, dir: &Handle) -> Vec<Listed> {
     all
 }
 
-/// The names of each directory in the order they are listed.
+/// Names of each directory in listing order.
 type Order = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// Reads a whole file system the way the oracle reads a mounted one.
+/// Reads a whole file system in the form in which the oracle reads a mounted one.
 fn tree_of(fs: &Ext4) -> (Tree, Order) {
     let mut nodes = BTreeMap::new();
     let mut order = Order::new();
@@ -186,7 +186,7 @@ fn read_file(fs: &Ext4, handle: &Handle, node: &mut Node) {
     }
 }
 
-/// Where a file has data, in the granules of the oracle.
+/// Returns the ranges of a file with data, in the granularity of the oracle.
 fn data_ranges(fs: &Ext4, handle: &Handle) -> Vec<Range<u64>> {
     let size = handle.inode.size();
     let mut ranges: Vec<Range<u64>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Directories that ignore case, encryption, hash collisions, and values we also write.
+//! Case-insensitive directories, encryption, hash collisions, and features that we also write.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::kind::Kind;
 
 const MIB: u64 = 1 << 20;
 
-/// The hash that e2fsprogs gives a name without regard to case.
+/// Returns the hash that e2fsprogs computes for a case-insensitive name.
 fn folded_hash(image: &Path, name: &str) -> u32 {
     let request = format!("dx_hash -h half_md4 -c -e utf8-12.1 \"{name}\"");
     let output = debugfs(image, &request);
@@ -22,7 +22,7 @@ fn folded_hash(image: &Path, name: &str) -> u32 {
     u32::from_str_radix(digits, 16).unwrap()
 }
 
-/// Stored names and others that stand for them.
+/// Stored names and other spellings that match them.
 const FOLDED: [(&str, &str); 12] = [
     ("\u{c4}rger", "\u{e4}RGER"),
     ("\u{c4}rger", "A\u{308}rger"),
@@ -38,7 +38,7 @@ const FOLDED: [(&str, &str); 12] = [
     ("Some File 7", "SOME fILE 7"),
 ];
 
-/// Stored names and others that do not stand for them.
+/// Stored names and similar ones that do not match them.
 const NOT_FOLDED: [(&str, &str); 2] = [("\u{fb03} 2", "FI 2"), ("istanbul", "\u{131}stanbul")];
 
 #[test]
@@ -138,7 +138,7 @@ fn a_directory_of_an_unknown_hash_reads() {
     assert!(lookup(&fs, &wide, b"a rather long name, number 4999").is_ok());
 }
 
-/// Legacy hashes of short names collide; those of equal hash may lie in several leaves.
+/// Legacy hashes of short names collide, and names of equal hash may be in several leaves.
 #[test]
 fn names_of_equal_hash_are_all_found() {
     require!(Root, Tool("mke2fs"), Tool("tune2fs"), Mount("ext4"));
@@ -170,7 +170,7 @@ fn names_of_equal_hash_are_all_found() {
     assert_eq!(one_by_one, 702);
 }
 
-/// Names of the same legacy hash: pairs of characters that hash alike, many times over.
+/// Returns groups of names with equal legacy hashes.
 fn colliding_names(fs: &crate::Ext4, count: usize) -> Vec<String> {
     let hasher = fs.volume.hasher(0).unwrap();
     let mut by_hash = std::collections::HashMap::<u32, Vec<String>>::new();

@@ -1,4 +1,4 @@
-//! Extended attributes: those that can be read are written anew.
+//! Repairs extended attributes: rewrites those that can be read.
 
 use check::Finding;
 use repair::Action;
@@ -16,15 +16,15 @@ use crate::format::xattr::{
     NewAttribute, NewValue, VALUE_SIZE_MAX, Value, entry_hash, entry_size, is_acl_index,
 };
 
-/// Bytes of an entry before its name.
+/// Size of an entry without its name, in bytes.
 const ENTRY_SIZE: usize = 16;
-/// The magic number of both places.
+/// Magic number of both kinds of areas.
 const MAGIC: [u8; 4] = 0xea02_0000_u32.to_le_bytes();
-/// Highest `e_name_index` in use.
+/// Maximum `e_name_index` in use.
 const NAME_INDEX_MAX: u8 = 9;
-/// Bytes that are hashed at most to find the hidden entries of one area.
+/// Maximum number of bytes to hash in the search for hidden entries of one area.
 const HASHED_BYTES_MAX: usize = 4 << 20;
-/// Most inodes that may share a block.
+/// Maximum number of inodes that share a block.
 const REFCOUNT_MAX: u32 = 1024;
 
 /// An attribute that was read.
@@ -35,7 +35,7 @@ struct Kept<'b> {
     hash: u32,
 }
 
-/// Reads entries from a byte of an area on, as far as they can be read, whether or not their values can.
+/// Reads entries from an offset of an area on, as far as possible, whether or not their values can be read.
 fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
     let word = |at: usize| {
         let bytes = base.get(at..).and_then(<[u8]>::first_chunk::<4>);
@@ -62,7 +62,7 @@ fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
         at += entry_size(name_len);
     }
     add_hashed(base, start, &mut found);
-    // A value among the entries is none.
+    // Drop values that overlap the entries.
     found.retain(|(offset, kept)| match kept.value {
         Value::Here(value) => value.is_empty() || *offset >= at,
         Value::Inode { .. } => true,
@@ -70,7 +70,7 @@ fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
     found.into_iter().map(|(_, kept)| kept).collect()
 }
 
-/// Adds entries that a wrong length of a name hides: those at other places whose hashes match.
+/// Adds entries hidden by a wrong name length: those at other offsets whose hashes match.
 fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>)>) {
     let names = |found: &[(usize, Kept<'_>)], index: u8, name: &[u8]| {
         found.iter().any(|(_, kept)| (kept.index, kept.name) == (index, name))
@@ -101,7 +101,7 @@ fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>
     }
 }
 
-/// What to write of what was read: no name twice, no damaged list, no value that is not there.
+/// Selects the attributes to write: without duplicate names, damaged access control lists and missing values.
 fn choose<'b>(
     ward: &Ward<'_>,
     patient: &Patient,
@@ -132,8 +132,8 @@ fn choose<'b>(
     chosen.collect()
 }
 
-/// The hash of an attribute whose value is in an inode; `None` if the value is not there. If it is, and only the
-/// size of that inode is wrong, that is mended too.
+/// Returns the hash of an attribute whose value is in an inode, or `None` if the value is missing. If only the size of
+/// that inode is wrong, repairs it.
 fn value_hash(
     ward: &Ward<'_>,
     patient: &Patient,
@@ -165,7 +165,7 @@ fn value_hash(
     Some(if is_plain { kept.hash } else { entry_hash(kept.name, &value_hash.to_le_bytes()) })
 }
 
-/// Writes the attributes in an inode anew. Returns whether there is anything to write.
+/// Rewrites the attributes in an inode. Returns whether there is anything to write.
 pub(super) fn mend_in_inode(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Draft) -> bool {
     let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return false };
     if tail.get(..4) != Some(&MAGIC) {
@@ -184,7 +184,7 @@ fn write_in_inode(patient: &mut Patient, attributes: &mut Vec<NewAttribute<'_>>)
     true
 }
 
-/// The inline data behind `i_block`, if there is any.
+/// Returns the inline data beyond `i_block`, if there is any.
 pub(super) fn inline_rest(patient: &Patient) -> Option<Vec<u8>> {
     let area = Area::in_inode(patient.tail()?).ok()??;
     match area.find(AttributeName::INLINE_DATA)?.value {
@@ -193,7 +193,7 @@ pub(super) fn inline_rest(patient: &Patient) -> Option<Vec<u8>> {
     }
 }
 
-/// Sets the inline data behind `i_block`, or takes it away. Whether there was room.
+/// Sets or removes the inline data beyond `i_block`. Returns whether there was room.
 pub(super) fn set_inline_rest(patient: &mut Patient, rest: Option<&[u8]>) -> bool {
     let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return rest.is_none() };
     let Ok(area) = Area::in_inode(&tail) else { return false };
@@ -214,7 +214,7 @@ pub(super) fn set_inline_rest(patient: &mut Patient, rest: Option<&[u8]>) -> boo
     patient.tail_mut().is_some_and(|tail| xattr::encode_in_inode(tail, &mut all))
 }
 
-/// Whether one of the attributes says how the inode is encrypted.
+/// Returns whether there is an encryption context among the attributes.
 pub(super) fn has_encryption_context(scene: &Scene, patient: &Patient) -> bool {
     const CONTEXT: AttributeName<'_> = AttributeName { index: 9, suffix: b"c" };
     let in_inode = patient.tail().and_then(|tail| Area::in_inode(tail).ok().flatten());
@@ -228,17 +228,17 @@ pub(super) fn has_encryption_context(scene: &Scene, patient: &Patient) -> bool {
             })
 }
 
-/// What became of a block of attributes.
+/// Result of repairing an attribute block.
 pub(super) enum Mended {
-    /// Nothing could be done.
+    /// No repair was possible.
     Left,
-    /// It was written anew.
+    /// The block was rewritten.
     Written,
-    /// It is none, and the inode has none any more.
+    /// It is not an attribute block, and was removed from the inode.
     Dropped,
 }
 
-/// Writes an inode's block of attributes anew, or takes it from the inode if it holds none.
+/// Rewrites an inode's attribute block, or removes it from the inode if it contains none.
 pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Draft) -> Mended {
     let scene = &ward.scene;
     let place = Block(patient.inode.file_acl());
@@ -259,7 +259,7 @@ pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Dra
         patient.inode.set_file_acl(0);
         return Mended::Dropped;
     }
-    // What is in a block that says to be another is an attribute only if its hash says so.
+    // If the block belongs to another structure, only entries with a matching hash are attributes.
     let has_magic = old[..4] == MAGIC;
     let all = all.into_iter().filter(|kept| has_magic || is_hashed(kept)).collect();
     let mut chosen = choose(ward, patient, all, true, draft);
@@ -278,7 +278,7 @@ pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Dra
     Mended::Written
 }
 
-/// Sets how many inodes share blocks of attributes.
+/// Sets the reference counts of attribute blocks.
 pub(super) fn mend_references(job: &crate::repair::Job, findings: &[&Finding]) -> Result<()> {
     let Some(ward) = Ward::new(job)? else { return Ok(()) };
     for finding in findings {

@@ -1,4 +1,4 @@
-//! Names for all that has none, and one way to each directory.
+//! Gives a name to everything without one, and leaves one path to each directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,24 +18,24 @@ use crate::format::features::RoCompat;
 use crate::repair::Job;
 use crate::repair::image::Image;
 
-/// Most directories above one that comes back to its parent.
+/// Maximum number of directories above a directory.
 const DEPTH_MAX: usize = 1000;
-/// Most things without names for which names that they had are looked for.
+/// Maximum number of inodes without names whose former names are searched for.
 const OLD_NAMES_MAX: usize = 1000;
 
-/// What is to be changed of a directory.
+/// Changes of a directory.
 #[derive(Default)]
 struct Change {
-    /// Inodes that get a name in it, and what they are called, if that is known.
+    /// Inodes to add, with their names if known.
     add: Vec<(u32, Option<Vec<u8>>)>,
-    /// Names that go, with the inodes that they lead to.
+    /// Names to remove, with their inodes.
     remove: HashSet<(Vec<u8>, u32)>,
-    /// Where `..` leads.
+    /// New target of `..`.
     dot_dot: Option<u32>,
     actions: Vec<Action>,
 }
 
-/// Mends what is found of names once all directories are sound.
+/// Repairs findings about names. All directories must be valid.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
     ward.scene.read_names();
@@ -47,7 +47,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         |finding: &&&Finding| finding.code == DIR_LOST_FOUND || finding.code == INODE_UNATTACHED;
     let lost_found = match lost_found::find(&ward) {
         Some(ino) => Some(ino),
-        // Everything is found again in the next round, and can go there then.
+        // All findings are found again in the next round, when lost+found exists.
         None if findings.iter().any(|finding| is_needed(&finding)) => {
             if lost_found::make(&mut ward, findings)? {
                 return Ok(());
@@ -81,7 +81,7 @@ impl Plan<'_, '_> {
         self.changes.entry(directory).or_default()
     }
 
-    /// Of several names of a directory keeps the one in the directory that `..` leads to, else the first.
+    /// If a directory has several names, keeps the one in the directory that `..` refers to, else the first.
     fn drop_names(&mut self, findings: &[&Finding]) {
         let found: Vec<_> = findings.iter().filter(|f| f.code == DIR_NAMES).collect();
         if found.is_empty() {
@@ -137,13 +137,13 @@ impl Plan<'_, '_> {
     fn attach_directory(&mut self, ino: u32, finding: &Finding, lost: &BTreeSet<u32>) {
         let Some(ways) = self.ward.scene.directory(ino) else { return };
         if ways.parent != 0 {
-            // It is in a cycle: the name that it has there goes.
+            // It is in a cycle, so the name that it has there is removed.
             self.remove_all(ways.parent, ino, finding);
         }
         let home = if ways.parent == 0 { ways.dot_dot } else { 0 };
         let is_home = match self.way(home) {
             Way::ToRoot => true,
-            // It comes back when that has come back.
+            // It will be reconnected together with that directory.
             Way::To(other) if lost.contains(&other) && other != ino && other < ino => return,
             _ => false,
         };
@@ -156,7 +156,7 @@ impl Plan<'_, '_> {
                 let is_lost_found = home == ROOT && ino == self.ward.scene.params().sb.first_ino;
                 let name = match is_lost_found && self.lost_found.is_none() {
                     true => Some(lost_found::NAME.to_vec()),
-                    // Each is looked for in all of the directory.
+                    // Each search reads the whole directory.
                     false if lost.len() > OLD_NAMES_MAX => None,
                     false => old_name(self.ward, &patient, ino),
                 };
@@ -185,7 +185,7 @@ impl Plan<'_, '_> {
         change.actions.push(Action::about(finding, what));
     }
 
-    /// Takes all names of a directory out of another.
+    /// Removes all names of a directory from another one.
     fn remove_all(&mut self, from: u32, ino: u32, finding: &Finding) {
         let Some(directory) = Directory::read(self.ward, from) else { return };
         let names: Vec<_> = directory
@@ -201,7 +201,7 @@ impl Plan<'_, '_> {
         change.actions.push(Action::about(finding, what));
     }
 
-    /// Where the way up from a directory ends.
+    /// Returns the end of the path upwards from a directory.
     fn way(&self, from: u32) -> Way {
         let mut met = HashSet::new();
         let mut at = from;
@@ -237,10 +237,10 @@ impl Plan<'_, '_> {
     }
 }
 
-/// Where a way up ends.
+/// End of a path upwards.
 enum Way {
     ToRoot,
-    /// At a directory without a name.
+    /// A directory without a name.
     To(u32),
     Nowhere,
 }
@@ -276,7 +276,7 @@ fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
     Ok(())
 }
 
-/// Turns on the feature with which directories have more subdirectories than links are counted.
+/// Enables the feature for directories with more subdirectories than link counts can represent.
 fn allow_uncounted(job: &Job) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     image
@@ -288,9 +288,9 @@ fn allow_uncounted(job: &Job) -> Result<()> {
         .map_err(vfs::Error::Device)
 }
 
-/// Sets the numbers of links.
+/// Sets the link counts.
 pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
-    /// Most links of a directory that are counted; one link stands for more.
+    /// Maximum link count of a directory. A directory with more links has a count of 1.
     const LINKS_MAX: u64 = 65_000;
     let Some(ward) = Ward::new(job)? else { return Ok(()) };
     for finding in findings {

@@ -1,4 +1,4 @@
-//! What an inode holds: its map, its size, the target of a link, contents in the inode itself.
+//! Repairs the contents of an inode: map, size, symbolic link target, inline data.
 
 use vfs::{FileType, S_IFMT};
 
@@ -10,7 +10,7 @@ use crate::format::indirect::DIRECT_COUNT;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
 impl Case<'_, '_, '_> {
-    /// Mends what the inode holds, and then its size and number of blocks.
+    /// Repairs the contents, then the size and the block count.
     pub(super) fn mend_contents(&mut self) {
         let Some(file_type) = self.patient.file_type() else { return };
         match file_type {
@@ -34,7 +34,7 @@ impl Case<'_, '_, '_> {
                 return self.mend_short_inline_symlink(rest.is_some());
             }
             if rest.is_none() && !attributes::set_inline_rest(&mut self.patient, Some(&[])) {
-                // There is no room even for a name: the contents are not inline.
+                // There is not even room for the attribute's name, so the contents are not inline.
                 self.patient.inode.set_flag(flags::INLINE_DATA, false);
                 return self.mend_mapped(file_type);
             }
@@ -53,7 +53,7 @@ impl Case<'_, '_, '_> {
         self.mend_blocks(0);
     }
 
-    /// Of a symbolic link that is too short to be inline, either the flag is wrong or the type.
+    /// If a symbolic link is too short to be inline, either the flag or the type is wrong.
     fn mend_short_inline_symlink(&mut self, has_data: bool) {
         if has_data {
             self.become_file();
@@ -99,7 +99,7 @@ impl Case<'_, '_, '_> {
         let geometry = self.ward.scene.geometry();
         let log = geometry.block_size_log;
         let size = match file_type {
-            // One without any block gets one when its entries are written.
+            // A directory without blocks gets one when its entries are written.
             FileType::Directory => map.end().max(1) << log,
             _ => {
                 let pointers = u64::from(geometry.block_size() / 4);
@@ -122,7 +122,7 @@ impl Case<'_, '_, '_> {
         let size = self.patient.inode.size();
         let is_fast = size < I_BLOCK_SIZE as u64;
         if !is_fast || size == 0 && self.patient.has(flags::EXTENTS) {
-            // The target may be in a block although the size does not say so.
+            // The target may be in a block even if the size does not indicate it.
             if is_fast {
                 self.patient.inode.set_size(I_BLOCK_SIZE as u64);
             }
@@ -156,7 +156,8 @@ impl Case<'_, '_, '_> {
         self.mend_blocks(0);
     }
 
-    /// Sets the size of a symbolic link whose target is in a block to what is there. False if none is.
+    /// Sets the size of a symbolic link with its target in a block to the target's length. Returns `false` if there is
+    /// no target.
     fn mend_slow_target(&mut self) -> bool {
         let mut map = Map::read(&self.ward.scene, &self.patient);
         if map.is_unreadable {
@@ -184,7 +185,7 @@ impl Case<'_, '_, '_> {
         is_written
     }
 
-    /// Counts the space that an inode takes, if that is wrong or was changed.
+    /// Sets the block count of an inode if it is wrong or has changed.
     fn mend_blocks(&mut self, clusters: u64) {
         if self.patient.ino != RESIZE_INO {
             let is_wrong = self.has(&[INODE_BLOCKS]);

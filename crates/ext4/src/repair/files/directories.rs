@@ -1,4 +1,4 @@
-//! Directories: each is written anew, with all entries that can be read.
+//! Repairs directories by rewriting each with all readable entries.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::format::htree;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::repair::Job;
 
-/// Mends directories.
+/// Repairs directories.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let of_directories: Vec<_> = by_inode(findings);
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
@@ -68,7 +68,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// `None` if it is no directory, or not all of it can be read by the device.
+    /// Returns `None` if it is not a directory, or if the device cannot read all of it.
     pub(super) fn read(ward: &Ward<'_>, ino: u32) -> Option<Self> {
         let patient = ward.patient(ino).filter(|patient| patient.inode.is_dir())?;
         let map = Map::read(&ward.scene, &patient);
@@ -76,7 +76,7 @@ impl Directory {
         (!names.is_unreadable).then_some(Self { patient, map, names })
     }
 
-    /// One that is new and empty, in a slot that is read.
+    /// Returns a new, empty directory in an existing slot.
     pub(super) fn new(patient: Patient, dot_dot: u32) -> Self {
         let names = Names { dot_dot, ..Names::default() };
         Self { patient, map: Map::default(), names }
@@ -94,12 +94,12 @@ impl Directory {
         self.names.dot_dot = parent;
     }
 
-    /// Whether names are stored as nobody without the key can make them.
+    /// Returns whether names are encrypted, so that no name can be created without the key.
     pub(super) fn is_encrypted(&self) -> bool {
         self.patient.has(flags::ENCRYPT)
     }
 
-    /// Writes the directory. `None` if there is no room for it.
+    /// Writes the directory. Returns `None` if there is no room for it.
     pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
         let mut draft = Draft::default();
         let strict = ward.scene.params().strict_names;
@@ -129,7 +129,7 @@ impl Directory {
         Some(draft)
     }
 
-    /// The contents of its blocks. Sets the flag of an index.
+    /// Returns the contents of its blocks. Sets or clears the index flag.
     fn layout(&mut self, ward: &mut Ward<'_>) -> Vec<Vec<u8>> {
         let params = ward.scene.params();
         let form = Form {
@@ -146,7 +146,7 @@ impl Directory {
         let had = had.min(size).min(ward.scene.geometry().blocks_count) as usize;
         let was_indexed = self.patient.has(flags::INDEX);
         self.patient.inode.set_flag(flags::INDEX, false);
-        // The directory for what is found keeps its blocks, so that there is room the next time.
+        // lost+found keeps its blocks, so that there is room the next time.
         let list = form.list(entries, 1);
         let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
         if is_wanted && let Some((version, hashes)) = self.hashes(ward) {
@@ -163,11 +163,11 @@ impl Directory {
         if was_indexed || had <= list.len() || !is_whole { list } else { form.list(entries, had) }
     }
 
-    /// How its names are hashed in an index, and the hash of each. `None` if that is not known.
+    /// Returns the hash version of an index and the hash of each name. Returns `None` if the hashes are unknown.
     fn hashes(&self, ward: &Ward<'_>) -> Option<(u8, Vec<u32>)> {
         let entries = &self.names.entries;
         let style = match (self.patient.has(flags::ENCRYPT), self.patient.has(flags::CASEFOLD)) {
-            // It depends on a key, but is stored behind each name.
+            // The hash depends on a key, but is stored after each name.
             (true, true) => {
                 let stored = entries.iter().map(Name::stored_hash).collect::<Option<Vec<_>>>()?;
                 return Some((htree::SIPHASH, stored));
@@ -176,7 +176,7 @@ impl Directory {
             (false, true) => Style::Folded,
             (false, false) => Style::Plain,
         };
-        // What is no text is folded by everybody in another way.
+        // Implementations fold names that are not UTF-8 in different ways.
         let is_text = |entry: &Name| std::str::from_utf8(&entry.name).is_ok();
         if style == Style::Folded && !entries.iter().all(is_text) {
             return None;
@@ -190,9 +190,9 @@ impl Directory {
         Some((version, entries.iter().map(hash).collect()))
     }
 
-    /// Whether it can have so many blocks.
+    /// Returns whether it can have this many blocks.
     fn has_room_for(&self, ward: &mut Ward<'_>, blocks: usize) -> bool {
-        /// Blocks that its map may grow by.
+        /// Maximum number of additional map blocks.
         const MAP_MAX: u64 = 4;
         let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
         let more = (blocks as u64).saturating_sub(had);
@@ -225,7 +225,7 @@ impl Directory {
         Some(())
     }
 
-    /// The clusters that a directory of that many blocks has no more use for where they are.
+    /// Returns the clusters that a directory with `blocks` blocks no longer needs at their positions.
     fn spare(&self, ward: &Ward<'_>, blocks: u64) -> Vec<Block> {
         let geometry = ward.scene.geometry();
         let end = blocks.next_multiple_of(geometry.cluster_blocks().into());
@@ -242,7 +242,7 @@ impl Directory {
         spare
     }
 
-    /// Writes entries into the inode, if they fit.
+    /// Writes the entries to the inode, if they fit.
     fn write_inline(&mut self) -> bool {
         const PARENT_SIZE: usize = 4;
         let mut rest = attributes::inline_rest(&self.patient).unwrap_or_default();
@@ -273,7 +273,7 @@ impl Directory {
     }
 }
 
-/// A place for a file block: in the cluster that the file has for it, or in a new one.
+/// Returns a position for a file block: in the cluster that the file already has for it, or in a new one.
 fn new_place(
     ward: &mut Ward<'_>,
     map: &Map,

@@ -1,9 +1,9 @@
-//! Changes that are written together, once all of them are known.
+//! Changes that are written together once all of them are known.
 
 use blockdev::BlockDevice;
 use repair::Staging;
 
-/// Bytes to be written: where, and what.
+/// Offsets and contents to write.
 #[derive(Default)]
 pub(super) struct Draft {
     writes: Vec<(u64, Vec<u8>)>,
@@ -14,14 +14,14 @@ impl Draft {
         self.writes.push((offset, bytes));
     }
 
-    /// Writes everything, or nothing if the device cannot read one of the places. Returns whether it did.
+    /// Writes everything, or nothing if one of the positions cannot be read. Returns whether it was written.
     ///
     /// # Errors
-    /// None that reading the places first would not have shown.
+    /// Only errors that reading did not show before.
     pub(super) fn apply(self, staging: &Staging) -> vfs::Result<bool> {
         let mut page = Vec::new();
         for (offset, bytes) in &self.writes {
-            // What is around it must be read, too, for whole pages are kept.
+            // The surrounding bytes must be readable too, because the staging keeps whole pages.
             let start = offset / repair::PAGE_BYTES * repair::PAGE_BYTES;
             let end = (offset + bytes.len() as u64).next_multiple_of(repair::PAGE_BYTES);
             page.resize((end.min(staging.len()).saturating_sub(start)) as usize, 0);

@@ -1,4 +1,4 @@
-//! Inodes one by one: each is brought to what its contents say, as far as it does not depend on others.
+//! Repairs single inodes: makes the fields match the contents, as far as that does not depend on other inodes.
 
 use check::{Code, Finding};
 use repair::Action;
@@ -19,20 +19,20 @@ use crate::format::xattr::VALUE_SIZE_MAX;
 use crate::repair::Job;
 use crate::repair::image::now;
 
-/// The inode of bad blocks.
+/// Inode of the bad block list.
 const BAD_BLOCKS_INO: u32 = 1;
-/// The inode of the root directory.
+/// Inode of the root directory.
 pub(super) const ROOT: u32 = 2;
-/// The inode that keeps blocks for descriptors.
+/// Inode of the blocks reserved for descriptors.
 pub(super) const RESIZE_INO: u32 = 7;
-/// Byte of `obso_faddr`.
+/// Offset of `obso_faddr`.
 const FADDR: usize = 0x70;
-/// `i_flags`: for the AFS server.
+/// `i_flags`: inode of an AFS server.
 const IMAGIC: u32 = 0x2000;
-/// Most faults that an inode with a wrong checksum may have and still be taken for one.
+/// Maximum number of faults of a real inode with a wrong checksum.
 const FAULTS_MAX: usize = 2;
 
-/// What is found of an inode that was never one, or is overwritten.
+/// Findings that are typical of slots that never contained an inode or were overwritten.
 const FAULTS: &[&Code] = &[
     INODE_MODE,
     INODE_FIELD,
@@ -48,7 +48,7 @@ const FAULTS: &[&Code] = &[
     XATTR_BLOCK,
 ];
 
-/// What concerns an inode's map.
+/// Findings about an inode's map.
 pub(super) const OF_MAP: &[&Code] = &[
     INODE_FLAGS,
     INODE_MODE,
@@ -60,7 +60,7 @@ pub(super) const OF_MAP: &[&Code] = &[
     INDIRECT_PLACE,
 ];
 
-/// What concerns attributes in an inode.
+/// Findings about attributes in an inode.
 pub(super) const OF_ATTRIBUTES: &[&Code] = &[
     XATTR_INODE,
     XATTR_BLOCK,
@@ -72,11 +72,11 @@ pub(super) const OF_ATTRIBUTES: &[&Code] = &[
     ENCRYPTION_CONTEXT,
 ];
 
-/// Mends inodes.
+/// Repairs inodes.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
     let mut all = by_inode(findings);
-    // Those that refer to values know more of them than the inodes that hold them.
+    // Inodes that refer to values come first: they contain more about the values than the value inodes.
     all.sort_by_key(|(_, findings)| {
         !findings.iter().any(|f| f.code == XATTR_VALUE && f.place.name.is_some())
     });
@@ -86,7 +86,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the root a directory. The file system's other inodes are not this one's to mend.
+/// Makes the root a directory. The file system's other inodes are repaired elsewhere.
 pub(super) fn mend_root_only(job: &Job, findings: &[&Finding]) -> Result<()> {
     let of_root = |finding: &&&Finding| finding.place.inode == Some(ROOT.into());
     let findings: Vec<&Finding> = findings.iter().filter(of_root).copied().collect();
@@ -108,23 +108,23 @@ fn mend_one(ward: &mut Ward<'_>, ino: u32, findings: &[&Finding]) -> Result<()> 
     Ok(())
 }
 
-/// An inode under treatment.
+/// An inode that is being repaired.
 pub(super) struct Case<'c, 'j, 'f> {
     pub(super) ward: &'c mut Ward<'j>,
     pub(super) patient: Patient,
     findings: &'c [&'f Finding],
     pub(super) draft: Draft,
-    /// What is said of it if nothing of it is left.
+    /// Report sentence if the inode is freed.
     pub(super) cleared: Option<&'static str>,
 }
 
 impl Case<'_, '_, '_> {
-    /// Whether something with one of these codes was found.
+    /// Returns whether there is a finding with one of these codes.
     pub(super) fn has(&self, codes: &[&'static Code]) -> bool {
         self.findings.iter().any(|finding| codes.contains(&finding.code))
     }
 
-    /// Whether the file system needs it, so that it is made anew rather than freed.
+    /// Returns whether the file system needs the inode, so that it is recreated instead of freed.
     fn is_own(&self) -> bool {
         let (scene, ino) = (&self.ward.scene, self.patient.ino);
         ino == ROOT || scene.is_hidden(ino) && !scene.is_reserved_for_nothing(ino)
@@ -152,7 +152,7 @@ impl Case<'_, '_, '_> {
         self.mend_fields();
         self.mend_attributes();
         if self.patient.file_type().is_none() && !self.guess_type() {
-            // Those that the file system needs are found missing then, and made anew.
+            // The check then reports inodes that the file system needs as missing, and they are recreated.
             self.cleared = Some("Nothing says what the inode is, and it is freed.");
             return self.patient.clear();
         }
@@ -164,7 +164,7 @@ impl Case<'_, '_, '_> {
         self.mend_contents();
     }
 
-    /// Whether nothing that the inode says can be believed, or nothing helped so far.
+    /// Returns whether the inode has too many faults to be trusted, or earlier repairs did not help.
     fn is_beyond_help(&self) -> bool {
         let faults = FAULTS.iter().filter(|code| self.has(&[**code])).count();
         let is_unsealed = self.patient.is_sealed() == Some(false);
@@ -176,8 +176,8 @@ impl Case<'_, '_, '_> {
         faults > most || self.findings.iter().any(is_stubborn)
     }
 
-    /// An inode without names that nobody freed: one with contents gets a link again, so that it comes to
-    /// lost+found; any other gets a time of deletion. Returns whether it has a link now.
+    /// Handles an inode without names that was never freed. If it has contents, it gets a link again, so that it goes
+    /// to lost+found; otherwise it gets a deletion time. Returns whether it has a link now.
     fn revive(&mut self) -> bool {
         if !self.has(&[INODE_DELETION_TIME]) {
             return false;
@@ -200,7 +200,7 @@ impl Case<'_, '_, '_> {
         }
     }
 
-    /// The root is a directory, whatever its inode says. Its entries are found later.
+    /// Makes the root a directory, whatever its inode contains. Its entries are found later.
     fn mend_root(&mut self) {
         let inode = &mut self.patient.inode;
         if !inode.is_dir() {
@@ -231,7 +231,7 @@ impl Case<'_, '_, '_> {
         let size = usize::from(self.ward.scene.geometry().inode_size);
         let most = size - GOOD_OLD_INODE_SIZE;
         if inode::check_extra_isize(self.patient.bytes()).is_err() {
-            // Attributes start where the fixed fields end, with a number of their own.
+            // Attributes start after the fixed fields, with a magic number.
             let slot = self.patient.bytes();
             let magic = 0xea02_0000_u32.to_le_bytes();
             let found = (4..most)
@@ -273,9 +273,10 @@ impl Case<'_, '_, '_> {
         }
     }
 
-    /// Makes the hash of a value that of its contents.
+    /// Sets the hash of a value to that of its contents.
     fn mend_value_hash(&mut self) {
-        // Blocks of the file system itself are no value, and change with the hash if the inode lies in them.
+        // A value cannot be in the file system's own blocks; if the inode itself is in them, they would change with the
+        // hash.
         let map = Map::read(&self.ward.scene, &self.patient);
         if map.runs.iter().any(|run| self.ward.scene.is_system(run.start, run.len.into())) {
             return;
@@ -287,8 +288,8 @@ impl Case<'_, '_, '_> {
         self.patient.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
     }
 
-    /// A device, fifo or socket whose size and number of blocks are those of the contents that it would have as a file
-    /// or directory is one of these.
+    /// Handles a device, fifo or socket whose size and block count match the contents that it would have as a file or
+    /// directory: it becomes one.
     fn mend_special_type(&mut self) {
         let has_contents = [FileType::Regular, FileType::Directory, FileType::Symlink];
         let is_special = self.patient.file_type().is_some_and(|own| !has_contents.contains(&own));
@@ -308,7 +309,7 @@ impl Case<'_, '_, '_> {
         }
     }
 
-    /// Finds out what an inode without a type is. False if nothing says so.
+    /// Determines the type of an inode from its contents. Returns `false` if they do not show it.
     fn guess_type(&mut self) -> bool {
         let permissions = self.patient.inode.mode() & !S_IFMT;
         let mut try_mode = |mode: u16| self.patient.inode.set_mode(mode | permissions);
@@ -360,7 +361,7 @@ impl Case<'_, '_, '_> {
             (IMAGIC, features.compat(Compat::IMAGIC_INODES)),
             (flags::IMMUTABLE | flags::APPEND, is_dir || is_file),
         ];
-        // Data that could be a map of extents is one: nobody could tell it apart.
+        // Inline data that is valid as an extent map cannot be distinguished from one, so it is treated as a map.
         let lies_within = self.patient.has(flags::INLINE_DATA) && !self.patient.has(flags::EXTENTS);
         if lies_within && has_map && Node::parse(self.patient.inode.i_block(), None).is_ok() {
             self.patient.inode.set_flag(flags::EXTENTS, true);
@@ -386,7 +387,7 @@ impl Case<'_, '_, '_> {
     }
 }
 
-/// Forgets what an inode has beside its type, owner and times.
+/// Clears everything of an inode except its type, owner and times.
 fn inode_reset(patient: &mut Patient) {
     patient.inode.set_flag(u32::MAX, false);
     patient.inode.set_size(0);
@@ -394,8 +395,8 @@ fn inode_reset(patient: &mut Patient) {
     patient.patch(FADDR, &[0; 4]);
 }
 
-/// Sets the space that an inode takes: `clusters` beside its attributes. Values in inodes of their own may be
-/// counted too: what is there stays if it can be right, unless it is known to be `wrong`.
+/// Sets the block count of an inode: `clusters` plus the attribute block. The count may also include values in separate
+/// inodes, so a plausible stored count is kept unless it is known to be `wrong`.
 pub(super) fn set_blocks(ward: &Ward<'_>, patient: &mut Patient, clusters: u64, wrong: bool) {
     let geometry = ward.scene.geometry();
     let clusters = clusters + u64::from(patient.inode.file_acl() != 0);
@@ -407,7 +408,8 @@ pub(super) fn set_blocks(ward: &Ward<'_>, patient: &mut Patient, clusters: u64, 
     }
 }
 
-/// The contents of a file of at most `max` bytes; holes are zeros. `None` if it is larger, or cannot be read.
+/// Returns the contents of a file with at most `max` bytes. Holes are zeros. Returns `None` if it is larger or cannot
+/// be read.
 pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Option<Vec<u8>> {
     let size = patient.inode.size();
     if size > max {
@@ -428,8 +430,8 @@ pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Opt
     Some(bytes)
 }
 
-/// Makes an inode that holds a value without an attribute a regular file, which is then found without a name. Returns
-/// whether it holds anything.
+/// Converts a value inode without an attribute to a regular file, which is later found without a name. Returns whether
+/// it has contents.
 fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
     let map = Map::read(&ward.scene, patient);
     if map.runs.is_empty() || map.is_unreadable || patient.inode.size() == 0 {
@@ -437,7 +439,7 @@ fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
     }
     patient.inode.set_flag(flags::EA_INODE, false);
     patient.inode.set_links_count(1);
-    // The fields of the count and of the hash are times in other inodes.
+    // In other inodes, the fields of the count and of the hash are timestamps.
     patient.inode.set_value_refcount(0);
     let time = vfs::Timestamp { sec: now().into(), nsec: 0 };
     for which in [inode::Time::Access, inode::Time::Change, inode::Time::Modify] {
@@ -446,7 +448,7 @@ fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
     true
 }
 
-/// Sets how many attributes refer to inodes that hold values. An inode without any becomes a file.
+/// Sets the reference counts of value inodes. A value inode without references becomes a file.
 pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(ward) = Ward::new(job)? else { return Ok(()) };
     for (ino, findings) in by_inode(findings) {

@@ -1,18 +1,18 @@
-//! The blocks of a directory that is written anew: a list, or leaves in the order of hashes and an index.
+//! Blocks of a directory that is rewritten: a list, or leaves in hash order and an index.
 
 use super::names_in::Name;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, TAIL_SIZE, record_size};
 use crate::format::htree::{self, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
 
-/// How a directory is to be written.
+/// Parameters for writing a directory.
 pub(super) struct Form {
     pub(super) block_size: usize,
-    /// Seed of the checksums of its blocks, where there are any.
+    /// Checksum seed of its blocks, if there are checksums.
     pub(super) seed: Option<u32>,
     pub(super) ino: u32,
     pub(super) dot_dot: u32,
-    /// The type of directories in entries.
+    /// Type code of directories in entries.
     pub(super) directory_code: u8,
     pub(super) is_large: bool,
 }
@@ -20,14 +20,14 @@ pub(super) struct Form {
 /// How far leaves are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filling {
-    /// With room for names to come.
+    /// With room for more names.
     Roomy,
-    /// As far as they go, where there is no room for more blocks.
+    /// Completely, if there is no room for more blocks.
     Tight,
 }
 
 impl Filling {
-    /// Bytes that are filled of so many.
+    /// Returns the number of bytes to fill of `bytes`.
     const fn of(self, bytes: usize) -> usize {
         match self {
             Self::Roomy => bytes / 8 * 7,
@@ -37,7 +37,7 @@ impl Filling {
 }
 
 impl Form {
-    /// Bytes of a block that entries may take.
+    /// Returns the end of the area for entries in a block.
     fn end(&self) -> usize {
         self.block_size - if self.seed.is_some() { TAIL_SIZE } else { 0 }
     }
@@ -55,7 +55,8 @@ impl Form {
         }
     }
 
-    /// A block with entries from byte `start` on; the last takes the rest. `start` is that of the first record.
+    /// Returns a block with entries from offset `start` on, the offset of the first record. The last record takes the
+    /// remaining space.
     fn leaf(&self, start: usize, entries: &[&Name]) -> Vec<u8> {
         let mut bytes = vec![0; self.block_size];
         let end = self.end();
@@ -70,7 +71,7 @@ impl Form {
         bytes
     }
 
-    /// A directory without index, of at least `least` blocks.
+    /// Returns the blocks of a directory without an index, at least `least` of them.
     pub(super) fn list(&self, entries: &[Name], least: usize) -> Vec<Vec<u8>> {
         let mut blocks = Vec::new();
         let mut start = record_size(1) + record_size(2);
@@ -92,7 +93,8 @@ impl Form {
         blocks
     }
 
-    /// A directory with an index by these hashes, one of each entry. `None` if it has too many names for one.
+    /// Returns the blocks of a directory with an index. `hashes` has one hash per entry. Returns `None` if there are
+    /// too many names.
     pub(super) fn indexed(
         &self,
         entries: &[Name],
@@ -112,7 +114,7 @@ impl Form {
             if at > from && used + size > filling.of(self.end()) || is_last {
                 let names: Vec<&Name> = items[from..at].iter().map(|(_, entry)| *entry).collect();
                 let hash = items.get(from).map_or(0, |(hash, _)| *hash);
-                // Bit 0 says that names of that hash go on from the block before.
+                // Bit 0 is set if the block continues the last hash of the block before.
                 let goes_on = from > 0 && items[from - 1].0 == hash;
                 level.push((hash | u32::from(goes_on), FileBlock(blocks.len() as u32)));
                 blocks.push(self.leaf(0, &names));
@@ -171,7 +173,7 @@ impl Form {
     }
 }
 
-/// Writes entries one after the other from a byte on; the last takes all that is left.
+/// Writes entries in sequence from an offset on. The last record takes the remaining space.
 pub(super) fn fill(bytes: &mut [u8], start: usize, entries: &[&Name]) {
     let end = bytes.len();
     let mut at = start;

@@ -1,4 +1,4 @@
-//! The directory for what is found without a name.
+//! The directory lost+found.
 
 use check::Finding;
 use repair::Action;
@@ -17,14 +17,14 @@ use crate::repair::image::now;
 /// Its name.
 pub(super) const NAME: &[u8] = b"lost+found";
 
-/// The inode of the directory, if there is one.
+/// Returns the inode of the directory, if there is one.
 pub(super) fn find(ward: &Ward<'_>) -> Option<u32> {
     let root = Directory::read(ward, ROOT)?;
     let entry = root.entries().iter().find(|entry| entry.name == NAME)?;
     ward.scene.known(entry.ino).filter(|known| known.is_dir).map(|_| entry.ino)
 }
 
-/// Makes the directory. What has its name gets another. Returns whether it could be made.
+/// Creates the directory. An inode of another type with its name is renamed. Returns whether it could be created.
 pub(super) fn make(ward: &mut Ward<'_>, findings: &[&Finding]) -> Result<bool> {
     let Some(mut root) = Directory::read(ward, ROOT).filter(|root| !root.is_encrypted()) else {
         return Ok(false);
@@ -34,7 +34,7 @@ pub(super) fn make(ward: &mut Ward<'_>, findings: &[&Finding]) -> Result<bool> {
     let is_lost = ward.scene.directory(lost).is_some_and(|ways| {
         ways.parent == 0 && ways.dot_dot == ROOT && !ward.scene.is_hidden(lost)
     });
-    // mke2fs gives the directory the first number: if that is one without a name, it is it.
+    // mke2fs gives the directory the first free inode. If that is a directory without a name, it is lost+found.
     let made = if is_lost { None } else { new_inode(ward) };
     if !is_lost && made.is_none() {
         return Ok(false);
@@ -60,7 +60,7 @@ pub(super) fn make(ward: &mut Ward<'_>, findings: &[&Finding]) -> Result<bool> {
     ward.end(draft, vec![action])
 }
 
-/// A free inode, made a directory without blocks.
+/// Returns a free inode, turned into a directory without blocks.
 fn new_inode(ward: &Ward<'_>) -> Option<Patient> {
     let scene = &ward.scene;
     let ino = free_inode(ward)?;
@@ -80,7 +80,7 @@ fn new_inode(ward: &Ward<'_>) -> Option<Patient> {
     Some(patient)
 }
 
-/// An inode that is not in use; one that the check looks at if there is any.
+/// Returns a free inode, preferably in the part of a table that the check reads.
 fn free_inode(ward: &Ward<'_>) -> Option<u32> {
     let scene = &ward.scene;
     let geometry = scene.geometry();
@@ -106,7 +106,7 @@ fn free_inode(ward: &Ward<'_>) -> Option<u32> {
     beyond
 }
 
-/// Makes sure that the descriptor of its group counts an inode to those that may be in use.
+/// Ensures that the used part of the group's inode table includes the inode.
 fn make_read(ward: &Ward<'_>, ino: u32) -> Result<()> {
     let scene = &ward.scene;
     let geometry = scene.geometry();

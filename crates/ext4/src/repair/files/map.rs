@@ -1,4 +1,4 @@
-//! The blocks of an inode: what can be read of its map, and a new map of that.
+//! Block maps for repair: reads everything readable of a map, and writes a new map.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,10 +16,10 @@ use crate::format::inode::{I_BLOCK_SIZE, flags};
 
 /// `eh_magic`.
 const MAGIC: [u8; 2] = [0x0a, 0xf3];
-/// Deepest tree that is read. A file has at most [`DEPTH_MAX`] levels, but deeper levels are read, too.
+/// Maximum depth of a tree that is read. Valid trees have at most [`DEPTH_MAX`] levels, but deeper levels are read too.
 const DEPTH_READ_MAX: u16 = 64;
 
-/// Blocks of a file that lie together.
+/// A contiguous run of file blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: u32,
@@ -33,7 +33,7 @@ impl Run {
         u64::from(self.first) + u64::from(self.len)
     }
 
-    /// The part of it from a file block on, up to before another.
+    /// Returns the part in the file blocks `from..to`.
     fn part(&self, from: u64, to: u64) -> Option<Self> {
         let (from, to) = (from.max(self.first.into()), to.min(self.end()));
         let skipped = from - u64::from(self.first);
@@ -46,26 +46,26 @@ impl Run {
     }
 }
 
-/// What an inode's map holds.
+/// Contents of an inode's map.
 #[derive(Clone, Default)]
 pub(super) struct Map {
-    /// In the order of the file, apart from each other; all of them can be of a file.
+    /// Disjoint runs in file order, all inside the area for file blocks.
     pub(super) runs: Vec<Run>,
-    /// Blocks of the map itself that can be used again.
+    /// Blocks of the map itself that can be reused.
     pub(super) nodes: Vec<Block>,
-    /// Whether something of it was left out or must be written in another way.
+    /// True if part of the map was skipped or must be rewritten.
     pub(super) is_damaged: bool,
-    /// Whether the device failed to read a part of it: then it must stay as it is.
+    /// True if the device failed to read part of the map, so that it must not change.
     pub(super) is_unreadable: bool,
 }
 
 impl Map {
-    /// Reads all of a map that can be read: as extents if it looks like those, else as pointers.
+    /// Reads everything readable of a map: as extents if it looks like an extent tree, else as pointers.
     pub(super) fn read(scene: &Scene, patient: &Patient) -> Self {
         Self::read_without(scene, patient, HashSet::new())
     }
 
-    /// The same without some blocks of the map and all that they lead to.
+    /// Like [`Self::read`], but without some map blocks and everything below them.
     pub(super) fn read_without(scene: &Scene, patient: &Patient, met: HashSet<Block>) -> Self {
         let mut reader = Reader { scene, map: Self::default(), met, seed: patient.block_seed() };
         if !patient.has_map() {
@@ -84,7 +84,7 @@ impl Map {
         map
     }
 
-    /// Puts the runs in order, and takes away what lies on others.
+    /// Sorts the runs and removes overlaps.
     fn settle(&mut self) {
         self.runs.sort_by_key(|run| run.first);
         let mut end = 0;
@@ -108,24 +108,24 @@ impl Map {
         self.runs = settled;
     }
 
-    /// One past the last file block.
+    /// Returns the end of the mapped file blocks, exclusive.
     pub(super) fn end(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }
 
-    /// One past the last file block that was written.
+    /// Returns the end of the written file blocks, exclusive.
     pub(super) fn written_end(&self) -> u64 {
         self.runs.iter().rev().find(|run| !run.unwritten).map_or(0, Run::end)
     }
 
-    /// Where a file block is.
+    /// Returns the device block of a file block.
     pub(super) fn place(&self, block: u32) -> Option<Block> {
         let run = self.runs[..self.runs.partition_point(|run| run.first <= block)].last()?;
         let within = block - run.first;
         (within < run.len).then(|| run.start.plus(within.into()))
     }
 
-    /// Makes file blocks lie elsewhere, or nowhere.
+    /// Moves file blocks to other positions, or unmaps them.
     pub(super) fn replace(&mut self, changes: &BTreeMap<u32, Option<Block>>) {
         let mut runs = Vec::with_capacity(self.runs.len() + changes.len());
         let mut unwritten = HashSet::new();
@@ -149,12 +149,12 @@ impl Map {
         self.settle();
     }
 
-    /// Gives up what lies from a file block on.
+    /// Unmaps all file blocks from `end` on.
     pub(super) fn truncate(&mut self, end: u64) {
         self.runs = self.runs.iter().filter_map(|run| run.part(0, end)).collect();
     }
 
-    /// The clusters that the file takes, those of the map included.
+    /// Returns the number of clusters of the file, including its map blocks.
     pub(super) fn clusters(&self, scene: &Scene) -> u64 {
         let log = scene.geometry().cluster_blocks_log;
         let mut last = None;
@@ -169,7 +169,7 @@ impl Map {
     }
 }
 
-/// Whether the map in an inode is made of extents. What the flag says counts unless the contents are clear.
+/// Returns whether the map in an inode is an extent tree. The flag decides unless the contents are unambiguous.
 fn looks_like_extents(scene: &Scene, patient: &Patient) -> bool {
     let root = patient.inode.i_block();
     let is_header = root[..2] == MAGIC && Node::parse(root, None).is_ok();
@@ -189,13 +189,13 @@ fn looks_like_extents(scene: &Scene, patient: &Patient) -> bool {
 struct Reader<'s> {
     scene: &'s Scene,
     map: Map,
-    /// Nodes that were met, so that the walk ends.
+    /// Nodes already read, so that the walk ends.
     met: HashSet<Block>,
-    /// Seed of the checksums of the inode's blocks, where there are any.
+    /// Checksum seed of the inode's blocks, if there are checksums.
     seed: Option<u32>,
 }
 
-/// A node that is still to be read: where, the first block that it is for, and its depth.
+/// A node to be read: its block, its first file block, and its depth.
 struct Child {
     block: Block,
     key: u32,
@@ -210,7 +210,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// The first file block that it covers.
+    /// Returns its first file block.
     fn first(&self) -> u32 {
         match self {
             Self::Extent(run) => run.first,
@@ -219,10 +219,11 @@ impl Entry {
     }
 }
 
-/// Returns the positions of the most items whose keys ascend. Few wrong keys among many right ones are left out, however
-/// far off they are.
+/// Returns the positions of a longest sequence of items with ascending keys. A few wrong keys among many right ones are
+/// left out, however far off they are.
 fn in_order<T>(items: &[T], key: impl Fn(&T) -> u32) -> Vec<usize> {
-    // Index: length of a chain, less one. Value: position of the item with the lowest key that ends such a chain.
+    // Index: length of a sequence, minus one. Value: position of the item with the lowest key that ends such a
+    // sequence.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
@@ -241,8 +242,8 @@ fn in_order<T>(items: &[T], key: impl Fn(&T) -> u32) -> Vec<usize> {
 }
 
 impl Reader<'_> {
-    /// Reads an extent tree in the order of its entries. All extents that were read then compete for their places in
-    /// the file: see [`in_order`].
+    /// Reads an extent tree in the order of its entries. Conflicts between the extents are then resolved by
+    /// [`in_order`].
     fn extents(&mut self, root: &[u8]) {
         let mut children = Vec::new();
         self.node(root, None, &mut children);
@@ -265,7 +266,7 @@ impl Reader<'_> {
         let ordered = in_order(&self.map.runs, |run| run.first);
         self.map.is_damaged |= ordered.len() != self.map.runs.len();
         let mut runs: Vec<Run> = ordered.into_iter().map(|at| self.map.runs[at]).collect();
-        // An extent whose length is wrong ends where the next one starts.
+        // An extent with a wrong length ends where the next one starts.
         for at in 1..runs.len() {
             let next = u64::from(runs[at].first);
             if let Some(part) = runs[at - 1].part(0, next) {
@@ -276,13 +277,14 @@ impl Reader<'_> {
         self.map.runs = runs;
     }
 
-    /// Reads the plausible entries of a node. Returns false if the block is not a node.
+    /// Reads the plausible entries of a node. Returns `false` if the block is not a node.
     fn node(&mut self, bytes: &[u8], child: Option<&Child>, children: &mut Vec<Child>) -> bool {
         let expected = child.map(|child| child.depth);
         let sound = Node::parse(bytes, expected);
         let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let is_node = bytes[..2] == MAGIC;
-        // A node below the root that says that it is empty is as one without a header: nobody leaves such ones.
+        // A node below the root with an entry count of 0 is treated like one without a header: implementations leave no
+        // empty nodes.
         let is_empty = child.is_some() && word(2) == 0;
         let has_magic = is_node && !is_empty;
         self.map.is_damaged |= sound.is_err() || is_empty;
@@ -300,7 +302,8 @@ impl Reader<'_> {
                 self.map.is_damaged = true;
                 if is_count_known { continue } else { break }
             };
-            // Without a header, only a node that starts as its parent says is read, up to the first wrong entry.
+            // Without a header, a node is read only if it starts at the file block that its parent names, up to the
+            // first wrong entry.
             let is_first_wrong =
                 at == 0 && !has_magic && child.is_some_and(|child| child.key != entry.first());
             let is_behind = found.last().is_some_and(|last| entry.first() <= last.first());
@@ -314,8 +317,8 @@ impl Reader<'_> {
         is_node || taken > 0
     }
 
-    /// Takes entries that were read: all extents, and those entries of an index that are in order or lead to a node
-    /// with the right header and checksum.
+    /// Takes entries of a node: all extents, and index entries that are in order or refer to a node with a valid header
+    /// and checksum.
     fn take(&mut self, found: Vec<Entry>, depth: u16, children: &mut Vec<Child>) {
         let in_order: HashSet<usize> = in_order(&found, Entry::first).into_iter().collect();
         for (at, entry) in found.into_iter().enumerate() {
@@ -360,7 +363,7 @@ impl Reader<'_> {
 
     fn pointers(&mut self, root: &[u8]) {
         let per_block = u64::from(self.scene.geometry().block_size()) / 4;
-        // Blocks of pointers that are still to be read: where, the file block they start at, and levels below.
+        // Pointer blocks to be read: the block, its first file block, and the levels below.
         let mut pending: Vec<(Block, u64, usize)> = Vec::new();
         let mut first = 0;
         for index in 0..(DIRECT_COUNT as usize + LEVELS_MAX) as u16 {
@@ -384,7 +387,7 @@ impl Reader<'_> {
                 self.pointer(&bytes, index, first, level - 1, &mut pending);
             }
         }
-        // Those that are used again first are those that were met first.
+        // Reuse the nodes in ascending order.
         self.map.nodes.sort_unstable();
     }
 
@@ -422,9 +425,9 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a map into an inode: extents where the file system has them and the inode had them, else pointers.
-/// Takes the blocks of the map that there are, and others if there are too few. False, and nothing of use in the
-/// draft, if there is no room for it.
+/// Writes a map to an inode: extents if the file system supports them and the inode had them, else pointers. Reuses the
+/// blocks of the old map, and allocates more if necessary. Returns `false`, with an unusable draft, if there is no
+/// room.
 pub(super) fn write(
     ward: &mut Ward<'_>,
     patient: &mut Patient,
@@ -436,7 +439,7 @@ pub(super) fn write(
     let is_extents = can_have && (!knows_pointers || looks_like_extents(&ward.scene, patient));
     let mut nodes = std::mem::take(&mut map.nodes);
     if !nodes.is_empty() && ward.shares(&nodes) {
-        // Somebody else still has to read them, and what lies below them.
+        // Other inodes still need these nodes and the blocks below them.
         nodes.clear();
     }
     let mut writer = Writer {
@@ -455,7 +458,7 @@ pub(super) fn write(
     true
 }
 
-/// Makes the map of an inode one without blocks.
+/// Gives an inode an empty map.
 pub(super) fn write_empty(scene: &Scene, patient: &mut Patient) {
     let is_extents = scene.params().sb.features.incompat(Incompat::EXTENTS);
     let root = patient.inode.i_block_mut();
@@ -471,7 +474,7 @@ struct Writer<'w, 'j> {
     ward: &'w mut Ward<'j>,
     seed: Option<u32>,
     size: usize,
-    /// Blocks that the map had, the next one last.
+    /// Blocks of the old map; the next to use is the last.
     spare: Vec<Block>,
     used: Vec<Block>,
     draft: &'w mut Draft,
@@ -514,7 +517,7 @@ impl Writer<'_, '_> {
         (depth <= DEPTH_MAX).then_some(root)
     }
 
-    /// Writes one level of nodes, and returns the entries that lead to them.
+    /// Writes one level of nodes. Returns the index entries for them.
     fn extent_level(
         &mut self,
         entries: &[[u8; ENTRY_SIZE]],
@@ -538,8 +541,8 @@ impl Writer<'_, '_> {
 
     fn pointers(&mut self, runs: &[Run]) -> Option<[u8; I_BLOCK_SIZE]> {
         let mut root = [0; I_BLOCK_SIZE];
-        // The blocks of pointers on the way to the last file block: the index that leads to each, its place and its
-        // bytes. They are written once the way goes elsewhere.
+        // Pointer blocks on the path to the last file block: index in the parent, position and contents. They are
+        // written when the path moves on.
         let mut way: Vec<(u16, Block, Vec<u8>)> = Vec::new();
         for run in runs {
             for at in 0..run.len {

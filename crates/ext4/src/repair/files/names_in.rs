@@ -1,4 +1,4 @@
-//! The entries that can be read of a directory, and names that there can be.
+//! Reads the entries of a directory, and makes their names valid.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,21 +14,21 @@ use crate::format::dirent::{self, HEADER_SIZE, Record, record_size};
 use crate::format::features::Incompat;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
-/// Longest name.
+/// Maximum length of a name.
 const NAME_MAX: usize = 255;
-/// Shortest name that encryption makes.
+/// Minimum length of an encrypted name.
 const ENCRYPTED_NAME_MIN: usize = 16;
-/// Bytes of the hash behind a name that is encrypted and compared without regard to case.
+/// Size of the hash after a name that is encrypted and case-insensitive, in bytes.
 const HASH_SIZE: usize = 8;
 
-/// An entry of a directory, `.` and `..` left out.
+/// A directory entry other than `.` and `..`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) name: Vec<u8>,
     pub(super) ino: u32,
-    /// The type as entries have it, if they have any.
+    /// Type code of the entry; 0 without types.
     pub(super) file_type: u8,
-    /// What follows the name in directories whose names are encrypted and compared without regard to case.
+    /// Hash after the name, in encrypted case-insensitive directories.
     hash: Option<[u8; HASH_SIZE]>,
 }
 
@@ -37,18 +37,18 @@ impl Name {
         Self { name, ino, file_type, hash: None }
     }
 
-    /// The hash that is stored behind the name, where it depends on a key.
+    /// Returns the hash stored after the name, if it depends on a key.
     pub(super) fn stored_hash(&self) -> Option<u32> {
         let hash = self.hash.filter(|hash| *hash != [0; HASH_SIZE])?;
         Some(u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]))
     }
 
-    /// Bytes that its record needs.
+    /// Returns the size of its record in bytes.
     pub(super) fn size(&self) -> usize {
         record_size(self.name.len() + self.hash.map_or(0, |hash| hash.len()))
     }
 
-    /// Writes its record, `rec_len` bytes long.
+    /// Writes its record of `rec_len` bytes.
     pub(super) fn write(&self, bytes: &mut [u8], rec_len: usize) {
         dirent::write_record(bytes, rec_len, self.ino, self.file_type, &self.name);
         if let Some(hash) = self.hash {
@@ -60,20 +60,20 @@ impl Name {
     }
 }
 
-/// What a directory holds.
+/// Entries of a directory.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     pub(super) entries: Vec<Name>,
-    /// Where `..` leads; 0 if that cannot be read.
+    /// Target of `..`; 0 if that cannot be read.
     pub(super) dot_dot: u32,
-    /// Whether the device failed to read a part of it: then it must stay as it is.
+    /// True if the device failed to read part of the directory, so that it must not change.
     pub(super) is_unreadable: bool,
-    /// What its index says of how names are hashed.
+    /// Hash version of its index, if there is one.
     pub(super) hash_version: Option<u8>,
 }
 
-/// Reads all entries of a directory that lead somewhere, after a survey. Broken chains are taken up again behind
-/// the break.
+/// Reads all entries of a directory that lead to an inode in use. Requires a survey. After a damaged record, the search
+/// for entries continues.
 pub(super) fn read(scene: &Scene, patient: &Patient, map: &Map) -> Names {
     let mut reader = Reader { scene, patient, names: Names::default() };
     if patient.has(flags::INLINE_DATA) {
@@ -116,7 +116,7 @@ impl Reader<'_> {
 
     fn block(&mut self, number: u32, bytes: &[u8]) {
         if number > 0 {
-            // A block that starts another directory is no part of this one.
+            // A block that starts another directory does not belong to this one.
             let dot = dirent::record_at(bytes, 0).filter(|dot| dot.name == b"." && dot.inode != 0);
             let is_other = dot.is_some_and(|dot| dot.inode != self.patient.ino)
                 && dirent::record_at(bytes, record_size(1)).is_some_and(|r| r.name == b"..");
@@ -131,7 +131,7 @@ impl Reader<'_> {
             self.names.dot_dot = dot_dot.inode;
         }
         if self.patient.has(flags::INDEX) {
-            // Behind the two there is the index.
+            // The index follows the two entries.
             if bytes[0x1d] == 8 {
                 self.names.hash_version = Some(bytes[0x1c]);
             }
@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether bytes in the midst of a broken chain are an entry.
+    /// Returns whether bytes inside a broken chain look like an entry.
     fn is_plausible(&self, record: &Record<'_>) -> bool {
         let has_types = self.scene.params().filetype;
         let is_name = !record.name.is_empty()
@@ -181,7 +181,7 @@ impl Reader<'_> {
         let (Some(known), true) = (known, record.inode >= first && record.inode != own) else {
             return;
         };
-        // An empty name leads somewhere, but nobody can say it: what it led to is found again.
+        // An entry with an empty name cannot be accessed. Its inode is found later.
         let is_empty = record.name.is_empty();
         let is_parent = is_dot && known.is_dir;
         if known.is_nameless || is_empty || is_parent {
@@ -198,8 +198,8 @@ impl Reader<'_> {
     }
 }
 
-/// Makes names possible and different from each other. An entry that is there twice is kept once. `strict` says that
-/// names in a directory that folds them are UTF-8.
+/// Makes names valid and unique. A duplicate entry is kept once. With `strict`, names in a case-insensitive directory
+/// must be UTF-8.
 pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
     let is_encrypted = patient.has(flags::ENCRYPT);
     if is_encrypted {
@@ -218,7 +218,7 @@ pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
     let mut met: HashSet<Vec<u8>> = HashSet::with_capacity(entries.len());
     let mut both: HashSet<(Vec<u8>, u32)> = HashSet::with_capacity(entries.len());
     let mut settled = Vec::with_capacity(entries.len());
-    // Names that can stay have them before those that need another.
+    // Valid names take precedence over those that must change.
     let mut others = Vec::new();
     for mut entry in entries.drain(..) {
         let is_twice = !both.insert((key(&entry.name), entry.ino));
@@ -242,7 +242,7 @@ pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
             others.push(entry);
         }
     }
-    // Where the numbers behind a name go on: there may be very many entries of one name.
+    // Next suffix per name: there may be very many entries with the same name.
     let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
     for mut entry in others {
         let is_dot = matches!(&entry.name[..], b"." | b"..");
@@ -255,7 +255,7 @@ pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
     *entries = settled;
 }
 
-/// A name like this one that is new, the first with this number or a higher one behind it.
+/// Returns a new name derived from this one, with the first free suffix from `number` on.
 pub(super) fn other_name(
     name: &[u8],
     number: &mut u64,
@@ -264,7 +264,7 @@ pub(super) fn other_name(
     loop {
         let suffix = format!("~{number}");
         let mut end = name.len().min(NAME_MAX - suffix.len());
-        // A character is not cut.
+        // Do not cut inside a character.
         while end > 0 && end < name.len() && name[end] & 0xc0 == 0x80 {
             end -= 1;
         }
@@ -276,7 +276,7 @@ pub(super) fn other_name(
     }
 }
 
-/// The name of an inode that a directory had once: of an entry that was removed, whose bytes are still there.
+/// Returns a former name of an inode in a directory, from a removed entry whose bytes still exist.
 pub(super) fn old_name(ward: &Ward<'_>, directory: &Patient, ino: u32) -> Option<Vec<u8>> {
     let scene = &ward.scene;
     let map = Map::read(scene, directory);
@@ -301,7 +301,7 @@ pub(super) fn old_name(ward: &Ward<'_>, directory: &Patient, ino: u32) -> Option
     None
 }
 
-/// The type of directories as entries have it in this file system.
+/// Returns the type code of directories in entries of this file system.
 pub(super) fn directory_code(scene: &Scene) -> u8 {
     let has_types = scene.params().sb.features.incompat(Incompat::FILETYPE);
     if has_types { dirent::file_type_code(FileType::Directory) } else { 0 }

@@ -1,4 +1,4 @@
-//! An inode that is being mended.
+//! An inode that is being repaired.
 
 use vfs::{FileType, Ino};
 
@@ -7,16 +7,16 @@ use crate::check::scene::Scene;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, flags};
 
-/// An inode, with all of its slot.
+/// An inode with its whole slot.
 #[derive(Clone)]
 pub(super) struct Patient {
     pub(super) ino: u32,
-    /// The fixed fields, which count before those in the slot.
+    /// Fixed fields, which override those in the slot.
     pub(super) inode: Inode,
     slot: Vec<u8>,
-    /// Byte of the device at which the slot starts.
+    /// Byte offset of the slot on the device.
     place: u64,
-    /// Seed of the file system's checksums, where there are any.
+    /// Seed of the file system's checksums, if there are any.
     seed: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Patient {
         self.inode.has_flag(flags)
     }
 
-    /// Whether its blocks are named by a map.
+    /// Returns whether it has a block map.
     pub(super) fn has_map(&self) -> bool {
         let is_mapped = match self.file_type() {
             Some(FileType::Regular | FileType::Directory) => true,
@@ -46,26 +46,26 @@ impl Patient {
         is_mapped && !self.has(flags::INLINE_DATA)
     }
 
-    /// Seed of the checksums of its blocks, where there are any.
+    /// Returns the checksum seed of its blocks, if there are checksums.
     pub(super) fn block_seed(&self) -> Option<u32> {
         let seed = self.seed?;
         Some(inode_seed(seed, Ino(self.ino.into()), self.inode.generation()))
     }
 
-    /// Whether its checksum is right, where there is one.
+    /// Returns whether its checksum is right, if it has one.
     pub(super) fn is_sealed(&self) -> Option<bool> {
         let (computed, stored) = inode::slot_checksums(self.block_seed()?, &self.slot);
         Some(computed == stored)
     }
 
-    /// Changes bytes of the fixed fields that [`Inode`] has no setter for.
+    /// Changes bytes of the fixed fields for which [`Inode`] has no setter.
     pub(super) fn patch(&mut self, at: usize, bytes: &[u8]) {
         self.sync();
         self.slot[at..at + bytes.len()].copy_from_slice(bytes);
         self.inode = Inode::from_slot(&self.slot);
     }
 
-    /// All bytes of the slot, as they would be written but for the checksum.
+    /// Returns all bytes of the slot in the form to write, without a new checksum.
     pub(super) fn bytes(&mut self) -> &[u8] {
         self.sync();
         &self.slot
@@ -76,25 +76,25 @@ impl Patient {
         self.slot[..fields.len()].copy_from_slice(fields);
     }
 
-    /// The bytes behind the fixed fields, where attributes are; `None` if there are none.
+    /// Returns the bytes after the fixed fields, which may contain attributes, for editing; `None` if there are none.
     pub(super) fn tail_mut(&mut self) -> Option<&mut [u8]> {
         let extra = usize::from(self.inode.extra_isize());
         self.slot.get_mut(GOOD_OLD_INODE_SIZE + extra..).filter(|_| extra > 0)
     }
 
-    /// The same, to read.
+    /// Returns the bytes after the fixed fields; `None` if there are none.
     pub(super) fn tail(&self) -> Option<&[u8]> {
         let extra = usize::from(self.inode.extra_isize());
         self.slot.get(GOOD_OLD_INODE_SIZE + extra..).filter(|_| extra > 0)
     }
 
-    /// Makes it free: nothing of it is left.
+    /// Clears the whole slot, which makes the inode free.
     pub(super) fn clear(&mut self) {
         self.slot.fill(0);
         self.inode = Inode::from_slot(&self.slot);
     }
 
-    /// Notes the slot to be written.
+    /// Adds the slot to the draft.
     pub(super) fn store(mut self, draft: &mut Draft) {
         self.sync();
         let is_empty = self.slot.iter().all(|&byte| byte == 0);

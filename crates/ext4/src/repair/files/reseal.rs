@@ -1,5 +1,5 @@
-//! Bringing the checksums of everything that inodes own up to date with another superblock: other checksums, another seed,
-//! or none. Directories whose blocks have no room for a checksum are written again.
+//! Updates the checksums of inodes and of everything that they own for another superblock: another kind, another seed,
+//! or none. Directories whose blocks have no room for a checksum are rewritten.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,13 +22,14 @@ use crate::format::{extent, orphan, xattr};
 use crate::params::Params;
 use crate::repair::Job;
 
-/// Inode of the list of bad blocks.
+/// Inode of the bad block list.
 const BAD_BLOCKS_INO: u32 = 1;
-/// Bytes of the hash behind a name that is encrypted and compared without regard to case.
+/// Size of the hash after a name that is encrypted and case-insensitive, in bytes.
 const KEYED_HASH_SIZE: usize = 8;
 
-/// Writes the checksums of inodes and of all blocks that they own as `new` has them. `staging` has the old superblock.
-/// Returns the directories that have to be written again once the new superblock is there, by [`rewrite_directories`].
+/// Writes the checksums of inodes and of all their blocks for the superblock `new`. `staging` contains the old
+/// superblock. Returns the directories that must be rewritten with [`rewrite_directories`] once the new superblock is
+/// written.
 ///
 /// # Errors
 /// If the device fails.
@@ -46,7 +47,7 @@ pub(crate) fn reseal(staging: &Arc<Staging>, new: &Params) -> Result<BTreeSet<u3
     result.map(|()| full)
 }
 
-/// Writes directories again, with room for checksums. Names may get into other blocks.
+/// Rewrites directories with room for checksums. Names may move to other blocks.
 ///
 /// # Errors
 /// If the device fails.
@@ -107,7 +108,7 @@ impl Work<'_> {
         self.change(place, |bytes| xattr::seal_block(bytes, place, seed))
     }
 
-    /// Returns false if a block has no room.
+    /// Returns `false` if a block has no room.
     fn directory(&self, patient: &Patient, map: &Map, seed: Option<u32>) -> Result<bool> {
         let blocks = patient.inode.size() >> self.scene.geometry().block_size_log;
         let has_index = patient.has(flags::INDEX);
@@ -131,7 +132,7 @@ impl Work<'_> {
         Ok(has_room)
     }
 
-    /// Returns the places of the nodes of an index that is sound.
+    /// Returns the positions of the nodes of a valid index.
     fn nodes(&self, map: &Map) -> Result<BTreeSet<Block>> {
         let mut found = BTreeSet::new();
         let Some(root) = map.place(0) else { return Ok(found) };
@@ -172,7 +173,7 @@ impl Work<'_> {
     }
 }
 
-/// Writes bytes, with the device's failure as an error of the file system.
+/// Writes bytes and converts device failures to errors of the file system.
 trait WriteAtPlace {
     fn write_at_place(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
@@ -183,7 +184,7 @@ impl WriteAtPlace for Staging {
     }
 }
 
-/// Returns the places of a file's blocks in order, up to `blocks` of them.
+/// Returns the positions of a file's blocks in order, up to `blocks` of them.
 fn places(map: &Map, blocks: u64) -> impl Iterator<Item = Block> {
     let of_run = |run: &super::map::Run| (0..run.len).map(|at| run.start.plus(at.into())).collect();
     let runs = map.runs.iter().filter(move |run| u64::from(run.first) < blocks);
@@ -194,7 +195,7 @@ fn places(map: &Map, blocks: u64) -> impl Iterator<Item = Block> {
     })
 }
 
-/// Gives a block of entries a checksum; `hash_size` bytes follow each name. Returns false if it has no room for one.
+/// Adds a checksum to a block of entries; `hash_size` bytes follow each name. Returns `false` if there is no room.
 fn fit_leaf(block: &mut [u8], hash_size: usize, seed: u32) -> bool {
     let Some(last) = dirent::records(block).last() else { return false };
     let (offset, rec_len) = (last.offset, last.rec_len);
@@ -217,8 +218,7 @@ fn fit_leaf(block: &mut [u8], hash_size: usize, seed: u32) -> bool {
     true
 }
 
-/// Gives a block of an index the room for entries that it has with a checksum or without. Returns false if it has more
-/// entries.
+/// Sets the capacity of an index block with or without a checksum. Returns `false` if it has more entries.
 fn fit_index(block: &mut [u8], place: Place, seed: Option<u32>) -> bool {
     let limit = place.limit(block.len(), seed.is_some());
     let index = Index::new(block, place);
@@ -228,7 +228,7 @@ fn fit_index(block: &mut [u8], place: Place, seed: Option<u32>) -> bool {
     }
     htree::write_counts(&mut block[htree::count_range(place)], limit, count as u16, first);
     if let Some(seed) = seed {
-        // The checksum lies where the last entry would be without it.
+        // The checksum replaces the last entry.
         let end = block.len() - (block.len() - htree::count_range(place).start) % 8;
         block[end - 8..end].fill(0);
         htree::seal(block, place, seed);

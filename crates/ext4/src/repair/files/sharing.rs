@@ -1,4 +1,4 @@
-//! Blocks that several inodes claim: one keeps them, and the others get copies.
+//! Resolves blocks with several owners: one inode keeps them, the others get copies.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,26 +19,26 @@ use crate::format::xattr::{self, BLOCK_REFCOUNT_RANGE};
 use crate::format::{dirent, extent, htree, indirect};
 use crate::repair::{Job, system_files};
 
-/// The inode of bad blocks.
+/// Inode of the bad block list.
 const BAD_BLOCKS_INO: u32 = 1;
-/// The inode that keeps blocks for descriptors.
+/// Inode of the blocks reserved for descriptors.
 const RESIZE_INO: u32 = 7;
 
-/// How many others an inode must take clusters from to be thought the one that is damaged.
+/// Number of other inodes with which an inode must share clusters to be considered the damaged one.
 const RIVALS_SUSPECT: usize = 3;
-/// What that takes from what speaks for it: more than that its other blocks go on.
+/// Score deducted from such an inode. It exceeds the score for contiguity with other blocks.
 const SUSPECT_SCORE: u32 = 20;
 
-/// What a cluster is to an inode.
+/// Use of a cluster by an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
-    /// From a file block on.
+    /// Data, from this file block on.
     Data(u32),
     Node(Block),
     Attributes,
 }
 
-/// Who has a cluster, and how much speaks for that.
+/// Owner of a cluster, and the score of its claim.
 #[derive(Clone, Copy)]
 struct Owner {
     score: u32,
@@ -46,7 +46,7 @@ struct Owner {
     what: Use,
 }
 
-/// Gives blocks that several claim to one of them.
+/// Resolves blocks with several claims.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
     ward.claim_all();
@@ -61,7 +61,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     for (ino, _) in &concerned {
         let Some(patient) = ward.patient(*ino) else { continue };
         for (cluster, what, score) in claims(&ward, &patient) {
-            // One whose map went wrong takes from many; those that it takes from did not all go wrong.
+            // An inode with a damaged map shares clusters with many others, which are unlikely to be damaged too.
             let score =
                 if suspects.contains(ino) { score.saturating_sub(SUSPECT_SCORE) } else { score };
             let claim = Owner { score, ino: *ino, what };
@@ -78,13 +78,13 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
             part(&mut ward, patient, &owners, &findings)?;
         }
     }
-    // A file of the file system that leads into its other structures is made anew.
+    // A system file that refers to other structures of the file system is recreated.
     drop(ward);
     system_files::mend_special(job, &hidden)
 }
 
-/// The inodes of which `RIVALS_SUSPECT` others or more claim something. No more is kept of a cluster than tells that,
-/// however many claim it.
+/// Returns the inodes that share clusters with at least `RIVALS_SUSPECT` others. The number of stored claims per
+/// cluster is limited to what this test needs.
 fn suspects<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashSet<u32> {
     let mut suspects = HashSet::new();
     let mut claimants: HashMap<u64, Vec<u32>> = HashMap::new();
@@ -117,7 +117,7 @@ fn suspects<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashSet<u32> {
     suspects
 }
 
-/// The cluster of the one block that the resize inode has beside the file system's own.
+/// Returns the cluster of the only block that the resize inode has outside the file system's own structures.
 fn resize_cluster(ward: &Ward<'_>) -> Option<u64> {
     let patient = ward.patient(RESIZE_INO)?;
     let double = indirect::pointer(patient.inode.i_block(), 13)?;
@@ -125,7 +125,7 @@ fn resize_cluster(ward: &Ward<'_>) -> Option<u64> {
     can_be.then(|| ward.scene.clusters(double, 1).start)
 }
 
-/// The clusters that an inode claims and others too, and what speaks for it.
+/// Returns the clusters that an inode claims and others too, with the score of each claim.
 fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, u32)> {
     let scene = &ward.scene;
     let Some(shared) = scene.shared() else { return Vec::new() };
@@ -158,7 +158,7 @@ fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, u32)> {
         if count == 0 {
             continue;
         }
-        // What goes on in blocks that nobody else claims is likely to be the file's.
+        // A run that continues in blocks without other claims probably belongs to the file.
         let goes_on = if count < clusters.end - clusters.start { 10 } else { 0 };
         let mut cluster = clusters.start;
         while cluster < clusters.end {
@@ -185,7 +185,7 @@ fn node_score(ward: &Ward<'_>, patient: &Patient, node: Block) -> u32 {
     }
 }
 
-/// What the contents of a block of a directory say about whose it is.
+/// Returns the score of the evidence in a directory block that it belongs to this directory.
 fn data_score(ward: &Ward<'_>, patient: &Patient, block: Block, first: u32) -> u32 {
     if !patient.inode.is_dir() {
         return 0;
@@ -197,7 +197,7 @@ fn data_score(ward: &Ward<'_>, patient: &Patient, block: Block, first: u32) -> u
     if is_sealed_for(&bytes, patient) == Some(true) { 100 } else { 0 }
 }
 
-/// Whether a block of a directory has the checksum that it has in this directory.
+/// Returns whether a directory block has a valid checksum of this directory.
 fn is_sealed_for(bytes: &[u8], patient: &Patient) -> Option<bool> {
     let seed = patient.block_seed()?;
     let is_leaf = dirent::verify(bytes, u32::MAX, Some(seed)).is_ok();
@@ -205,7 +205,7 @@ fn is_sealed_for(bytes: &[u8], patient: &Patient) -> Option<bool> {
     Some(is_leaf || is_index(htree::Place::Root) || is_index(htree::Place::Node))
 }
 
-/// Gives an inode copies of what others have, and takes from it what is the file system's own.
+/// Gives an inode copies of clusters that others keep, and removes clusters of the file system itself.
 fn part(
     ward: &mut Ward<'_>,
     mut patient: Patient,
@@ -239,7 +239,7 @@ fn part(
     let mut map = Map::read_without(&ward.scene, &patient, lost);
     let mut changes = BTreeMap::new();
     if ward.scene.geometry().cluster_blocks() > 1 {
-        // Blocks of a file that are in one cluster go into another one together.
+        // Blocks of a file in one cluster must be moved to a new cluster together.
         let is_askew = findings.iter().any(|finding| finding.code == EXTENT_CLUSTER);
         let mut wrong = if is_askew { askew(ward, &map) } else { BTreeSet::new() };
         let within = ward.scene.geometry().cluster_blocks() - 1;
@@ -255,7 +255,7 @@ fn part(
     if map.is_unreadable {
         return Ok(());
     }
-    // One that keeps all that it has stays as it is.
+    // An inode that keeps all its clusters does not change.
     if patient.has_map() && !(is_kept && changes.is_empty() && !map.is_damaged) {
         if !map::write(ward, &mut patient, &mut map, &mut draft) {
             return Ok(());
@@ -277,7 +277,7 @@ fn part(
     Ok(())
 }
 
-/// Takes from a file what are the file system's own clusters.
+/// Removes clusters of the file system itself from a file.
 fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Block>>) {
     let geometry = ward.scene.geometry();
     let cluster_blocks = u64::from(geometry.cluster_blocks());
@@ -294,7 +294,7 @@ fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Bl
     }
 }
 
-/// Gives an inode a block of attributes of its own.
+/// Gives an inode its own copy of an attribute block.
 fn copy_attributes(ward: &mut Ward<'_>, patient: &mut Patient, draft: &mut Draft) {
     let place = Block(patient.inode.file_acl());
     let bytes = ward.scene.block(place);
@@ -310,7 +310,8 @@ fn copy_attributes(ward: &mut Ward<'_>, patient: &mut Patient, draft: &mut Draft
     patient.inode.set_file_acl(place.0);
 }
 
-/// Copies the blocks of a file in a cluster elsewhere. A block of a directory that belongs to another is no loss.
+/// Copies the blocks of a file in a cluster to a new one. A directory block that belongs to another directory is
+/// dropped.
 fn copy_cluster(
     ward: &mut Ward<'_>,
     patient: &Patient,
@@ -343,7 +344,7 @@ fn copy_cluster(
     Ok(())
 }
 
-/// Whether a block could be read and written elsewhere.
+/// Copies a block. Returns whether it could be read and the target is accessible.
 fn copy_block(ward: &Ward<'_>, from: Block, to: Block) -> Result<bool> {
     let Some(bytes) = ward.scene.block(from) else { return Ok(false) };
     if ward.scene.block(to).is_none() {
@@ -353,7 +354,7 @@ fn copy_block(ward: &Ward<'_>, from: Block, to: Block) -> Result<bool> {
     Ok(true)
 }
 
-/// The clusters of a file, by their first blocks, that do not lie in one of the device as they must.
+/// Returns the first blocks of the file's clusters that are not aligned to a device cluster or are split over several.
 fn askew(ward: &Ward<'_>, map: &Map) -> BTreeSet<u32> {
     let geometry = ward.scene.geometry();
     let within = geometry.cluster_blocks() - 1;

@@ -1,4 +1,4 @@
-//! What all that mends files shares within one round: the image as it is seen, what was done before, and free space.
+//! Shared state of the repairs of files in one round: the image, earlier repairs, and free space.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,23 +16,23 @@ use crate::format::address::Block;
 use crate::format::inode::Inode;
 use crate::repair::Job;
 
-/// Times that the same was mended before the sternest way is taken.
+/// Number of equal repairs of an inode after which the strictest repair is used.
 const PATIENCE: u32 = 4;
 
-/// The image in the staging, as one kind of fix sees it.
+/// The image in the staging, as seen by one fix.
 pub(super) struct Ward<'j> {
     pub(super) job: &'j Job,
     pub(super) scene: Scene,
-    /// Whether the scene knows what is in use.
+    /// True if the scene contains the blocks and inodes in use.
     is_surveyed: bool,
-    /// Where free space is looked for next: a cluster.
+    /// Cluster from which to search for free space.
     next: u64,
-    /// How often each code was mended of each inode.
+    /// Number of earlier repairs by inode and code.
     before: HashMap<(u64, &'static str), u32>,
 }
 
 impl<'j> Ward<'j> {
-    /// `None` if there is no superblock.
+    /// Returns `None` if there is no superblock.
     pub(super) fn new(job: &'j Job) -> Result<Option<Self>> {
         let Some(scene) = Scene::open(Arc::clone(&job.staging) as _, &job.options)? else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl<'j> Ward<'j> {
         Ok(Some(Self { job, scene, is_surveyed: false, next: 0, before }))
     }
 
-    /// As [`Self::new`], and knowing what is in use.
+    /// Like [`Self::new`], but also surveys the blocks and inodes in use.
     pub(super) fn surveyed(job: &'j Job) -> Result<Option<Self>> {
         let ward = Self::new(job)?;
         Ok(ward.map(|mut ward| {
@@ -59,12 +59,12 @@ impl<'j> Ward<'j> {
         &self.job.staging
     }
 
-    /// Whether mending this as usual did not help.
+    /// Returns whether repeated repairs of this finding did not help.
     pub(super) fn is_stubborn(&self, ino: u32, code: &'static Code) -> bool {
         self.before.get(&(ino.into(), code.name)).is_some_and(|count| *count >= PATIENCE)
     }
 
-    /// Learns what is in use, if that is not known yet.
+    /// Surveys the blocks and inodes in use, unless that was done already.
     pub(super) fn survey(&mut self) {
         if !self.is_surveyed {
             self.scene.survey();
@@ -76,13 +76,13 @@ impl<'j> Ward<'j> {
         self.scene.geometry().block_size() as usize
     }
 
-    /// The inode of a number; `None` if there is no such inode, or the device fails.
+    /// Returns an inode. Returns `None` if there is no such inode, or if the device fails.
     pub(super) fn patient(&self, ino: u32) -> Option<Patient> {
         Patient::read(&self.scene, ino)
     }
 
-    /// Counts as in use also what damaged maps lead to, and those that share parts with others: the check does not
-    /// look into them, but they are still to be read.
+    /// Marks the blocks of damaged maps and below shared map nodes as in use, too. The check does not walk them, but
+    /// later repairs still read them.
     pub(super) fn claim_all(&mut self) {
         self.survey();
         let scene = &self.scene;
@@ -98,7 +98,7 @@ impl<'j> Ward<'j> {
         });
     }
 
-    /// Whether any of these blocks is claimed by others, too.
+    /// Returns whether any of these blocks has several claims.
     pub(super) fn shares(&mut self, blocks: &[Block]) -> bool {
         if !self.is_surveyed {
             self.claim_all();
@@ -110,7 +110,8 @@ impl<'j> Ward<'j> {
         blocks.iter().any(is_shared)
     }
 
-    /// Takes a free cluster, whose first block this is. `None` if there is none, or nobody knows.
+    /// Allocates a free cluster and returns its first block. Returns `None` if there is none, or if not everything in
+    /// use is known.
     pub(super) fn take_cluster(&mut self) -> Option<Block> {
         if !self.job.is_all_known {
             return None;
@@ -125,7 +126,7 @@ impl<'j> Ward<'j> {
         Some(self.scene.block_of(found))
     }
 
-    /// Whether so many clusters can be taken.
+    /// Returns whether `count` clusters can be allocated.
     pub(super) fn has_free(&mut self, count: u64) -> bool {
         if !self.is_surveyed {
             self.claim_all();
@@ -152,7 +153,7 @@ impl<'j> Ward<'j> {
                 let block = self.scene.block_of(cluster);
                 let is_whole = geometry.contains(block, geometry.cluster_blocks().into());
                 let group = geometry.group_of(block);
-                // Groups that nothing was written to yet are the last choice.
+                // Groups with an uninitialised block bitmap are the last choice.
                 if is_whole && !self.scene.is_block_uninit(group) {
                     return Some(cluster);
                 }
@@ -170,19 +171,19 @@ impl<'j> Ward<'j> {
         of_uninit
     }
 
-    /// Writes a draft as a step. Returns whether there is one.
+    /// Writes a draft as a step. Returns whether the step was made.
     pub(super) fn end(&self, draft: Draft, actions: Vec<Action>) -> Result<bool> {
         Ok(draft.apply(self.staging())?
             && self.staging().end_step(actions).map_err(vfs::Error::Device)?)
     }
 
-    /// The byte of a block.
+    /// Returns the byte offset of a block.
     pub(super) fn byte_of(&self, block: Block) -> u64 {
         self.scene.geometry().byte_of(block)
     }
 }
 
-/// Findings by the inode they are of, those of none left out.
+/// Groups findings by inode. Skips findings without one.
 pub(super) fn by_inode<'f>(findings: &[&'f Finding]) -> Vec<(u32, Vec<&'f Finding>)> {
     let mut all: Vec<(u32, &Finding)> = Vec::new();
     for finding in findings {

@@ -1,10 +1,10 @@
-//! What is said of what is mended.
+//! Report sentences for repairs of inodes.
 
 use check::Finding;
 
 use crate::check::codes::*;
 
-/// What is done about a finding of an inode that stays.
+/// Returns the sentence for the repair of a finding about an inode that stays in use.
 pub(super) fn of_inode(finding: &Finding) -> String {
     let sentences = [
         (INODE_CHECKSUM, "The checksum of the inode is computed again."),
