@@ -1707,10 +1707,7 @@ int dw_readlink(const struct dw_image *image,
  Returns the absolute path of the resolved file, without symbolic links, "." and ".."; to be freed with
  dw_bytes_free.
  */
-int dw_realpath(const struct dw_image *image,
-                const char *at,
-                struct dw_bytes *real,
-                struct dw_error **error);
+int dw_realpath(const struct dw_image *image, const char *at, struct dw_bytes *real, struct dw_error **error);
 
 /*
  Creates a device, a named pipe or a socket. `mode` contains the type and permissions as in st_mode of Linux: 0060660
