@@ -120,9 +120,10 @@ fn without_secrets(text: &str) -> Cow<'_, str> {
         let scheme = scheme_before(&rest[..at]);
         let (before, after) = rest.split_at(at + 3);
         shown.push_str(before);
-        // An IPv6 address is in brackets.
-        let host_end =
-            if after.starts_with('[') { after.find(']').map_or(0, |at| at + 1) } else { 0 };
+        // An IPv6 address is in brackets, at the start or after a user.
+        let authority = &after[..after.find(['/', '?', '#', ' ']).unwrap_or(after.len())];
+        let bracket = if authority.starts_with('[') { Some(0) } else { authority.find("@[") };
+        let host_end = bracket.and_then(|_| authority.find(']')).map_or(0, |at| at + 1);
         let end = after[host_end..].find(ends_address).map_or(after.len(), |at| host_end + at);
         let (address, behind) = after.split_at(end);
         // Punctuation of the sentence is not part of the address.
