@@ -21,7 +21,7 @@ macro_rules! codes {
 codes! {
     IO: "ext4-io", Unusable, "device",
         "The device fails to read a place that the check needs.",
-        "None: what cannot be read is left alone, and nothing that depends on it is changed.";
+        "None: nothing is written. Copy the image to a sound device first, or try again.";
     SUPERBLOCK: "ext4-superblock", Unusable, "superblock",
         "The primary superblock is damaged.",
         "A sound copy takes its place; without one, its checksum is computed again, or the field that does not fit gets a value that does.";

@@ -96,7 +96,7 @@ tree_codes! {
 catalogue! {
     IO: AtRisk "xfs-io", "device",
         "The device failed to read.",
-        "Nothing is written where nothing could be read; the rest is repaired.";
+        "None: nothing is written. Copy the image to a sound device first, or try again.";
     SUPERBLOCK: Unusable "xfs-superblock", "superblock",
         "The superblock cannot be right.",
         "What superblocks have in common is taken from the copies, all of it if nothing else is left.";
