@@ -7,7 +7,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::{Ext4, OpenOptions};
 use oracle::{effort, require, scratch};
-use repair::{PAGE_BYTES, Plan, Staging, make_plan};
+use repair::{PAGE_BYTES, Plan, Staging, make_plan, try_out};
 use vfs::FileSystem;
 
 use super::tree::Tree;
@@ -45,10 +45,17 @@ impl BlockDevice for Failing {
     }
 }
 
+/// Returns the repair that salvage uses. The plan of a repair that would be written must have no steps after a failed read.
 fn plan_of(image: &[u8], bad: &[Range<u64>]) -> vfs::Result<Plan> {
     let image = MemoryDevice::from_bytes(image);
-    let failing = Failing { image, bad: bad.to_vec() };
-    make_plan(&repairer(), &Arc::new(Staging::new(Arc::new(failing))), &Nobody)
+    let failing = Arc::new(Failing { image, bad: bad.to_vec() });
+    let staging = || Arc::new(Staging::new(failing.clone()));
+    let tried = try_out(&repairer(), &staging(), &Nobody)?;
+    if tried.reads_failed > 0 {
+        let written = make_plan(&repairer(), &staging(), &Nobody)?;
+        assert!(written.steps.is_empty() && !written.left.is_empty(), "{}", describe(&written));
+    }
+    Ok(tried)
 }
 
 /// Returns true if a plan changes a page that could not be read.
