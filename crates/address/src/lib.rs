@@ -1,8 +1,8 @@
-//! Addresses without their secrets, and text from outside without control characters.
+//! Addresses without their secrets, and untrusted text without control characters.
 //!
 //! A query may be a signature (presigned URLs, SAS tokens), and a user name may be followed by a password. Neither may
-//! reach a terminal, a log, a report or the table of mounts. Names, labels and answers of servers may contain control
-//! characters that change what a terminal shows.
+//! reach a terminal, a log, a report or the mount table. Names, labels and answers of servers may contain control
+//! characters that manipulate a terminal.
 
 #![forbid(unsafe_code)]
 
@@ -15,18 +15,18 @@ use std::fmt::{self, Write as _};
 pub struct Address(String);
 
 impl Address {
-    /// An address as the caller wrote it.
+    /// Stores an address as the caller wrote it.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The whole address, secrets included. Only for requests.
+    /// Returns the whole address, including secrets. Only for requests.
     #[must_use]
     pub fn with_secrets(&self) -> &str {
         &self.0
     }
 
-    /// The address without its secrets.
+    /// Returns the address without its secrets.
     #[must_use]
     pub fn public(&self) -> Cow<'_, str> {
         public(&self.0)
@@ -63,20 +63,20 @@ pub fn public(word: &str) -> Cow<'_, str> {
     if rest_shown == rest { Cow::Borrowed(word) } else { format!("{before}://{rest_shown}").into() }
 }
 
-/// The scheme at the end of the text before `://`.
+/// Returns the scheme at the end of the text before `://`.
 fn scheme_before(text: &str) -> &str {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
     &text[text.trim_end_matches(is_part).len()..]
 }
 
-/// The part of an address after `://`, without secrets.
+/// Returns the part of an address after `://`, without secrets.
 fn public_rest<'a>(scheme: &str, rest: &'a str) -> Cow<'a, str> {
     let (path, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
     let (authority, tail) = path.split_at(path.find('/').unwrap_or(path.len()));
     let mut shown: Cow<'a, str> = path.into();
     if let Some((user, host)) = authority.rsplit_once('@') {
         shown = match scheme {
-            // The name of a container, which may be followed by a password in a wrong address.
+            // The user part is the name of a container. In a wrong address a password may follow it.
             "abfs" | "abfss" if !user.contains(':') => path.into(),
             _ => format!("{host}{tail}").into(),
         };
@@ -90,27 +90,27 @@ fn public_rest<'a>(scheme: &str, rest: &'a str) -> Cow<'a, str> {
     shown
 }
 
-/// Returns a message for people: without the secrets of any address in it, with control characters escaped. Newlines and
-/// tabs stay.
+/// Returns a message without the secrets of any address in it, with control characters escaped. Newlines and tabs are
+/// kept.
 #[must_use]
 pub fn safe(text: &str) -> String {
     escaped(&without_secrets(text), |c| matches!(c, '\n' | '\t'))
 }
 
-/// Returns the same for text that must stay on one line.
+/// Like [`safe`], for text that must stay on one line.
 #[must_use]
 pub fn safe_line(text: &str) -> String {
     escaped(&without_secrets(text), |_| false)
 }
 
-/// Characters that end an address in a message.
+/// Checks whether a character ends an address in a message.
 fn ends_address(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()
         || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')' | '[' | ']' | '{' | '}' | '|')
 }
 
-/// Cuts the secrets out of every address in a text.
+/// Removes the secrets from every address in a text.
 fn without_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains("://") {
         return text.into();
@@ -137,7 +137,7 @@ fn without_secrets(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Escapes control characters and characters that change the order of text, but for those that `keeps` names.
+/// Escapes control characters and characters that change the text direction, except those that `keeps` accepts.
 fn escaped(text: &str, keeps: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -156,15 +156,15 @@ fn escaped(text: &str, keeps: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Whether a terminal takes the character as a command, or shows the text around it in another order.
+/// Checks whether a character may control a terminal or change the text direction.
 #[must_use]
 pub fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Returns a word that may name a place, for people: without secrets, and escaped. Bytes that are not UTF-8 are shown as
-/// `\xff`.
+/// Returns a word that may be an address for display: without secrets, and escaped. Bytes that are not UTF-8 are shown
+/// as `\xff`.
 #[must_use]
 pub fn shown(word: &[u8]) -> String {
     let mut shown = String::with_capacity(word.len());
@@ -180,7 +180,7 @@ pub fn shown(word: &[u8]) -> String {
     shown
 }
 
-/// Returns JSON with every character escaped that [`is_hostile`] names. Outside strings JSON has none of them.
+/// Escapes in JSON every character that [`is_hostile`] matches. Such characters occur only inside JSON strings.
 #[must_use]
 pub fn safe_json(json: String) -> String {
     let is_unsafe = |c: char| c != '\n' && is_hostile(c);
@@ -190,7 +190,7 @@ pub fn safe_json(json: String) -> String {
     let mut safe = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         if is_unsafe(c) {
-            // Each of them is one unit of UTF-16. Writing to a string does not fail.
+            // Each of them is one UTF-16 unit. Writing to a string does not fail.
             let _ = write!(safe, "\\u{:04x}", u32::from(c));
         } else {
             safe.push(c);

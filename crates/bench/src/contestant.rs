@@ -24,7 +24,7 @@ pub(crate) enum Contestant {
     Tar,
 }
 
-/// One image to be made.
+/// An image to create.
 pub(crate) struct Job<'a> {
     pub(crate) source: &'a Path,
     pub(crate) image: &'a Path,

@@ -61,11 +61,11 @@ fn read_some(fs: &dyn FileSystem, ino: Ino, model: &Model, rng: &mut Rng) {
     assert!(buf[..len] == expected[..], "read of {} at {offset}", buf.len());
 }
 
-/// Closes a file system, has e2fsck judge it, and opens it again.
+/// Closes a file system, runs e2fsck, and opens it again.
 ///
-/// Small blocks give trees of two index levels. e2fsck 1.47.0 takes such a tree for damaged if the file has space past its
-/// end, though kernels make it too: the last index of the root ends for it at the size of the file. So the space past the
-/// end is freed before the verdict, after it was opened again once.
+/// Small blocks lead to trees with two index levels. If the file has space past its end, e2fsck 1.47.0 reports such a
+/// tree as damaged, even one made by the kernel: for it the last index of the root ends at the size of the file.
+/// Therefore the file system is reopened once and the space past the end is freed before the check.
 fn judged(fs: Ext4, device: &Arc<FileDevice>, image: &Path, ino: Ino, model: &mut Model) -> Ext4 {
     let mut fs = fs;
     if has_deep_trees(model.shape) {

@@ -1,4 +1,4 @@
-//! New file systems, judged by e2fsck and the kernel and compared with mke2fs's own.
+//! New file systems, checked by e2fsck and the kernel and compared with those of mke2fs.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -17,15 +17,14 @@ const HASH_SEED: [u8; 16] = [0xc3; 16];
 const HASH_SEED_TEXT: &str = "c3c3c3c3-c3c3-c3c3-c3c3-c3c3c3c3c3c3";
 const TIME: i64 = 1_700_000_000;
 
-/// One file system to make.
+/// Parameters of a new file system.
 #[derive(Clone, Copy)]
 struct Case {
     size: u64,
     block_size: u32,
     inode_size: u16,
     ratio: u64,
-    /// Changes to the default features. Features that depend on each other must all be named, because mke2fs requires
-    /// it.
+    /// Changes to the default features. mke2fs requires that dependent features are all named.
     features: &'static str,
 }
 
@@ -59,7 +58,7 @@ impl Case {
 
     fn make_with_mke2fs(&self, image: &Path) {
         File::create(image).unwrap().set_len(self.size).unwrap();
-        // Named in full, because a distribution's mke2fs.conf may leave some out.
+        // Lists all features, because a distribution's mke2fs.conf may omit some.
         let mut features = String::from(
             "none,has_journal,ext_attr,resize_inode,dir_index,orphan_file,filetype,extent,64bit,\
              flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum,\
@@ -117,7 +116,7 @@ const CASES: &[Case] = &[
     Case { inode_size: 128, ..case(500 * MIB, 4096) },
     Case { inode_size: 512, ..case(500 * MIB, 4096) },
     Case { inode_size: 1024, features: "+inline_data", ..case(500 * MIB, 2048) },
-    // A last group too short to be of use, and one just long enough.
+    // A last group that is too short to be used, and one just long enough.
     case(128 * MIB + 100 * 4096, 4096),
     case(16 * MIB + 400 * 1024, 1024),
     Case { features: "-has_journal,-orphan_file", ..case(500 * MIB, 4096) },
@@ -205,7 +204,7 @@ fn they_are_what_mke2fs_makes() {
     let dir = scratch();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     let mut differences = String::new();
-    // In the smallest image of large blocks mke2fs puts the resize inode's block elsewhere.
+    // In the smallest image with large blocks, mke2fs puts the resize inode's block elsewhere.
     for case in CASES.iter().filter(|case| (case.size, case.block_size) != (3 * MIB, 4096)) {
         case.make(&ours);
         case.make_with_mke2fs(&theirs);

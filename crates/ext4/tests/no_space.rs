@@ -10,10 +10,10 @@ use vfs::{AllocateMode, Error, FileSystem, Ino};
 const IMAGE_SIZE: u64 = 16 * MIB;
 /// Blocks of the long runs at the start of the file: written ones, then unwritten ones.
 const LONG: u64 = 60;
-/// The largest number of blocks left free: more than any change needs.
+/// Maximum number of free blocks to test: more than any change needs.
 const FREE_MAX: u64 = 14;
 
-/// Changes in units of blocks and halves of blocks.
+/// Changes in units of blocks and half blocks.
 fn changes(shape: Shape, after: u64) -> Vec<Change> {
     let block = u64::from(shape.block_size);
     let write = |at: u64, len: u64| Change::Write { offset: at, len, seed: 9 };
@@ -37,7 +37,7 @@ fn changes(shape: Shape, after: u64) -> Vec<Change> {
     changes
 }
 
-/// A file with a tree or map of some size: long runs, then every second block.
+/// Changes that create a file with a tree or map of a certain size: long runs, then every second block.
 fn fragmented(shape: Shape, pieces: u64) -> Vec<Change> {
     let block = u64::from(shape.block_size);
     let mut all = vec![
@@ -51,7 +51,7 @@ fn fragmented(shape: Shape, pieces: u64) -> Vec<Change> {
     all
 }
 
-/// Allocates all space except at least `left` blocks. At most the map of the filler takes more.
+/// Allocates all space except `left` blocks. The map of the filler may take a few more.
 fn fill(fs: &dyn FileSystem, filler: Ino, shape: Shape, left: u64) {
     let block = u64::from(shape.block_size);
     let mut size = 0;
@@ -115,7 +115,7 @@ fn run(shape: Shape, pieces: u64) -> usize {
 #[test]
 fn extent_trees_of_every_fill() {
     require!(Tool("e2fsck"));
-    // The root full and not, a leaf full and not, two leaves.
+    // With the root full and not, with a leaf full and not, and with two leaves.
     for pieces in [1, 2, 81, 82, 83, 140] {
         let refused = run(SHAPES[0], pieces);
         assert!(refused > 20, "{pieces}: {refused}");

@@ -1,5 +1,5 @@
-//! Files without names: open ones live, closed ones are gone, and those that a crash left are ended
-//! by the kernel, by e2fsck and by us, each on what the others left.
+//! Files without names. Open ones are usable and closed ones are freed. Orphans left by a crash are processed by the
+//! kernel, by e2fsck and by this crate, each after the others.
 
 use crate::common;
 
@@ -30,7 +30,7 @@ const KINDS: [(&str, &[&str]); 3] = [
     ("tiny file", &["-O", "orphan_file", "-E", "orphan_file_size=2", "-b", "1024"]),
 ];
 
-/// An image in a folder of its own.
+/// An image in a temporary directory.
 struct Image {
     _folder: TempDir,
     path: PathBuf,
@@ -62,7 +62,7 @@ impl Image {
         Ext4::open_writable(device, &options)
     }
 
-    /// Replays the journal, and does nothing else.
+    /// Replays the journal without processing orphans.
     fn replay(&self) {
         oracle::debugfs_write(&self.path, "journal_run");
     }
@@ -95,12 +95,12 @@ fn orphan(fs: &Ext4) -> Ino {
     fs.create_unlinked(fs.root(), &new_file()).unwrap()
 }
 
-/// `Ext4::close` closes the whole file system.
+/// Closes one inode. `Ext4::close` would close the file system.
 fn close(fs: &Ext4, ino: Ino) -> Result<(), Error> {
     FileSystem::close(fs, ino)
 }
 
-/// Repairs an image as at boot. Returns what e2fsck printed.
+/// Runs `e2fsck -p`, as at boot. Returns its output.
 fn preen(path: &Path) -> String {
     let output = oracle::command("e2fsck").args(["-fp"]).arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -109,8 +109,8 @@ fn preen(path: &Path) -> String {
     text
 }
 
-/// Asserts that e2fsck finds nothing wrong. It may find an extent tree that could be shorter, which
-/// its own truncation and the kernel's leave.
+/// Asserts that e2fsck finds no damage. It may report an extent tree that could be shorter; truncation by e2fsck and by
+/// the kernel leaves such trees.
 fn assert_sound(path: &Path) {
     let output = oracle::command("e2fsck").args(["-fn"]).arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -126,7 +126,7 @@ fn a_file_without_a_name_lives_until_it_is_closed() {
         let inos: Vec<_> = (0..3 * SLOTS_1K).map(|_| orphan(&fs)).collect();
         assert_eq!(fs.attributes(inos[7]).unwrap().links, 0);
         fs.open(inos[7]).unwrap();
-        // From the middle, the start and the end, so that the list is cut everywhere.
+        // From the middle, the start and the end, so that the list is unlinked at all positions.
         for (step, &ino) in
             inos.iter().enumerate().skip(2).step_by(3).chain(inos.iter().enumerate())
         {

@@ -1,5 +1,4 @@
-//! Contents of files that others made: mke2fs and the kernel, with inline data, deep trees, and
-//! garbage where nobody looks.
+//! Files created by mke2fs and the kernel: with inline data, deep trees, and garbage in unused bytes.
 
 use crate::files;
 
@@ -18,7 +17,7 @@ fn device(image: &Path) -> Arc<FileDevice> {
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-/// Changes that make an inline file one with blocks.
+/// Changes that convert an inline file to one with blocks.
 fn changes() -> Vec<Change> {
     let allocate = |mode, offset, len| Change::Allocate { offset, len, mode };
     vec![
@@ -36,12 +35,12 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-/// The inode of a name in the root.
+/// Returns the inode of a name in the root.
 fn find(fs: &dyn FileSystem, name: &str) -> Ino {
     fs.lookup(fs.root(), name.as_bytes()).unwrap()
 }
 
-/// Where the first run of a file is.
+/// Returns the location of a file's first run.
 fn first_place(fs: &dyn FileSystem, ino: Ino) -> ExtentPlace {
     let mut place = None;
     fs.extent_map(ino, 0, 1, &mut |run| {
@@ -95,7 +94,7 @@ fn inline_data_becomes_blocks() {
     }
 }
 
-/// What lies behind the end of a file in its last block does not show when it grows.
+/// Garbage after the end of a file in its last block stays hidden when the file grows.
 #[test]
 fn garbage_behind_the_end_stays_hidden() {
     require!(Tool("e2fsck"));
@@ -143,7 +142,7 @@ fn every_second_block(write: impl Fn(u64, &[u8]), blocks: u64, model: &mut Model
     }
 }
 
-/// Cuts of a tree with several levels.
+/// Holes to punch in a tree with several levels.
 fn cuts(block: u64) -> Vec<Change> {
     let punch = |offset: u64, len: u64| Change::Allocate {
         offset: offset * block,

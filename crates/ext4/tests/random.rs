@@ -1,5 +1,5 @@
-//! Random operations on ext4 and on the reference model, with one thread and with several: the same
-//! answers, the same tree at the end, and nothing for e2fsck or the kernel to object to.
+//! Random operations on ext4 and on the reference model, with one and with several threads. Results and final trees
+//! must be equal, and e2fsck and the kernel must find nothing.
 
 use crate::changing;
 
@@ -15,7 +15,7 @@ use workload::operation::Mix;
 use workload::tree::Tree;
 use workload::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
 
-/// Many names in few directories, so that these get indexes.
+/// Many names in few directories, so that the directories get indexes.
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
@@ -71,7 +71,7 @@ fn folding_names_do_as_the_model_does() {
         }
     }
     run_threads(Layout { inodes: 2_000, size: 128 << 20, ..Layout::FOLDED }, 3, 504, 250);
-    // Files never wait in a directory that folds names, because waiting names are compared by their bytes.
+    // Files never wait in a case-insensitive directory, because waiting names are compared by their bytes.
     let layout = Layout { inodes: 2_000, ..Layout::FOLDED_SMALL_BLOCKS };
     let mut target = Ext4Target::new(layout);
     target.waiting = Some(WaitingPolicy { blocks_min: 1, ..WaitingPolicy::LARGE_IN_PARTS });

@@ -8,7 +8,7 @@ use vfs::FileSystem as _;
 use crate::changing::{Layout, MIB, SMALL_CACHE_BYTES, assert_clean, open};
 use crate::names::common::NEW;
 
-/// Contents that a cache of that size does not hold.
+/// Length of contents that exceed the cache.
 const FILE_BYTES: usize = 400 << 10;
 
 /// Descriptors of 32 bytes have room for half of a bitmap's checksum.

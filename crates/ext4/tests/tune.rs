@@ -1,4 +1,4 @@
-//! Changes of features that are interrupted: e2fsck brings back a sound image with the same files.
+//! Interrupted changes of features: e2fsck recovers a sound image with the same files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use oracle::crash::{Tearing, cut_off_beside, flushes, read_image, write_image};
 use oracle::{effort, require};
 use workload::tree::{Rules, Tree};
 
-/// The primary superblock, which is written in one piece.
+/// The primary superblock, which is written atomically.
 const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
 
-/// An image with files, links, attributes and a directory that has an index.
+/// Creates an image with files, links, attributes and a directory that has an index.
 fn image(folder: &Path, features: &str) -> MemoryDevice {
     let source = folder.join("source");
     if !source.exists() {
@@ -85,7 +85,7 @@ fn a_crash_while_features_change_loses_no_file() {
             let done = oracle::command("e2fsck").arg("-fy").arg(&path).output().unwrap();
             let text = String::from_utf8_lossy(&done.stdout);
             assert!(matches!(done.status.code(), Some(0 | 1)), "{what}: {text}");
-            // Torn copies of the superblock, which our check would find, do not concern e2fsck.
+            // Torn copies of the superblock are ignored by e2fsck, but our check would report them.
             let sound = oracle::command("e2fsck").arg("-fn").arg(&path).output().unwrap();
             assert!(sound.status.success(), "{what}: {}", String::from_utf8_lossy(&sound.stdout));
             let list = expected.differences(&tree(read_image(&path).unwrap()), Rules::default());

@@ -1,4 +1,4 @@
-//! Extended attributes against a model, and the verdict of e2fsck and the kernel on what is left.
+//! Extended attributes against a model. e2fsck and the kernel check the results.
 
 use crate::common;
 
@@ -27,7 +27,7 @@ const NEW: NewInode = NewInode {
     parent_time: None,
 };
 
-/// What a kernel leaves: files that share blocks and values, and others.
+/// Files created by the kernel: some share blocks and values.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "plain", "directory", "link", "long-link"];
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ const CASES: [Case; 9] = [
     case("ext4", 4096, 256, false),
     case("ext4", 4096, 256, true),
     case("ext4", 4096, 1024, true),
-    // Values in inodes of block maps.
+    // Values in inodes with block maps.
     case("ext3", 1024, 256, true),
 ];
 
@@ -59,8 +59,8 @@ type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 type Model = BTreeMap<&'static str, Attributes>;
 
 impl Case {
-    /// An image that the kernel filled: `a` to `d` have the same attributes and share a block; with
-    /// `ea_inode`, all share a value, which the block of some refers to.
+    /// Creates an image filled by the kernel: `a` to `d` have the same attributes and share a block. With `ea_inode`,
+    /// all share a value, which some attribute blocks refer to.
     fn make(&self, image: &Path) {
         let features = if self.ea_inode { "^has_journal,ea_inode" } else { "^has_journal" };
         let mke2fs = Mke2fs::new(self.fs_type).block_size(self.block_size);
@@ -74,7 +74,7 @@ impl Case {
         assert_eq!(sharers.max(), Some(4), "{self:?}: the kernel shares a block");
     }
 
-    /// Most bytes that attributes with a new one can need in a block, if all of them lie there.
+    /// Maximum space in a block for all attributes and a new one, if all of them are stored there.
     fn bytes_needed(&self, all: &Attributes, name: &[u8], value: &[u8]) -> usize {
         let entry = |name: &[u8]| (16 + name.len()).next_multiple_of(4);
         let inside = |value: &[u8]| value.len().next_multiple_of(4);
@@ -98,7 +98,7 @@ impl Case {
         };
         for file in ["a", "b", "c", "d"] {
             if self.inode_size > 128 {
-                // Leaves less than another entry needs.
+                // Leaves less room than another entry needs.
                 set(file, "user.in-inode", &vec![b'i'; self.inode_size as usize - 208]);
             }
             set(file, "user.in-block", &vec![b'b'; self.block_size as usize / 2]);
@@ -137,7 +137,7 @@ fn attributes(fs: &Ext4, ino: Ino) -> Attributes {
     all
 }
 
-/// Everything the kernel shows.
+/// Returns all attributes that the kernel shows.
 fn kernel(image: &Path) -> Model {
     let mount = KernelMount::new(image, &MountOptions::read_only("ext4"));
     let tree = Tree::of(mount.path());
@@ -146,13 +146,13 @@ fn kernel(image: &Path) -> Model {
     model
 }
 
-/// Free blocks and free inodes.
+/// Returns the numbers of free blocks and free inodes.
 fn free(fs: &Ext4) -> (u64, u64) {
     let totals = fs.statfs().unwrap();
     (totals.blocks_free, totals.inodes_free)
 }
 
-/// An access control list in Linux's form, with `users` named users.
+/// Returns an access control list in Linux's format, with `users` named users.
 fn acl(users: u32) -> Vec<u8> {
     let mut list = 2_u32.to_le_bytes().to_vec();
     let mut add = |tag: u16, id: u32| {
@@ -166,7 +166,7 @@ fn acl(users: u32) -> Vec<u8> {
     list
 }
 
-/// A random name that its inode may have, and a value for it.
+/// Returns a random name that is valid for the inode, and a value.
 fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
     let prefix = if file.ends_with("link") { "trusted." } else { "user." };
     if prefix == "user." && rng.u8(..8) == 0 {
@@ -189,7 +189,7 @@ fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
 fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
     let file = NAMES[rng.usize(..NAMES.len())];
     if NAMES[..5].contains(&file) && rng.u8(..40) == 0 {
-        // Deleting a file frees everything that its attributes use.
+        // Deleting a file frees all space of its attributes.
         fs.unlink(fs.root(), file.as_bytes(), None).unwrap();
         fs.create(fs.root(), file.as_bytes(), &NEW).unwrap();
         model.insert(file, Attributes::new());
@@ -275,14 +275,14 @@ fn nothing_is_left_when_all_is_removed() {
         e2fsck(&image);
         let fs = open(&image);
         let (blocks_now, inodes_now) = free(&fs);
-        // Two values, of five and seven thousand bytes; one shared block.
+        // Two values, of five and seven thousand bytes, and one shared block.
         let value_blocks = [5000, 7000_u64].map(|len| len.div_ceil(case.block_size.into()));
         let mut expected = 1;
         if case.ea_inode {
             expected += value_blocks.iter().sum::<u64>();
             assert_eq!(inodes_now - inodes, 2, "{case:?}");
         }
-        // The entry for the value of a link in a small inode lies in a block; so does a short value.
+        // In a small inode, the entry of a link's value is in a block; so is a short value.
         expected += if case.inode_size == 128 { 1 + 2 * u64::from(case.ea_inode) } else { 0 };
         assert!(blocks_now - blocks >= expected, "{case:?}: {} blocks", blocks_now - blocks);
     }
@@ -304,7 +304,7 @@ fn a_full_image_refuses_and_stays_as_it_was() {
     while unwritten(at, 1).is_ok() {
         at += 1;
     }
-    // What is left is kept for operations that free.
+    // The remaining blocks are reserved for operations that free space.
     let kept = free(&fs).0;
     let available = || free(&fs).0 - kept;
     at -= 70;
@@ -318,7 +318,7 @@ fn a_full_image_refuses_and_stays_as_it_was() {
             allocate(available() - spare);
         }
         let before = free(&fs);
-        // The entry fits into the inode of this one; the value needs 64 blocks.
+        // The entry fits into this inode; the value needs 64 blocks.
         let plain = ino(&fs, "plain");
         let was = attributes(&fs, plain);
         match fs.set_xattr(plain, b"trusted.huge", &vec![3; 65536]) {
@@ -327,12 +327,12 @@ fn a_full_image_refuses_and_stays_as_it_was() {
             Err(other) => panic!("{other}"),
         }
         assert!(attributes(&fs, plain) == was && free(&fs) == before, "{spare}");
-        // Everything here needs a copy of the shared block, and one of them a value.
+        // Both need a copy of the shared block, and one also needs blocks for a value.
         for (name, len) in
             [("user.more", 300), ("user.huge", 66 << 10)].into_iter().skip(spare.min(1) as usize)
         {
             let refused = fs.set_xattr(ino(&fs, "b"), name.as_bytes(), &vec![1; len]);
-            // The longer one is more than a value can be, whatever space there is.
+            // The longer one exceeds the maximum size of a value, independent of free space.
             let is_expected = match refused {
                 Err(Error::NoSpace) => name == "user.more",
                 Err(Error::AttributeTooLarge(_)) => name == "user.huge",
@@ -342,13 +342,14 @@ fn a_full_image_refuses_and_stays_as_it_was() {
             assert!(free(&fs) == before, "{spare}");
         }
     }
-    // A copy of the shared block has no room.
+    // There is no room for a copy of the shared block.
     let a = ino(&fs, "a");
     let mut expected = attributes(&fs, a);
     assert_eq!(available(), 0);
     assert!(matches!(fs.set_xattr(a, b"user.more", &[1; 300]), Err(Error::NoSpace)));
     assert_eq!(attributes(&fs, a), expected);
-    // What is left of it after a removal fits nowhere else, and gets a block that is kept for that.
+    // After a removal the remaining attributes fit nowhere else. They get a block of the reserve for freeing
+    // operations.
     fs.remove_xattr(a, b"user.in-block").unwrap();
     expected.remove(b"user.in-block".as_slice()).unwrap();
     assert_eq!(attributes(&fs, a), expected);

@@ -1,5 +1,4 @@
-//! Changing attributes of damaged images, and on devices that fail: the error names the cause, and
-//! nothing is changed.
+//! Changes of attributes in damaged images, and on failing devices. The error names the cause, and nothing is changed.
 
 use crate::common;
 
@@ -30,7 +29,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// A golden image, of which `small` has attributes in the inode, in a block and maybe apart.
+    /// Uses a golden image whose file `small` has attributes in the inode, in a block and possibly in another inode.
     fn new(name: &str) -> Self {
         let image = golden(name);
         let ino = find(&open(device(&image)), "small");
@@ -45,7 +44,7 @@ impl Victim {
         slot[..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// The attribute block of the victim.
+    /// Returns the attribute block of the victim.
     fn block(&mut self) -> &mut [u8] {
         let mut all = self.layout.structures.iter();
         let found = all.find(|s| s.kind == Kind::Attributes && s.ino == self.ino).unwrap();
@@ -53,13 +52,13 @@ impl Victim {
         &mut self.image[range]
     }
 
-    /// What follows the fixed fields in the victim's slot.
+    /// Returns the bytes after the fixed fields in the victim's slot.
     fn tail(&mut self) -> &mut [u8] {
         let range = self.layout.slot_range(self.ino);
         &mut self.image[range][160..]
     }
 
-    /// The inode that holds the large value.
+    /// Returns the inode that contains the large value.
     fn value(&self) -> Ino {
         let mut all = self.layout.inodes.iter().copied();
         let is_value = |i: &Ino| self.layout.inode(&self.image, *i).has_flag(flags::EA_INODE);
@@ -93,8 +92,8 @@ impl Victim {
         self
     }
 
-    /// Asserts that nothing changed except free blocks, which a large value may have used, and the superblock, which
-    /// records that the image is open.
+    /// Asserts that only free blocks and the superblock changed. A large value may have used free blocks, and the
+    /// superblock records that the image is open.
     #[track_caller]
     fn assert_unchanged(&self, now: &[u8]) {
         let geometry = &self.layout.geometry;
@@ -113,7 +112,7 @@ impl Victim {
         }
     }
 
-    /// Every change of `names` is refused as damage of one of `structures`, and writes nothing.
+    /// Asserts that every change of `names` fails because one of `structures` is damaged, and writes nothing.
     #[track_caller]
     fn assert_refused(&self, names: &[&[u8]], structures: &[&str]) {
         let device = device(&self.image);
@@ -251,11 +250,11 @@ fn values_whose_blocks_are_not_theirs() {
     }
 }
 
-/// Memory that fails after a number of accesses.
+/// A memory device that fails after a number of accesses.
 struct Failing {
     memory: Arc<MemoryDevice>,
     left: AtomicI64,
-    /// The access that failed was a write.
+    /// The failed access was a write.
     lost: AtomicBool,
 }
 
@@ -341,7 +340,7 @@ fn a_device_that_fails_at_any_access() {
                 let (now, then) = (fs.get_xattr(ino, name), fresh.get_xattr(ino, name));
                 assert_eq!(now.unwrap(), then.unwrap(), "{what}, access {nth}");
             }
-            // A write that failed ends all changes, a read none.
+            // A failed write prevents all further changes, a failed read does not.
             let again = change(&fs, ino);
             if failing.lost.load(Ordering::Relaxed) {
                 assert!(matches!(again, Err(Error::Device(_))), "{what} after access {nth}");

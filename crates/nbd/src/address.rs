@@ -1,24 +1,24 @@
-//! Where a server is, and which of its exports is meant.
+//! Addresses of servers and their exports.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port that is NBD's by registration.
+/// Registered port of NBD.
 const PORT: u16 = 10809;
-/// Longest name of an export that peers take.
+/// Maximum length of an export name in the protocol, in bytes.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// Where a server listens: `unix:PATH` or `HOST:PORT`.
+/// Address of a server: `unix:PATH` or `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket.
+    /// Path of a Unix socket.
     Unix(PathBuf),
     /// Host and port, as in `127.0.0.1:10809`, `[::1]:10809` or `host:10809`.
     Tcp(String),
 }
 
-/// An address that cannot be read.
+/// An invalid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", address::safe_line(.address))]
 pub struct AddressError {
@@ -59,9 +59,9 @@ impl fmt::Display for Address {
 /// An export of a server: `nbd://HOST[:PORT]/NAME`, or `nbd+unix:///NAME?socket=PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Where the server is.
+    /// Address of the server.
     pub address: Address,
-    /// The export's name; most servers have one without a name.
+    /// Name of the export; most servers have one with an empty name.
     pub name: String,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Export {
     }
 }
 
-/// A text of a URL without its escapes.
+/// Decodes the percent escapes of a URL. Returns `None` if they are invalid.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,9 +1,9 @@
-//! NBD, the protocol of network block devices: a [`Server`] that offers any [`BlockDevice`](blockdev::BlockDevice), and a
-//! [`Client`] that is one.
+//! NBD, the protocol of network block devices: a [`Server`] that exports any [`BlockDevice`](blockdev::BlockDevice),
+//! and a [`Client`] that is one.
 //!
-//! Both speak the fixed newstyle handshake and simple replies, over TCP and Unix sockets, without TLS. Neither believes
-//! the other: a peer that lies, cuts or stalls ends its own connection, and costs no more memory than is said at
-//! [`Server`].
+//! Both use the fixed newstyle handshake and simple replies, over TCP and Unix sockets, without TLS. Neither trusts its
+//! peer: invalid, truncated or stalled messages end only the connection concerned. See [`Server`] for the memory
+//! limits.
 #![forbid(unsafe_code)]
 
 mod address;

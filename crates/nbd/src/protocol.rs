@@ -1,18 +1,18 @@
-//! Numbers and messages of the protocol, without I/O. All integers are big-endian.
+//! Constants and messages of the protocol, without I/O. All integers are big-endian.
 
 use std::io;
 
-/// "NBDMAGIC", the first bytes of a server.
+/// "NBDMAGIC", the first bytes that a server sends.
 pub(crate) const MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// "IHAVEOPT", which follows from a server of the new style, and begins each option.
+/// "IHAVEOPT". Follows `MAGIC` in the new style, and starts each option.
 pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// What follows from a server of the old style.
+/// Follows `MAGIC` in the old style.
 pub(crate) const OLD_STYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
 pub(crate) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 pub(crate) const REQUEST_MAGIC: u32 = 0x2560_9513;
 pub(crate) const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// Flags of the handshake, the same of servers (16 bits) and clients (32 bits).
+/// Handshake flags, equal for servers (16 bits) and clients (32 bits).
 pub(crate) mod handshake {
     pub(crate) const FIXED_NEWSTYLE: u16 = 1;
     pub(crate) const NO_ZEROES: u16 = 1 << 1;
@@ -27,7 +27,7 @@ pub(crate) mod option {
     pub(crate) const GO: u32 = 7;
 }
 
-/// Replies to options. Errors have the upper bit.
+/// Replies to options. Errors have the highest bit set.
 pub(crate) mod reply {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
@@ -40,14 +40,14 @@ pub(crate) mod reply {
     pub(crate) const UNKNOWN: u32 = IS_ERROR | 6;
 }
 
-/// What is told of an export.
+/// Types of information about an export.
 pub(crate) mod info {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// Flags of an export: what may be asked of it.
+/// Transmission flags: the capabilities of an export.
 pub(crate) mod transmission {
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
@@ -70,13 +70,13 @@ pub(crate) mod command {
 
 /// Flags of requests.
 pub(crate) mod flag {
-    /// What was done is durable when the reply comes.
+    /// The change must be durable before the reply is sent.
     pub(crate) const FUA: u16 = 1;
-    /// Zeros are to be stored as any bytes, not as a hole.
+    /// Zeros must be allocated, not stored as a hole.
     pub(crate) const NO_HOLE: u16 = 1 << 1;
 }
 
-/// Errors of replies, numbered as on Linux whatever the host.
+/// Error numbers of replies, equal to those of Linux on every host.
 pub(crate) mod errno {
     pub(crate) const NONE: u32 = 0;
     pub(crate) const PERM: u32 = 1;
@@ -89,11 +89,12 @@ pub(crate) mod errno {
     pub(crate) const SHUTDOWN: u32 = 108;
 }
 
-/// Contents of one request at most, of both sides: what every server must take that says nothing else.
+/// Maximum length of a request's contents for both sides. Every server must accept this unless it reports another
+/// limit.
 pub(crate) const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
-/// Most bytes of an option, or of a reply to one; a name may have 4096.
+/// Maximum length of an option or a reply to one; a name may have 4096 bytes.
 pub(crate) const OPTION_BYTES_MAX: u32 = 16 << 10;
-/// What else was sent after an export of the oldest handshake.
+/// Number of zero bytes after the reply to `EXPORT_NAME`, unless `NO_ZEROES` was negotiated.
 pub(crate) const EXPORT_ZEROES: usize = 124;
 
 pub(crate) const REQUEST_BYTES: usize = 28;
@@ -104,7 +105,7 @@ pub(crate) const REPLY_BYTES: usize = 16;
 pub(crate) struct Request {
     pub(crate) flags: u16,
     pub(crate) command: u16,
-    /// The client's number of it, which comes back with the reply.
+    /// The client's identifier of the request, which the reply repeats.
     pub(crate) cookie: u64,
     pub(crate) offset: u64,
     pub(crate) len: u32,
@@ -137,7 +138,7 @@ impl Request {
     }
 }
 
-/// A simple reply's header. The contents of what was read follow it, unless it has an error.
+/// A simple reply's header. The contents of a successful read follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) error: u32,
@@ -165,14 +166,14 @@ impl Reply {
     }
 }
 
-/// The `N` bytes at a place that the caller knows to be there.
+/// Returns `N` bytes at `at`. The caller has checked the length.
 pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
     part
 }
 
-/// The error of a peer that does not keep to the protocol.
+/// Returns an error for a value that violates the protocol.
 pub(crate) fn wrong(what: &str, expected: u64, found: u64) -> io::Error {
     violation(format!("{what} is {found:#x}, not {expected:#x}"))
 }

@@ -1,4 +1,4 @@
-//! Connections and listeners of both kinds.
+//! Connections and listeners for TCP and Unix sockets.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::Address;
 
-/// How long a host may take to answer at all.
+/// Connection timeout.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 
-/// A connection. Its handles share what it is.
+/// A connection. Clones share the socket and its timeouts.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -21,7 +21,7 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
-/// The same call on either kind.
+/// Applies a call to either kind of socket.
 macro_rules! either {
     ($stream:expr, $inner:ident => $call:expr) => {
         match $stream {
@@ -55,19 +55,19 @@ impl Stream {
         })
     }
 
-    /// How long one read may wait. It holds for all handles.
+    /// Sets the timeout of one read, for all clones.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         either!(self, stream => stream.set_read_timeout(timeout))
     }
 
-    /// How long one write may wait.
+    /// Sets the timeout of one write, for all clones.
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         either!(self, stream => stream.set_write_timeout(timeout))
     }
 
-    /// Ends what waits on it, in whatever thread.
+    /// Shuts the connection down. Blocked calls of all threads return.
     pub(crate) fn shutdown(&self, how: Shutdown) {
-        // It may have ended by itself.
+        // The connection may be closed already.
         let _ = either!(self, stream => stream.shutdown(how));
     }
 }
@@ -94,7 +94,7 @@ impl Write for &Stream {
     }
 }
 
-/// Connects to the first of a host's addresses that answers.
+/// Connects to the first of a host's addresses that accepts.
 fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in address.to_socket_addrs()? {
@@ -106,14 +106,14 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     Err(error)
 }
 
-/// How slowly a peer may speak within a message.
+/// Minimum speed of a peer within a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Length of a window.
+    /// Length of a time window.
     pub window: Duration,
-    /// Bytes that each window must bring.
+    /// Minimum number of bytes per window.
     pub window_bytes: u64,
-    /// Time for the whole handshake, whose size is bounded.
+    /// Timeout of the whole handshake, which has a bounded size.
     pub handshake: Duration,
 }
 
@@ -124,7 +124,7 @@ impl Default for Pace {
     }
 }
 
-/// Reads a message at a pace: fails if a window brings fewer bytes than it must.
+/// Reads a message and fails if a window has too few bytes.
 pub(crate) struct Paced<'a> {
     stream: &'a Stream,
     pace: Pace,
@@ -150,7 +150,7 @@ impl Read for Paced<'_> {
             }
             self.stream.set_read_timeout(Some(self.end - now))?;
             match (&mut &*self.stream).read(buf) {
-                // The end of the window: its bytes decide.
+                // The window has ended: the next iteration checks its bytes.
                 Err(error) if is_timeout(&error) => {}
                 read => {
                     let read = read?;
@@ -166,7 +166,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Reads until a time at most.
+/// A reader with a deadline.
 pub(crate) struct Timed<'a> {
     stream: &'a Stream,
     end: Instant,
@@ -196,7 +196,7 @@ pub(crate) fn read_array<const N: usize>(stream: &mut impl Read) -> io::Result<[
     Ok(bytes)
 }
 
-/// Reads exactly `len` bytes. Memory grows with what has come, not with what was announced.
+/// Reads exactly `len` bytes. Memory grows with the received bytes, not with the announced length.
 pub(crate) fn read_vec(stream: &mut impl Read, len: u32) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(len.into()).read_to_end(&mut bytes)?;
@@ -206,7 +206,7 @@ pub(crate) fn read_vec(stream: &mut impl Read, len: u32) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Where connections come in.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -215,7 +215,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens. What is left of a server that ended without removing its socket is replaced.
+    /// Starts to listen. Replaces the stale socket of a server that ended without removing it.
     pub(crate) fn bind(address: &Address) -> io::Result<Self> {
         let listener = match address {
             Address::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
@@ -232,7 +232,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The next connection; `None` if there is none at the moment.
+    /// Accepts a connection; `None` if there is none at the moment.
     pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
@@ -253,7 +253,7 @@ impl Listener {
         Ok(Some(stream))
     }
 
-    /// The address that it listens at, which has a port also if 0 was asked for.
+    /// Returns the listening address, with the actual port for port 0.
     pub(crate) fn address(&self, asked: &Address) -> Address {
         match self {
             Self::Tcp(listener) => listener

@@ -1,4 +1,4 @@
-//! Peers that lie, cut and stall.
+//! Peers that send wrong, truncated or stalled messages.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,7 +17,7 @@ fn served() -> Served {
     serve(Arc::new(MemoryDevice::new(LEN)), false)
 }
 
-/// Whether a server still serves.
+/// Asserts that a server still works.
 fn assert_serves(served: &Served) {
     let client = served.client();
     client.write_at(7, b"still here").unwrap();
@@ -26,7 +26,7 @@ fn assert_serves(served: &Served) {
     assert_eq!(&found, b"still here");
 }
 
-/// A connection past its handshake.
+/// Returns a connection after its handshake.
 fn past_handshake(served: &Served) -> UnixStream {
     let mut stream = UnixStream::connect(&served.socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -50,14 +50,14 @@ fn request(command: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// The number of an error in the next reply.
+/// Returns the error number of the next reply.
 fn reply(stream: &mut UnixStream) -> u32 {
     let mut reply = [0; 16];
     stream.read_exact(&mut reply).unwrap();
     u32::from_be_bytes(reply[4..8].try_into().unwrap())
 }
 
-/// Whether the other side has closed, without more words.
+/// Asserts that the peer closed the connection without a long message.
 fn assert_closed(stream: &mut UnixStream) {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -78,14 +78,14 @@ fn random_bytes_do_not_hurt_the_server() {
         let mut bytes = vec![0; random.usize(..2000)];
         random.fill(&mut bytes);
         if random.bool() {
-            // So that more than the first bytes are looked at.
+            // A valid start, so that the random bytes reach deeper code.
             let opening = match random.bool() {
                 true => [&3_u32.to_be_bytes()[..], b"IHAVEOPT"].concat(),
                 false => request(random.u16(..8), 1, random.u64(..2 * LEN), random.u32(..5000)),
             };
             bytes.splice(..0, opening);
         }
-        // It may be closed already.
+        // The connection may be closed already.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -118,7 +118,8 @@ fn requests_that_make_no_sense_are_refused() {
     let past = [request(1, 2, LEN - 1, 2), vec![1, 2]].concat();
     stream.write_all(&past).unwrap();
     assert_eq!(reply(&mut stream), NO_SPACE);
-    // What followed the contents was understood. Contents without end are not waited for.
+    // The server skipped the contents and understood the next request. It does not wait for contents that exceed the
+    // limit.
     stream.write_all(&request(1, 3, 0, u32::MAX)).unwrap();
     assert_closed(&mut stream);
     assert_serves(&served);
@@ -129,7 +130,7 @@ fn one_that_stalls_keeps_nobody_waiting() {
     let served = served();
     let mut stalled = Vec::new();
     for _ in 0..8 {
-        // In the middle of the handshake, of contents, and with replies that are not taken.
+        // Clients that stall within the handshake, within contents, and by not reading replies.
         stalled.push(UnixStream::connect(&served.socket).unwrap());
         let mut stream = past_handshake(&served);
         stream.write_all(&request(1, 1, 0, 1 << 20)).unwrap();
@@ -141,7 +142,7 @@ fn one_that_stalls_keeps_nobody_waiting() {
         stalled.push(stream);
     }
     assert_serves(&served);
-    // Nor is the end: the server ends with clients that do not.
+    // Stalled clients do not delay the stop either.
     served.stop().unwrap();
 }
 
@@ -151,7 +152,7 @@ fn more_connections_than_are_served_are_closed() {
     let kept: Vec<_> = (0..32).map(|_| past_handshake(&served)).collect();
     let mut surplus = UnixStream::connect(&served.socket).unwrap();
     surplus.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // It is closed at once or, if the last of the others was not noted yet, after its handshake.
+    // The server closes it at once or, if it has not counted the last of the others yet, after its handshake.
     let hello = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &[0; 4]].concat();
     let _ = surplus.write_all(&hello);
     assert_closed(&mut surplus);
@@ -159,7 +160,7 @@ fn more_connections_than_are_served_are_closed() {
     oracle::wait_until("a place for a connection", || Client::connect(&served.url("")).is_ok());
 }
 
-/// What a client makes of a server that says this, and then reads all until the client goes.
+/// Returns the result of a connection to a server that sends `said` and then only reads.
 fn client_of(said: &[u8]) -> io::Result<Client> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
@@ -167,7 +168,7 @@ fn client_of(said: &[u8]) -> io::Result<Client> {
     let said = said.to_vec();
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        // The client may have heard enough.
+        // The client may have closed the connection.
         let _ = stream.write_all(&said);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = io::copy(&mut stream, &mut io::sink());
@@ -179,7 +180,7 @@ fn client_of(said: &[u8]) -> io::Result<Client> {
     client
 }
 
-/// What a server says up to an answer to `GO`.
+/// Returns the server's greeting, up to the reply to `GO`.
 fn greeting() -> Vec<u8> {
     [b"NBDMAGICIHAVEOPT".as_slice(), &3_u16.to_be_bytes()].concat()
 }
@@ -241,7 +242,7 @@ fn servers_that_lie_in_replies_are_found_out() {
         (reply(0x6744_6698, 0, 5), "a request 5 that was not made"),
         (vec![0x67], "closed the connection"),
     ] {
-        // It comes before any request was made, or after; each time it is the end.
+        // The bytes arrive before or after the first request; both must end the connection.
         let client = client_of(&[hello(), said].concat()).unwrap();
         let error = client.read_at(0, &mut [0; 512]).expect_err(told).to_string();
         assert!(error.contains(told), "{error} instead of {told}");
@@ -249,10 +250,10 @@ fn servers_that_lie_in_replies_are_found_out() {
     }
 }
 
-/// Bytes of the client: its handshake with an empty name, and one request that only reads.
+/// Length of the client's handshake with an empty name and one read request.
 const HELLO_AND_REQUEST_BYTES: usize = 4 + 16 + 8 + 28;
 
-/// A server that says this at once, `begun` after the first request, and then one byte of `rest` at a time.
+/// A server that sends `said` at once, `begun` after the first request, and then `rest` one byte at a time.
 fn dripping(said: Vec<u8>, begun: Vec<u8>, rest: Vec<u8>) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
@@ -282,18 +283,18 @@ fn pace() -> Pace {
 #[test]
 fn servers_that_drip_are_given_up() {
     let start = Instant::now();
-    // In the handshake.
+    // Within the handshake.
     let (_folder, url) = dripping(greeting(), Vec::new(), answer(3, &[0; 12]));
     let error = Client::connect_within(&url, pace()).unwrap_err().to_string();
     assert!(error.contains("does not answer"), "{error}");
-    // In the contents of a reply.
+    // Within the contents of a reply.
     let hello = [greeting(), export(LEN), sizes(1, 1 << 20), answer(1, &[])].concat();
     let reply = [&0x6744_6698_u32.to_be_bytes()[..], &[0; 12]].concat();
     let (_folder, url) = dripping(hello.clone(), reply, vec![7]);
     let client = Client::connect_within(&url, pace()).unwrap();
     let error = client.read_at(0, &mut [0; 65536]).unwrap_err().to_string();
     assert!(error.contains("does not answer"), "{error}");
-    // Before a reply, for which a request waits.
+    // Within the header of a reply to a pending request.
     let (_folder, url) = dripping(hello, vec![0x67], vec![0x44]);
     let client = Client::connect_within(&url, pace()).unwrap();
     let error = client.read_at(0, &mut [0; 512]).unwrap_err().to_string();
@@ -321,7 +322,7 @@ fn a_slow_server_that_makes_progress_is_waited_for() {
     let pace = Pace { window: Duration::from_millis(150), ..pace() };
     let url = format!("nbd+unix:///?socket={}", socket.display());
     let client = Client::connect_within(&url, pace).unwrap();
-    // It takes 480 ms, three windows.
+    // This takes 480 ms, three windows.
     let mut found = [0; 65536];
     client.read_at(0, &mut found).unwrap();
     assert!(found.iter().all(|&byte| byte == 7));
@@ -333,7 +334,7 @@ fn connections_that_never_begin_lock_nobody_out() {
     let half_open: Vec<_> =
         (0..100).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     assert_serves(&served);
-    // One that is past the handshake stays.
+    // A client past the handshake stays connected.
     let mut kept = past_handshake(&served);
     let more: Vec<_> = (0..100).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     assert_serves(&served);

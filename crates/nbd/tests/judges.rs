@@ -1,4 +1,4 @@
-//! What qemu says of the server, and the client of qemu's.
+//! Tests against qemu's client and server.
 
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::support::serve;
 
 const LEN: u64 = 16 << 20;
 
-/// What a program of qemu prints, which must succeed.
+/// Runs a qemu program, which must succeed, and returns its output.
 fn run(program: &'static str, arguments: &[&str]) -> String {
     let output = oracle::command(program).args(arguments).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -96,16 +96,16 @@ fn qemu_copies_an_image_through_the_server_and_finds_it_the_same() {
 fn the_client_works_with_qemus_server() {
     require!(Tool("qemu-nbd"));
     works_with_qemus_server("writeback");
-    // Past the cache of the host, it takes whole sectors only.
+    // With O_DIRECT, qemu's server accepts whole sectors only.
     works_with_qemus_server("none");
 }
 
-/// A program that does not outlive its test.
+/// A child process that is killed when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It has ended, unless the test failed.
+        // The process has ended already, unless the test failed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -123,7 +123,7 @@ fn works_with_qemus_server(cache: &str) {
         .unwrap();
     let mut server = Ended(server);
     let url = format!("nbd+unix:///a%20disk?socket={}", socket.display());
-    // The socket is there a moment before it listens.
+    // The socket exists a moment before the server listens.
     let mut connected = None;
     oracle::wait_until("qemu's server", || {
         connected = Client::connect(&url).ok();
@@ -140,7 +140,7 @@ fn works_with_qemus_server(cache: &str) {
     assert!(found[..1000].iter().chain(&found[51_000..]).all(|&byte| byte == 9));
     assert!(found[1000..51_000].iter().all(|&byte| byte == 0));
     drop(client);
-    // Without -t it ends with its last client, and what it left in the file is what was written.
+    // Without -t the server ends with its last client. The file must contain all writes.
     assert!(server.0.wait().unwrap().success());
     let file = FileDevice::new(std::fs::File::open(&image).unwrap()).unwrap();
     let mut in_file = vec![1; 100_000];

@@ -1,4 +1,4 @@
-//! The server and the client, with each other, with programs of others, and with peers that lie.
+//! The server and the client, with each other, with other programs, and with hostile peers.
 
 #[macro_use]
 extern crate oracle;

@@ -1,4 +1,4 @@
-//! Our client and our server.
+//! The client with the server.
 
 use std::io;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::support::{serve, serve_tcp};
 
 const LEN: u64 = 8 << 20;
 
-/// Memory that counts flushes and fails where it is told to.
+/// A memory device that counts flushes and fails at a certain byte.
 struct Counting {
     memory: MemoryDevice,
     flushes: AtomicU64,
 }
 
 impl Counting {
-    /// Writes at the last byte fail.
+    /// Creates a device whose writes to the last byte fail.
     fn new() -> Arc<Self> {
         Arc::new(Self { memory: MemoryDevice::new(LEN), flushes: AtomicU64::new(0) })
     }
@@ -51,7 +51,7 @@ impl BlockDevice for Counting {
     }
 }
 
-/// What random operations leave is what they leave in memory.
+/// Applies random operations to the client and to memory, and compares the results.
 fn does_what_memory_does(client: &Client, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let model = MemoryDevice::new(LEN);
@@ -134,7 +134,7 @@ fn errors_come_through_and_the_connection_goes_on() {
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     assert!(full.to_string().contains("nbd+unix:///"), "{full}");
     assert!(client.read_at(LEN - 1, &mut [0; 2]).is_err());
-    // A device that cannot discard is asked in vain, and that is no error.
+    // The device has no discard. That is not an error.
     client.discard(0, LEN).unwrap();
     client.write_at(0, &[1; 512]).unwrap();
 }

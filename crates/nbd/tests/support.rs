@@ -1,4 +1,4 @@
-//! A server in a thread, for as long as a test needs it.
+//! A server in a background thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Served {
     _folder: tempfile::TempDir,
 }
 
-/// Offers a device on a Unix socket as `disk`.
+/// Exports a device on a Unix socket as `disk`.
 pub(crate) fn serve(device: Arc<dyn BlockDevice>, read_only: bool) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
@@ -24,7 +24,7 @@ pub(crate) fn serve(device: Arc<dyn BlockDevice>, read_only: bool) -> Served {
     served(folder, socket, Server::bind(&address, device, "disk", read_only).unwrap())
 }
 
-/// The same on a port of the loopback.
+/// Exports a device on a loopback port.
 pub(crate) fn serve_tcp(device: Arc<dyn BlockDevice>) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
@@ -52,7 +52,7 @@ impl Served {
         Client::connect(&self.url("")).unwrap()
     }
 
-    /// Ends it, and gives what serving gave.
+    /// Stops the server and returns the result of serving.
     pub(crate) fn stop(mut self) -> std::io::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().expect("it is ended once").join().expect("it does not panic")
@@ -63,7 +63,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A test that panics is reported by its own panic.
+            // The panic of a test has its own report.
             let _ = thread.join();
         }
     }

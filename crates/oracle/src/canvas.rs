@@ -25,7 +25,7 @@ thread_local! {
 /// another image.
 ///
 /// # Panics
-/// If there is no space for the image.
+/// If there is not enough space for the image.
 pub fn show_image<R>(device: &MemoryDevice, look: impl FnOnce(&Path) -> R) -> R {
     show(|canvas| canvas.draw(device), look)
 }
@@ -51,7 +51,7 @@ fn show<R>(draw: impl FnOnce(&mut Canvas) -> io::Result<()>, look: impl FnOnce(&
 /// An unnamed file, and its contents.
 struct Canvas {
     file: File,
-    /// Path by which others find it while it is open. Nothing is left behind when this process ends.
+    /// Path through which other programs open the file while this process runs. The file disappears with the process.
     path: PathBuf,
     shown: MemoryDevice,
 }
@@ -64,7 +64,7 @@ impl Canvas {
         Ok(Self { file, path, shown: MemoryDevice::new(0) })
     }
 
-    /// Empties it if the size differs.
+    /// Discards the contents if the size differs.
     fn resize(&mut self, len: u64) -> io::Result<()> {
         if self.shown.len() != len {
             self.file.set_len(0)?;

@@ -20,7 +20,7 @@ use crate::wait::HANG_AFTER;
 
 const MOUNT_POINT_PREFIX: &str = "diskwright-mount-";
 
-/// How to mount an image.
+/// Parameters of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions<'a> {
     /// The kernel's name of the file system, for instance `ext4`.

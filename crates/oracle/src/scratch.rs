@@ -1,4 +1,4 @@
-//! Where the images and trees of tests live.
+//! Directories for images and trees of tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 use rustix::fs::{XattrFlags, lsetxattr, statvfs};
 use tempfile::{Builder, TempDir};
 
-/// Room that a place in memory has to have: containers often give it a few megabytes.
+/// Minimum free space of a memory-backed directory. Containers often have only a few megabytes.
 const FREE_BYTES_MIN: u64 = 2 << 30;
 
-/// A new directory for images and trees, in memory where the machine offers that with enough room and
-/// extended attributes (which kernels before 6.6 do not have there), else where temporary files are, or
-/// under `target`.
+/// Creates a directory for images and trees. It is in memory if there is enough space and support for extended
+/// attributes, which kernels before 6.6 lack there. Otherwise it is in the directory for temporary files, or under
+/// `target`.
 ///
-/// It is removed with everything in it when dropped.
+/// The directory is removed with its contents when it is dropped.
 ///
 /// # Panics
-/// If no directory can be made.
+/// If no directory can be created.
 pub fn scratch() -> TempDir {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     let place = PLACE.get_or_init(|| {
@@ -36,7 +36,7 @@ fn has_room(place: &Path) -> bool {
     statvfs(place).is_ok_and(|of| of.f_bavail.saturating_mul(of.f_frsize) >= FREE_BYTES_MIN)
 }
 
-/// Whether files can be made in a place, and have extended attributes of users.
+/// Checks whether files can be created in a directory and can have user attributes.
 fn has_attributes(place: &Path) -> bool {
     let none = XattrFlags::empty();
     new_in(place).is_ok_and(|probe| lsetxattr(probe.path(), "user.probe", b"1", none).is_ok())

@@ -1,4 +1,4 @@
-//! The tree of an image as the kernel or a source shows it, compared with the tree as we show it.
+//! Compares the tree that the kernel or a source shows with the tree that this project shows.
 
 use std::fmt::Debug;
 
@@ -6,20 +6,20 @@ use workload::tree::{Inode, Tree};
 
 use crate::{Kind, Node};
 
-/// What is not compared.
+/// Properties that are not compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leave {
-    /// Numbers of links and times: the other tree lies elsewhere.
+    /// Link counts and times, because the other tree is a copy.
     pub copied: bool,
 }
 
-/// The differences between what the kernel or a source shows and what we show, one line each.
+/// Returns the differences between the tree of the kernel or a source and this project's tree, one line each.
 pub fn shown_differences(expected: &crate::Tree, ours: &Tree, leave: Leave) -> Vec<String> {
     let mut list = Vec::new();
     for path in ours.paths.keys().filter(|path| !expected.nodes.contains_key(*path)) {
         list.push(format!("{}: only we show it", path.escape_ascii()));
     }
-    // Trees of ours never have it, and the root has no link from it.
+    // `crate::Tree` includes `lost+found` and its link of the root; this project's tree does not.
     let is_lost = |path: &[u8]| path == b"lost+found";
     let links_of_root = u64::from(expected.nodes.keys().any(|path| is_lost(path)));
     for (path, node) in expected.nodes.iter().filter(|(path, _)| !is_lost(path)) {
@@ -42,7 +42,7 @@ fn compare((node, links): (&Node, u64), inode: &Inode, leave: Leave, add: &mut d
     check("uid", node.uid, attributes.uid, add);
     check("gid", node.gid, attributes.gid, add);
     check("target", &node.target, &inode.target, add);
-    // The kernel shows access control lists once more, as they lie on disk.
+    // The kernel also shows access control lists as raw attributes.
     let is_shown = |(name, _): &(&Vec<u8>, &Vec<u8>)| !name.starts_with(b"trusted.SGI_ACL_");
     let shown = || node.xattrs.iter().filter(is_shown);
     if !shown().eq(&inode.xattrs) {

@@ -63,7 +63,7 @@ impl Survivors {
         self.files.iter().filter(is_kept).map(|(path, _)| &path[..]).collect()
     }
 
-    /// The number of extended attributes that have the same value in `after`.
+    /// Returns the number of extended attributes with the same value in `after`.
     pub fn xattrs_kept(&self, after: &Self) -> usize {
         let is_kept = |(key, digest): &(_, &u32)| after.xattrs.get(*key) == Some(*digest);
         self.xattrs.iter().filter(is_kept).count()

@@ -1,7 +1,7 @@
 //! A snapshot of a directory tree: everything that `lstat` and similar calls return.
 //!
-//! Invariants: paths are relative to the root, which is the empty path; the leader of a group of hard links is its
-//! first path in byte order; data ranges are disjoint, ascending and aligned to [`HOLE_GRANULE`], the last one
+//! Invariants: paths are relative to the root, which is the empty path. The leader of a group of hard links is its
+//! first path in byte order. Data ranges are disjoint, ascending and aligned to [`HOLE_GRANULE`]; the last one is
 //! truncated at the file's size.
 
 use std::collections::{BTreeMap, HashMap};

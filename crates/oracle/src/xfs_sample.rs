@@ -1,5 +1,5 @@
-//! XFS images by other programs: several releases of mkfs.xfs, filled by the kernel where it mounts them
-//! and by mkfs.xfs itself where it does not.
+//! XFS images created by several releases of mkfs.xfs. The kernel fills them if it can mount them, otherwise mkfs.xfs
+//! does.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,28 +11,28 @@ use rustix::fs::{FallocateFlags, XattrFlags, fallocate, ioctl_ficlone, lsetxattr
 use crate::mount::KernelMount;
 use crate::{MkfsXfs, MountOptions, Sample, Tree, effort, sample_tree};
 
-/// Who fills a sample.
+/// The program that fills a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filled {
-    /// The kernel: with all that it can make.
+    /// The kernel, with every kind of entry.
     ByKernel,
-    /// mkfs.xfs from a directory, which it copies with attributes.
+    /// mkfs.xfs copies a directory with its attributes.
     FromDirectory,
-    /// mkfs.xfs from a prototype file: names, modes, owners, contents, devices and symbolic links; for
-    /// what neither the kernel mounts nor a release that copies directories makes.
+    /// mkfs.xfs reads a prototype file: names, modes, owners, contents, devices and symbolic links. For images that the
+    /// kernel cannot mount, made by releases that cannot copy directories.
     FromPrototype,
 }
 
-/// An image by other programs.
+/// An image created by other programs.
 #[derive(Clone, Copy, Debug)]
 pub struct XfsSample {
-    /// What is special about it.
+    /// Its distinctive feature.
     pub name: &'static str,
-    /// The mkfs.xfs that makes it.
+    /// The mkfs.xfs that creates it.
     pub program: &'static str,
-    /// Its options.
+    /// Options of mkfs.xfs.
     pub options: &'static str,
-    /// Who fills it.
+    /// The program that fills it.
     pub filled: Filled,
 }
 
@@ -49,8 +49,8 @@ const fn sample(
     XfsSample { name, program, options, filled }
 }
 
-/// Images of every kind that must be read right. Kernels without version 4 or ASCII-CI mount none of
-/// those, so mkfs.xfs fills them.
+/// Images of every kind that must be read correctly. Kernels without support for version 4 or ASCII-CI cannot mount
+/// such images, so mkfs.xfs fills them.
 pub const XFS_SAMPLES: &[XfsSample] = &[
     sample("new", NEW, "", Filled::ByKernel),
     sample("new-1k", NEW, "-b size=1024", Filled::ByKernel),
@@ -82,7 +82,7 @@ pub const XFS_SAMPLES: &[XfsSample] = &[
     ),
 ];
 
-/// Those that between them have every form of blocks, trees, directories and inodes.
+/// A selection that has every form of blocks, trees, directories and inodes.
 const QUICK: &[&str] = &[
     "new-1k",
     "new-2k-dir8k",
@@ -94,26 +94,26 @@ const QUICK: &[&str] = &[
     "5.10-v4-attr1",
 ];
 
-/// Bytes of each sample's image; the newest releases make none below 300 MiB.
+/// Size of each sample's image in bytes. The newest releases refuse images below 300 MiB.
 const IMAGE_BYTES: u64 = 512 << 20;
 
 impl XfsSample {
-    /// The samples that are filled so: a selection with *quick*, all otherwise.
+    /// Returns the samples that are filled in this way: a selection with *quick*, all otherwise.
     pub fn all(filled: Filled) -> impl Iterator<Item = &'static Self> {
         let is_wanted = |sample: &&Self| effort(QUICK.contains(&sample.name), true, true);
         XFS_SAMPLES.iter().filter(move |sample| sample.filled == filled).filter(is_wanted)
     }
 
-    /// The sample of this name.
+    /// Returns the sample with this name.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     #[track_caller]
     pub fn named(name: &str) -> Self {
         *XFS_SAMPLES.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no sample {name}"))
     }
 
-    /// Makes the image; returns the tree that is in it. `work` is an empty directory.
+    /// Creates the image and returns its tree. `work` is an empty directory.
     ///
     /// # Panics
     /// If a program fails.
@@ -126,7 +126,7 @@ impl XfsSample {
                 let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
                 sample_tree(mount.path(), &Sample { wide_names: 3000, ..times(self.options) });
                 everything_xfs(mount.path(), !self.options.contains("reflink=0"));
-                // Files written a moment ago have no blocks yet; their holes show only then.
+                // Blocks of new files are not allocated before a sync, and holes are visible only afterwards.
                 let root = File::open(mount.path()).expect("a directory");
                 rustix::fs::syncfs(root).expect("a file system to sync");
                 let tree = Tree::of(mount.path());
@@ -135,8 +135,8 @@ impl XfsSample {
             }
             Filled::FromDirectory => {
                 sample_tree(work, &Sample { huge_sparse: false, ..times(self.options) });
-                // mkfs.xfs opens what it copies, which devices that are none and sockets do not allow;
-                // it copies ACLs as attributes of users, and no empty values.
+                // mkfs.xfs opens the files that it copies, which fails for sockets and for devices without a driver. It
+                // copies ACLs as user attributes, and does not copy empty values.
                 for name in ["char-", "block-", "socket"] {
                     remove_named(&work.join("types"), name);
                 }
@@ -163,7 +163,7 @@ fn times(options: &str) -> Sample {
     Sample { wide_times: !options.contains("bigtime=0"), ..Sample::for_xfs() }
 }
 
-/// Removes the files of a directory whose names start so.
+/// Removes the files of a directory whose names start with `start`.
 fn remove_named(dir: &Path, start: &str) {
     for entry in fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry")) {
         if entry.file_name().to_string_lossy().starts_with(start) {
@@ -172,7 +172,7 @@ fn remove_named(dir: &Path, start: &str) {
     }
 }
 
-/// What a general sample has none of: every form of directories, attributes and maps.
+/// Creates files that a general sample lacks: every form of directories, attributes and maps.
 fn everything_xfs(root: &Path, has_reflink: bool) {
     let at = |name: &str| root.join("xfs").join(name);
     fs::create_dir(root.join("xfs")).expect("a directory");
@@ -190,7 +190,7 @@ fn everything_xfs(root: &Path, has_reflink: bool) {
     }
 }
 
-/// Directories of one to many blocks, some with holes where names were removed.
+/// Creates directories of one to many blocks, some with holes where names were removed.
 fn directories(root: &Path) {
     fs::create_dir(root).expect("a directory");
     for count in [1, 5, 40, 200, 700, 2500, 12000] {
@@ -210,8 +210,8 @@ fn directories(root: &Path) {
     }
 }
 
-/// Attributes in the inode, in a leaf, in a tree, and with values of their own blocks.
-/// All names of one file must fit the 64 KiB that Linux lists.
+/// Creates attributes in the inode, in a leaf, in a tree, and with values in separate blocks. All names of one file
+/// must fit into the 64 KiB that Linux can list.
 fn attributes(root: &Path) {
     fs::create_dir(root).expect("a directory");
     for count in [1, 4, 30, 400, 1400] {
@@ -227,7 +227,7 @@ fn attributes(root: &Path) {
     }
 }
 
-/// Files of many extents, unwritten ones, and ones past the end.
+/// Creates files with many extents, with unwritten ones, and with extents past the end.
 fn maps(root: &Path) {
     fs::create_dir(root).expect("a directory");
     for count in [3_u64, 30, 400, 5000] {
@@ -246,7 +246,7 @@ fn maps(root: &Path) {
     file.write_all_at(b"end", (1 << 62) - 3).expect("written");
 }
 
-/// Files that share blocks, wholly and in part.
+/// Creates files that share all or some of their blocks.
 fn reflinks(root: &Path) {
     fs::create_dir(root).expect("a directory");
     let bytes: Vec<u8> = (0..1_u32 << 20).map(|at| (at / 7) as u8).collect();
@@ -261,7 +261,7 @@ fn reflinks(root: &Path) {
     }
 }
 
-/// A tree of what prototype files can say.
+/// Creates a tree that a prototype file can describe.
 fn prototype_tree(root: &Path) {
     fs::create_dir(root.join("sub")).expect("a directory");
     for (name, size) in [("empty", 0), ("small", 100), ("larger", 300_000)] {
@@ -280,7 +280,7 @@ fn prototype_tree(root: &Path) {
     }
 }
 
-/// The prototype file that makes a tree of directories, files and symbolic links of root's.
+/// Returns a prototype file for a tree of directories, files and symbolic links owned by root.
 fn prototype(root: &Path) -> String {
     let mut text = String::from("/stand/diag\n0 0\nd--755 0 0\n");
     prototype_entries(root, &mut text);

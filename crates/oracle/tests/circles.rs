@@ -1,14 +1,14 @@
-//! Architecture as a ratchet: no file needs, by way of others, a file that needs it.
+//! Architecture as a ratchet: no file depends on another file that depends on it, directly or through others.
 //!
-//! The scan follows `use` items and paths that begin with `crate` or `super`, through re-exports to the file
-//! that has the thing. A module and its parent may need each other.
+//! The scan follows `use` items and paths that begin with `crate` or `super`, through re-exports to the defining file.
+//! A module and its parent may depend on each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tidy::{code_only, files};
 
-/// Circles that there are. The first three are one thing in several files, or types that contain each other;
-/// the others, in which a thing stands beside what is done to it, are to become fewer.
+/// Known cycles. The first three are one unit in several files, or types that contain each other. The others should
+/// become fewer: in them, a type is in the same file as code that works on it.
 const KNOWN: &[&[&str]] = &[
     &["transaction/src/checkpoint.rs", "transaction/src/engine.rs", "transaction/src/txn.rs"],
     &["diskwright/src/build/error.rs", "diskwright/src/error.rs"],
@@ -46,17 +46,17 @@ const KNOWN: &[&[&str]] = &[
     &["xfs/src/repair/fields.rs", "xfs/src/repair/inode.rs"],
 ];
 
-/// The path of a module in its crate.
+/// Path of a module in its crate.
 type Module = Vec<String>;
 
-/// A crate's modules, each with its file and what that says in code.
+/// The modules of a crate, each with its file and the code in it.
 struct Crate {
     modules: BTreeMap<Module, (String, String)>,
-    /// Names that modules show of others', and the modules that have them.
+    /// Names that modules re-export, and the modules that define them.
     shown: BTreeMap<(Module, String), Module>,
 }
 
-/// What stands before the tests of a file.
+/// Returns the code of a file without its tests.
 fn without_tests(text: &str) -> String {
     let code = code_only(text);
     let end = code.find("#[cfg(test)]\nmod tests").unwrap_or(code.len());
@@ -73,7 +73,7 @@ fn without_tests(text: &str) -> String {
     kept
 }
 
-/// The crates of the workspace, by their folders.
+/// Returns the crates of the workspace by folder.
 fn crates() -> BTreeMap<String, Crate> {
     let mut crates = BTreeMap::<String, Crate>::new();
     for (path, text) in files(&[".rs"]) {
@@ -98,7 +98,7 @@ fn crates() -> BTreeMap<String, Crate> {
     crates
 }
 
-/// The paths of a tree of imports, without `as`.
+/// Expands a tree of imports into paths, without `as`.
 fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     let (mut depth, mut start) = (0, 0);
     let ends = tree.char_indices().chain([(tree.len(), ',')]);
@@ -128,7 +128,7 @@ fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// The paths that a file imports, and whether it shows them to others.
+/// Returns the paths that a file imports, and whether it re-exports them.
 fn imports(code: &str) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -147,11 +147,11 @@ fn imports(code: &str) -> Vec<(bool, String)> {
     found
 }
 
-/// The paths in a file that begin with `crate` or `super`, imports or not.
+/// Returns the paths in a file that begin with `crate` or `super`, whether imported or not.
 fn paths(code: &str) -> Vec<String> {
     let is_path = |character: char| character.is_alphanumeric() || "_:".contains(character);
     let words = code.split(|character| !is_path(character));
-    // What ends in colons goes on in braces, as a tree of imports.
+    // A path that ends in colons continues in braces: it is part of a tree of imports.
     let is_whole = |word: &&str| !word.ends_with(':');
     words
         .filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
@@ -161,7 +161,7 @@ fn paths(code: &str) -> Vec<String> {
 }
 
 impl Crate {
-    /// The module that has what a path leads to, if it is one of this crate's.
+    /// Returns the module that defines the target of a path, if it is in this crate.
     fn resolve(&self, from: &Module, path: &str) -> Option<Module> {
         let mut parts: Vec<&str> = path.split("::").collect();
         let mut base = match parts[0] {
@@ -188,7 +188,7 @@ impl Crate {
         Some(base)
     }
 
-    /// Notes what modules show of others'. Some show what others show.
+    /// Records re-exports. Re-exports may refer to other re-exports.
     fn follow_shown(&mut self) {
         for _ in 0..4 {
             let mut shown = BTreeMap::new();
@@ -204,7 +204,7 @@ impl Crate {
         }
     }
 
-    /// The modules that each needs, without its parents and children.
+    /// Returns the modules that each module depends on, without its parents and children.
     fn needs(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
         let needs = self.modules.iter().map(|(module, (_, code))| {
             let imported = imports(code).into_iter().map(|(_, path)| path);
@@ -216,7 +216,7 @@ impl Crate {
         needs.collect()
     }
 
-    /// The circles: files that need each other by way of others.
+    /// Returns the cycles: sets of files that depend on each other.
     fn circles(&self) -> BTreeSet<BTreeSet<String>> {
         let needs = self.needs();
         let reached = |from: &Module| {

@@ -1,11 +1,11 @@
-//! Documents: links lead somewhere, and the table of contents lists every page.
+//! Documents: links have existing targets, and the table of contents lists every page.
 
 use super::tidy::{files, workspace};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Targets of Markdown links outside of code.
+/// Returns the targets of Markdown links outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found = Vec::new();
@@ -21,7 +21,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// The anchors of a page: its headings as GitHub and mdBook name them, and anchors set by hand.
+/// Returns the anchors of a page: its headings as GitHub and mdBook name them, and explicit anchors.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let mut found = BTreeSet::new();

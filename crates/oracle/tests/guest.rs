@@ -1,4 +1,4 @@
-//! The guest runs jobs whatever the one before did, and its judgements can say no.
+//! The guest runs each job independently of earlier ones, and its checks can fail.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -14,7 +14,7 @@ use oracle::{
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a script on an image, which must succeed.
+/// Runs a script on an image. The script must succeed.
 #[track_caller]
 fn changed(image: &Path, script: &str) -> String {
     let answer = guest::run(&Job::new(format!("set -e\n{script}")).disk(image, false));
@@ -22,7 +22,7 @@ fn changed(image: &Path, script: &str) -> String {
     answer.output
 }
 
-/// An image of ext4 with a directory and files, made by mke2fs, and the tree that it has.
+/// Creates an ext4 image with a directory and files by mke2fs. Returns its path and its tree.
 fn ext4_image(folder: &Path) -> (std::path::PathBuf, Tree) {
     let (source, image) = (folder.join("source"), folder.join("image"));
     fs::create_dir_all(source.join("directory")).unwrap();
@@ -48,7 +48,7 @@ fn jobs_see_their_images_and_their_answers_come_back() {
     let job =
         Job::new("mount -o ro $2 /mnt; cat /mnt/file; umount /mnt; echo $#; echo oops >&2; exit 7");
     let job = job.disk(&images[1], false).disk(&images[0], true);
-    // Twice: an image that was detached can be attached again.
+    // Twice, because an image must be attachable again after it was detached.
     for _ in 0..2 {
         let begin = Instant::now();
         let answer = guest::run(&job);
@@ -69,7 +69,7 @@ fn a_panic_is_reported_and_the_next_job_runs() {
     assert!(failure.output.contains("before"), "{failure}");
     assert!(failure.console.contains("Kernel panic"), "{failure}");
     assert_eq!(guest::run(&Job::new("echo again").on(Kernel::Stable)).output, "again\n");
-    // In the same machine, because each start takes seconds.
+    // On the machine that is already running, because each start takes seconds.
     let hang = Job { limit: Duration::from_secs(5), ..Job::new("echo last words; sleep 9999") };
     let begin = Instant::now();
     let failure = guest::attempt(&hang.on(Kernel::Stable)).unwrap_err();
@@ -111,7 +111,7 @@ fn kernels_refuse_an_image_with_a_damaged_extent_tree() {
         guest::accepts(&image, kernel, Access::ReadOnly).unwrap();
         guest::accepts(&image, kernel, Access::ReadWrite).unwrap();
     }
-    // The magic number of the extent tree's root.
+    // Clears the magic number of the extent tree's root.
     debugfs_write(&image, "sif /directory/file block[0] 0");
     for kernel in kernels {
         let refused = guest::accepts(&image, kernel, Access::ReadOnly).unwrap_err();
@@ -147,7 +147,7 @@ fn quotas_are_reported_by_user() {
     changed(&image, &format!("mount $1 /mnt; {fill}"));
     let report = guest::quota_report(&image, Kernel::Newest).unwrap();
     assert!(report.contains(&(1000, 24, 3)), "{report:?}");
-    // Without the mark of a finished count the kernel counts again, and sees one file less.
+    // A mount without quotas invalidates the usage, so the kernel counts again, and finds one file less.
     changed(&image, "mount $1 /mnt; rm /mnt/3; umount /mnt");
     let report = guest::quota_report(&image, Kernel::Newest).unwrap();
     assert!(report.contains(&(1000, 16, 2)), "{report:?}");
@@ -193,7 +193,7 @@ fn encrypted_files_are_read_with_the_right_key_only() {
     assert!(read(&"5b".repeat(64)).unwrap_err().contains("No such file"));
 }
 
-/// A server for NFS comes later: this shows that its client is there and reaches this machine's loopback.
+/// Tests that the guest has an NFS client and reaches this machine's loopback. The server is tested elsewhere.
 #[test]
 fn the_guest_reaches_servers_on_the_loopback() {
     require!(Guest("NFS_V4"), Guest("NFS_V3"));
@@ -227,7 +227,7 @@ fn a_crash_leaves_a_log_that_a_mount_replays() {
         let shown = guest::shown(&image, Kernel::Stable, Access::ReadWrite, "").unwrap();
         assert_eq!(shown.node("a/file").size, 5, "{format}");
         assert!(!shown.nodes.contains_key(b"later".as_slice()), "{format}");
-        // The log had something to replay.
+        // The log must have needed a replay.
         assert!(before != fs::read(&image).unwrap(), "{format}");
     }
     let damage = OpenOptions::new().write(true).open(&image).unwrap();

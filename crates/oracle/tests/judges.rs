@@ -1,4 +1,4 @@
-//! The judges must be able to say no.
+//! The judges must be able to reject.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -20,12 +20,12 @@ fn small_tree(root: &Path) {
     symlink("other", root.join("symlink")).unwrap();
 }
 
-/// The single difference that `change` makes to a small tree.
+/// Returns the single difference that `change` makes to a small tree.
 fn difference_after(change: impl FnOnce(&Path)) -> String {
     let scratch = scratch();
     small_tree(scratch.path());
     let before = Tree::of(scratch.path());
-    // A directory's own time changes with its entries, and that is not what is looked for.
+    // The directory's own time changes with its entries. It is restored, because it is not under test.
     let directory_time = fs::metadata(scratch.path()).unwrap().modified().unwrap();
     change(scratch.path());
     File::open(scratch.path()).unwrap().set_modified(directory_time).unwrap();
@@ -131,7 +131,7 @@ fn needs_are_named_when_missing() {
     assert!(oracle::satisfied("a test that runs", &needs[..1]));
 }
 
-/// Not a test by itself: what the next one starts.
+/// Not a test by itself: the next test runs it.
 #[test]
 #[ignore = "a part of another test, which starts it"]
 fn a_test_of_what_nobody_has() {
@@ -164,7 +164,7 @@ fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
     );
 }
 
-/// Started by a test below.
+/// Run by a test below.
 #[test]
 #[ignore = "a part of another test, which starts it"]
 fn a_test_that_forgot_to_require_its_judge() {
@@ -172,7 +172,7 @@ fn a_test_that_forgot_to_require_its_judge() {
     panic!("the judge is there");
 }
 
-/// Started by a test below.
+/// Run by a test below.
 #[test]
 #[ignore = "a part of another test, which starts it"]
 fn a_test_whose_threads_forgot_to_require_their_judge() {
@@ -184,7 +184,7 @@ fn a_test_whose_threads_forgot_to_require_their_judge() {
     panic!("the judge is there");
 }
 
-/// Started by a test below: fails while other tests are skipped.
+/// Run by a test below: fails while other tests are skipped.
 #[test]
 #[ignore = "a part of another test, which starts it"]
 fn a_test_that_fails_beside_skipped_ones() {
@@ -231,7 +231,7 @@ fn e2fsck_accepts_a_new_image_and_refuses_damage() {
     mke2fs.create(&image, 16 * MIB);
     e2fsck(&image);
     let device = OpenOptions::new().write(true).open(&image).unwrap();
-    // The superblock's free block count (a 32-bit field at 12) no longer fits its checksum.
+    // The superblock's free block count (a 32-bit field at 12) no longer matches its checksum.
     device.write_all_at(&[0xa5; 4], 1024 + 12).unwrap();
     assert!(e2fsck_verdict(&image).is_err());
     mke2fs.create(&image, 16 * MIB);
@@ -297,7 +297,7 @@ fn the_kernel_stores_a_sample_tree_and_every_attribute_of_it() {
         populate_with_kernel(&image, "ext4", |root| {
             let sample = Sample { wide_names: 500, ..Sample::for_block_size(block_size) };
             assert_eq!(sample_tree(root, &sample), Vec::<String>::new());
-            // Files written a moment ago have no blocks yet; their holes show only then.
+            // Blocks of new files are not allocated before a sync, and holes are visible only afterwards.
             rustix::fs::syncfs(std::fs::File::open(root).unwrap()).unwrap();
             expected = Some(Tree::of(root));
         });

@@ -1,4 +1,4 @@
-//! The judges and what they need, and the style of the whole project.
+//! Tests of the judges and of their requirements, and of the style of the whole project.
 
 #[macro_use]
 extern crate diskwright_oracle as oracle;

@@ -1,6 +1,6 @@
-//! Style as a ratchet: files and functions stop growing before they need splitting.
+//! Style as a ratchet: files and functions must be split instead of growing.
 //!
-//! The scan knows just enough Rust (comments, strings, character literals) to count braces.
+//! The scan understands just enough Rust (comments, strings, character literals) to count braces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Crates that need `unsafe`, with the reason in their own documents.
+/// Crates that need `unsafe`. Their own documents state the reasons.
 const MAY_BE_UNSAFE: [&str; 5] = ["capi", "fuse-device", "lock-counts", "mounted", "wasm"];
 
 pub(super) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The files of this repository that end in one of these, without build products.
+/// Returns the files of this repository with one of these endings, without build products.
 pub(super) fn files(endings: &[&str]) -> Vec<(String, String)> {
     let root = workspace();
     let mut pending = vec![root.clone()];
@@ -60,7 +60,7 @@ pub(super) fn code_only(text: &str) -> String {
     String::from_utf8(code).unwrap()
 }
 
-/// The end of the comment or literal that starts here, if one does.
+/// Returns the end of the comment or literal that starts at `at`, if there is one.
 fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     let until = |pattern: &[u8], from: usize| {
@@ -102,7 +102,7 @@ fn quoted_end(rest: &[u8], quote: u8) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// First line and number of lines of each function with a body.
+/// Returns the first line and the number of lines of each function with a body.
 fn functions(code: &str) -> Vec<(usize, usize)> {
     let lines: Vec<&str> = code.lines().collect();
     let is_start = |line: &str| line.split(|c: char| !c.is_alphanumeric()).any(|word| word == "fn");
@@ -110,7 +110,7 @@ fn functions(code: &str) -> Vec<(usize, usize)> {
     starts.filter_map(|start| Some((start + 1, function_lines(&lines[start..])?))).collect()
 }
 
-/// Lines up to the brace that closes the first one; `None` for a declaration or a type.
+/// Returns the number of lines up to the brace that closes the first one; `None` for a declaration or a type.
 fn function_lines(lines: &[&str]) -> Option<usize> {
     let (mut depth, mut brackets) = (0_usize, 0_usize);
     for (number, line) in lines.iter().enumerate() {
@@ -225,10 +225,10 @@ fn dependencies_come_from_the_default_registry() {
     assert_none("not from crates.io", &found);
 }
 
-/// Each program links the crates below it once more, which is most of what tests take to compile.
+/// Each test program links the crates below it, which accounts for most of the compile time of tests.
 #[test]
 fn a_crate_has_one_test_program_and_every_test_file_belongs_to_one() {
-    // With an allocator of its own, which counts for a whole program.
+    // The exception: a program with its own allocator, which applies to the whole program.
     const COUNTS: &str = "name = \"allocations\"";
     let texts = files(&[".rs", "Cargo.toml"]);
     let text_of = |path: &str| texts.iter().find(|(found, _)| found == path).map(|(_, text)| text);
@@ -262,7 +262,7 @@ fn a_crate_has_one_test_program_and_every_test_file_belongs_to_one() {
     assert_none("test files of no program, or too many programs", &found);
 }
 
-/// The names in a text that follow one of these openings of a call and end with a quote, with their lines.
+/// Returns the quoted names in a text that follow one of these openings of a call, with their lines.
 fn named<'a>(text: &'a str, openings: &[&str]) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -287,15 +287,15 @@ fn what_tests_need_is_in_the_table_that_says_its_version_and_origin() {
     assert_none("not in crates/oracle/src/requirement.rs", &found);
 }
 
-/// Started by name, a program is another one than the one that was asked for: without the tools of the
-/// project's scripts, of any version, and not in `sbin`.
+/// A program started by name may be the wrong one: `PATH` lacks the tools of the project's scripts and `sbin`, and any
+/// version is accepted.
 #[test]
 fn tests_find_programs_as_they_ask_for_them() {
-    // What the shell comes with is the same everywhere.
+    // Programs of the base system are the same everywhere.
     const ANYWHERE: [&str; 7] = ["sh", "bash", "cp", "rm", "touch", "sync", "sleep"];
     let mut found = Vec::new();
     for (path, text) in files(&[".rs"]) {
-        // The program itself needs no tools of ours; neither does what compares libraries.
+        // The program itself does not need our tools, and neither do comparisons of libraries.
         let is_test = path.starts_with("crates/") && path.contains("tests");
         for (line, name) in named(&text, &["Command::new(\""]).into_iter().filter(|_| is_test) {
             if !ANYWHERE.contains(&name) && !name.starts_with('/') && oracle::is_known_program(name)
@@ -307,7 +307,7 @@ fn tests_find_programs_as_they_ask_for_them() {
     assert_none("started by name", &found);
 }
 
-/// The attribute `test` of the judges turns a missing judge into a skipped test, by construction.
+/// The attribute `test` of `oracle` converts a missing judge into a skipped test.
 #[test]
 fn every_program_that_may_ask_judges_takes_their_attribute_for_tests() {
     let texts = files(&[".rs", "Cargo.toml"]);

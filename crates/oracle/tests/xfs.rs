@@ -1,4 +1,4 @@
-//! The judges of XFS must be able to say no, and the samples must be what they claim.
+//! The judges of XFS must be able to reject, and the samples must have the properties in their table.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ fn xfs_repair_accepts_a_new_image_and_refuses_damage() {
     assert_eq!(Format::of(&image), Format::Xfs);
     assert!(xfs_db(&image, &["sb 0", "p fname"]).contains("label"));
     let device = OpenOptions::new().write(true).open(&image).unwrap();
-    // The count of free blocks of group 0's AGF (at 52) no longer fits its checksum, nor the trees.
+    // The free block count of group 0's AGF (at 52) matches neither its checksum nor the trees.
     device.write_all_at(&[0xa5; 4], 512 + 52).unwrap();
     let output = xfs_repair_verdict(&image).unwrap_err();
     assert!(output.contains("agf"), "{output}");
@@ -62,7 +62,7 @@ fn samples_are_sound_and_hold_what_was_put_in() {
         let options = MountOptions::read_only("xfs");
         match KernelMount::attempt(&image, &options) {
             Ok(mount) => {
-                // What mkfs.xfs copies has the times of the copying.
+                // Files copied by mkfs.xfs have the time of the copy.
                 let by_kernel = sample.filled == oracle::Filled::ByKernel;
                 let ignore = Ignore {
                     mtime: !by_kernel,

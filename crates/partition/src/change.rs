@@ -1,7 +1,7 @@
-//! Changing the length of a partition, in GPT and MBR.
+//! Changes the length of a partition, in GPT and MBR.
 //!
-//! A GPT has two copies. The one at the end of the disk is written first, and durable before the other one is, so that
-//! one of them is whole at any moment. An MBR is one sector, and so is each record of a logical partition.
+//! A GPT has two copies. The copy at the end of the disk is made durable before the other one is written, so one copy
+//! is valid at any moment. An MBR is one sector, and so is each record of a logical partition.
 
 use blockdev::BlockDevice;
 
@@ -9,14 +9,14 @@ use super::gpt_edit::Table;
 use super::logical::Extended;
 use super::{Partition, PartitionError, find, mbr, read};
 
-/// The highest number of a partition in the first sector.
+/// Maximum number of a primary partition.
 const PRIMARY_MAX: u32 = 4;
 
-/// The bytes that a disk needs for a partition to have `bytes` bytes: more than it has, if nothing but the end of the
-/// disk is in the way.
+/// Returns the disk size in bytes that a partition of `bytes` bytes requires. It may exceed the current size if only
+/// the end of the disk is in the way.
 ///
 /// # Errors
-/// If another partition is in the way, or the kind of partition cannot be changed.
+/// If another partition is in the way, or the partition has an unsupported kind.
 pub fn disk_for(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<u64, PartitionError> {
     let partition = find(device, number)?;
     let end = partition.offset.saturating_add(bytes);
@@ -44,10 +44,10 @@ fn no_room(partition: &Partition, limit: u64, wanted: u64, what: String) -> Part
 }
 
 /// Changes the length of a partition to `bytes` bytes, rounded up to whole sectors. There must be room: see
-/// [`disk_for`]. Durable when it returns.
+/// [`disk_for`]. The change is durable on return.
 ///
 /// # Errors
-/// If the table cannot say so, the kind of partition cannot be changed, or the device fails.
+/// If the table cannot represent the length, the partition has an unsupported kind, or the device fails.
 pub fn resize(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<(), PartitionError> {
     let partition = find(device, number)?;
     if let Some(mut table) = Table::read(device)? {
@@ -80,14 +80,14 @@ fn mbr_sector(device: &dyn BlockDevice) -> Result<Vec<u8>, PartitionError> {
     Ok(sector)
 }
 
-/// The extended partition: the last one, if there are several.
+/// Reads the extended partition: the last one, if there are several.
 fn extended(device: &dyn BlockDevice) -> Result<Option<Extended>, PartitionError> {
     let entries = mbr::parse(&mbr_sector(device)?).unwrap_or_default();
     let entry = entries.into_iter().rfind(mbr::Entry::is_extended);
     entry.map(|entry| Extended::read(device, entry)).transpose()
 }
 
-/// Where boot records lie that no partition may reach, and what they are.
+/// Returns offsets and descriptions of boot records, which no partition may overlap.
 fn records(device: &dyn BlockDevice) -> Result<Vec<(u64, String)>, PartitionError> {
     let entries = mbr::parse(&mbr_sector(device)?).unwrap_or_default();
     let starts = entries.iter().filter(|entry| entry.is_extended());

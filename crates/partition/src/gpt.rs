@@ -3,9 +3,9 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Bytes of a header that are read.
+/// Size of the header in bytes.
 pub(super) const HEADER_BYTES: usize = size_of::<RawHeader>();
-/// Largest table of entries that is read, in bytes; the usual one has 16 KiB.
+/// Maximum size of the table of entries, in bytes; the usual size is 16 KiB.
 pub(super) const TABLE_BYTES_MAX: u64 = 1 << 20;
 
 const ENTRY_BYTES: usize = size_of::<RawEntry>();
@@ -43,14 +43,14 @@ struct RawEntry {
 const _: () = assert!(HEADER_BYTES == 92);
 const _: () = assert!(ENTRY_BYTES == 128);
 
-/// Offset of `header_crc`, which counts as 0 in the sum over the header.
+/// Offset of `header_crc`, which is zero when the checksum is computed.
 const CRC_OFFSET: usize = 16;
 
-/// A header whose checksum is right.
+/// A header with a valid checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) entries_lba: u64,
-    /// Bytes of the table of entries, at most [`TABLE_BYTES_MAX`].
+    /// Size of the table of entries in bytes, at most [`TABLE_BYTES_MAX`].
     pub(super) table_bytes: u64,
     entry_size: usize,
     entries_crc: u32,
@@ -66,15 +66,15 @@ pub(super) struct Entry {
     pub(super) name: String,
 }
 
-/// Whether the bytes start like a header.
+/// Checks whether the bytes start with the signature of a header.
 pub(super) fn is_header(bytes: &[u8]) -> bool {
     bytes.starts_with(b"EFI PART")
 }
 
-/// Parses a header of which `HEADER_BYTES` are there.
+/// Parses a header of at least `HEADER_BYTES` bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the problem.
 pub(super) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
     let (raw, _) = RawHeader::ref_from_prefix(bytes).map_err(|_| "header is cut off")?;
     if !is_header(bytes) {
@@ -99,10 +99,10 @@ pub(super) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
     Ok(Header { entries_lba, table_bytes, entry_size, entries_crc })
 }
 
-/// Parses the table of entries, of which `header.table_bytes` are there.
+/// Parses the table of entries, which must have `header.table_bytes` bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the problem.
 pub(super) fn parse_entries(header: &Header, table: &[u8]) -> Result<Vec<Entry>, &'static str> {
     if crc32fast::hash(table) != header.entries_crc {
         return Err("table of entries has a wrong checksum");

@@ -1,10 +1,10 @@
-//! A GUID partition table as it is changed: both of its headers, their sums, and where they are.
+//! Edits a GUID partition table: both headers, their checksums and their locations.
 
 use blockdev::BlockDevice;
 
 use super::{BLOCK_BYTES, PartitionError, bytes, gpt, mbr};
 
-/// Places of a header's fields.
+/// Offsets of header fields.
 mod field {
     pub(super) const HEADER_CRC: usize = 16;
     pub(super) const MY_LBA: usize = 24;
@@ -13,31 +13,31 @@ mod field {
     pub(super) const ENTRIES_LBA: usize = 72;
     pub(super) const ENTRY_SIZE: usize = 84;
     pub(super) const ENTRIES_CRC: usize = 88;
-    /// Of an entry.
+    /// In an entry.
     pub(super) const FIRST_LBA: usize = 32;
-    /// Of an entry.
+    /// In an entry.
     pub(super) const LAST_LBA: usize = 40;
 }
 
-/// The block of the header that counts.
+/// Block of the primary header.
 const PRIMARY_LBA: u64 = 1;
 
-/// A table: the header of the copy that is sound, and its entries.
+/// A table: the header of a valid copy, and its entries.
 pub(super) struct Table {
     unit: u64,
     header: Vec<u8>,
     entries: Vec<u8>,
-    /// Where the entries of the primary copy are.
+    /// Block of the primary copy's entries.
     primary_entries: u64,
-    /// Whether it is the primary copy that was read.
+    /// The primary copy was read.
     is_primary: bool,
 }
 
 impl Table {
-    /// The table of a disk; `None` if it has no GPT.
+    /// Reads the table of a disk; `None` if it has no GPT.
     ///
     /// # Errors
-    /// If the device fails, or no copy is sound.
+    /// If the device fails, or no copy is valid.
     pub(super) fn read(device: &dyn BlockDevice) -> Result<Option<Self>, PartitionError> {
         let Some(sector) = bytes(device, 0, mbr::SECTOR_BYTES as u64)? else { return Ok(None) };
         let entries = mbr::parse(&sector).unwrap_or_default();
@@ -68,17 +68,17 @@ impl Table {
             return Ok(None);
         }
         let is_primary = u64_at(&raw, field::MY_LBA) == PRIMARY_LBA;
-        // The entries of a primary copy that is lost are where they usually are.
+        // If the primary copy is lost, its entries go to the usual block.
         let primary_entries = if is_primary { header.entries_lba } else { PRIMARY_LBA + 1 };
         Ok(Some(Self { unit, header: raw, entries, primary_entries, is_primary }))
     }
 
-    /// Blocks that the entries take.
+    /// Returns the number of blocks of the entries.
     fn entries_blocks(&self) -> u64 {
         (self.entries.len() as u64).div_ceil(self.unit)
     }
 
-    /// The bytes that a disk needs so that a partition may end at byte `end`.
+    /// Returns the disk size in bytes that allows a partition to end at byte `end`.
     pub(super) fn disk_for(&self, disk_len: u64, end: u64) -> u64 {
         let behind = (self.entries_blocks() + 1) * self.unit;
         let needed = end.div_ceil(self.unit) * self.unit + behind;
@@ -99,7 +99,7 @@ impl Table {
     /// Writes both copies, the second one at the end of the device.
     ///
     /// # Errors
-    /// If the device fails.
+    /// If the device fails, or a partition overlaps the place of the second copy.
     pub(super) fn write(mut self, device: &dyn BlockDevice) -> Result<(), PartitionError> {
         let last = device.len() / self.unit - 1;
         let at_end = last - self.entries_blocks();
@@ -115,7 +115,7 @@ impl Table {
         let second = self.header_at(last, PRIMARY_LBA, at_end);
         let first = self.header_at(PRIMARY_LBA, last, self.primary_entries);
         let mut copies = [(second, last, at_end), (first, PRIMARY_LBA, self.primary_entries)];
-        // The copy that was read, and may be the only one that is sound, comes last.
+        // The copy that was read is written last, because it may be the only valid one.
         if !self.is_primary {
             copies.reverse();
         }
@@ -135,7 +135,7 @@ impl Table {
         Ok(())
     }
 
-    /// The header of a copy.
+    /// Returns the header of a copy.
     fn header_at(&self, lba: u64, other: u64, entries: u64) -> Vec<u8> {
         let mut header = self.header.clone();
         put_u64(&mut header, field::MY_LBA, lba);

@@ -1,8 +1,7 @@
-//! Where the partitions of a disk image are: MBR, with logical partitions, and GPT; and what a device holds, as
-//! far as its first bytes tell.
+//! Finds the partitions of a disk image (MBR with logical partitions, and GPT), and detects the format of a device.
 //!
-//! Numbers are Linux's: the slot of the table from 1 on, logical partitions from 5 on. Tables are
-//! untrusted: every partition returned lies within the device, and chains end.
+//! Partitions have the numbers of Linux: table slots start at 1, logical partitions at 5. Tables are untrusted: every
+//! partition that [`find`] returns is within the device, and chains are bounded.
 #![forbid(unsafe_code)]
 
 mod change;
@@ -23,7 +22,7 @@ use vfs::text;
 pub use change::{disk_for, resize};
 pub use signature::Signature;
 
-/// Sizes a disk's logical block may have, in bytes.
+/// Possible sizes of a disk's logical block, in bytes.
 const BLOCK_BYTES: [u64; 2] = [512, 4096];
 
 /// A partition.
@@ -31,15 +30,15 @@ const BLOCK_BYTES: [u64; 2] = [512, 4096];
 pub struct Partition {
     /// Number, from 1.
     pub number: u32,
-    /// First byte on the device.
+    /// Offset on the device in bytes.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Name, if the table has names; else the type as a number.
+    /// Name, if the table has names; otherwise the type number.
     pub description: String,
 }
 
-/// Why a partition cannot be used.
+/// The reason why a partition cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PartitionError {
     /// The device failed.
@@ -50,7 +49,7 @@ pub enum PartitionError {
     Damaged {
         /// Kind of table.
         table: &'static str,
-        /// What is wrong.
+        /// Description of the problem.
         problem: &'static str,
     },
     /// There is no table.
@@ -59,21 +58,21 @@ pub enum PartitionError {
     /// The table has no such partition.
     #[error("there is no partition {number}; {}", overview(partitions))]
     NoPartition {
-        /// The number asked for.
+        /// The requested number.
         number: u32,
-        /// What there is.
+        /// The existing partitions.
         partitions: Vec<Partition>,
     },
-    /// There is no room for a partition to become longer.
+    /// The partition has no room to grow.
     #[error("partition {number} has room for {room} bytes, and {wanted} are needed: {what}")]
     NoRoom {
         /// Its number.
         number: u32,
-        /// Bytes that are needed.
+        /// Required bytes.
         wanted: u64,
-        /// Bytes that there are from its start on.
+        /// Available bytes from its start.
         room: u64,
-        /// What is in the way.
+        /// Description of the obstacle.
         what: String,
     },
     /// The entry of the partition cannot be changed.
@@ -81,10 +80,10 @@ pub enum PartitionError {
     Unsupported {
         /// Its number.
         number: u32,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
-    /// The partition reaches past the end of the device.
+    /// The partition extends past the end of the device.
     #[error(
         "partition {number} reaches past the end of the image ({device_len} bytes): the image is \
          cut off"
@@ -97,7 +96,7 @@ pub enum PartitionError {
     },
 }
 
-/// The partitions in words.
+/// Describes partitions in one line.
 pub fn overview(partitions: &[Partition]) -> String {
     if partitions.is_empty() {
         return "the table is empty".into();
@@ -109,10 +108,10 @@ pub fn overview(partitions: &[Partition]) -> String {
     format!("there are: {}", partitions.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// The partition with a number.
+/// Returns the partition with this number.
 ///
 /// # Errors
-/// If there is none, or it does not lie within the device.
+/// If it does not exist, or is not within the device.
 pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Partition, PartitionError> {
     let partitions = read(device)?.ok_or(PartitionError::NoTable)?;
     let Some(found) = partitions.iter().find(|partition| partition.number == number) else {
@@ -125,7 +124,7 @@ pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Partition, Partitio
     }
 }
 
-/// All partitions by number, also those that reach past the end; `None` if there is no table.
+/// Returns all partitions by number, including those that extend past the end; `None` if there is no table.
 ///
 /// # Errors
 /// If the device fails or the table is damaged.
@@ -138,7 +137,7 @@ pub fn read(device: &dyn BlockDevice) -> Result<Option<Vec<Partition>>, Partitio
     read_mbr(device, &entries).map(Some)
 }
 
-/// Bytes of the device; `None` if they lie past its end.
+/// Reads bytes of the device; `None` if they are past its end.
 fn bytes(device: &dyn BlockDevice, offset: u64, len: u64) -> io::Result<Option<Vec<u8>>> {
     if offset.checked_add(len).is_none_or(|end| end > device.len()) {
         return Ok(None);
@@ -169,7 +168,7 @@ fn mbr_partition(number: u32, base: u64, entry: &mbr::Entry) -> Partition {
     let unit = mbr::SECTOR_BYTES as u64;
     Partition {
         number,
-        // All three are 32-bit numbers on disk.
+        // All three are 32-bit numbers on disk, so this does not overflow.
         offset: (base + entry.first) * unit,
         len: entry.count * unit,
         description: format!("type {:#04x}", entry.kind),
@@ -194,7 +193,7 @@ fn read_gpt(device: &dyn BlockDevice) -> Result<Vec<Partition>, PartitionError> 
     Err(PartitionError::Damaged { table: "GPT", problem })
 }
 
-/// The partitions of one copy of the table, or what is wrong with it.
+/// Reads the partitions of one copy of the table, or returns the problem with it.
 fn read_gpt_at(
     device: &dyn BlockDevice,
     header: &[u8],

@@ -1,20 +1,21 @@
-//! Logical partitions: the chain of extended boot records, and how one of them becomes longer or shorter.
+//! Logical partitions: reads the chain of extended boot records, and resizes a partition in it.
 //!
-//! Each record counts its partition from itself, and names the next record from the start of the extended partition.
-//! The entry that leads to a record covers it and its partition, and the extended partition covers all of them: both
-//! are made larger before the partition is, and smaller after it, so that it is covered at any moment.
+//! Each record counts the start of its partition from itself, and that of the next record from the start of the
+//! extended partition. The entry that leads to a record covers it and its partition, and the extended partition covers
+//! all of them. Both grow before the partition does, and the entry shrinks after it, so the partition is covered at any
+//! moment. The extended partition never shrinks.
 
 use blockdev::BlockDevice;
 
 use super::{Partition, PartitionError, bytes, mbr, mbr_partition};
 
-/// Most logical partitions that are followed.
+/// Maximum number of logical partitions.
 const LOGICAL_MAX: u32 = 256;
-/// The number of the first logical partition.
+/// Number of the first logical partition.
 const FIRST_NUMBER: u32 = 5;
 const UNIT: u64 = mbr::SECTOR_BYTES as u64;
 
-/// An extended partition, and the records in it.
+/// An extended partition with its records.
 pub(super) struct Extended {
     /// Its entry in the first sector.
     entry: mbr::Entry,
@@ -29,7 +30,7 @@ struct Record {
 }
 
 impl Record {
-    /// The entry that leads to the next record.
+    /// Returns the entry that leads to the next record.
     fn link(&self) -> Option<&mbr::Entry> {
         self.entries.iter().find(|entry| entry.is_extended())
     }
@@ -40,10 +41,10 @@ impl Record {
 }
 
 impl Extended {
-    /// Follows the chain of an extended partition.
+    /// Reads the chain of an extended partition.
     ///
     /// # Errors
-    /// If the device fails, or the chain is broken or does not end.
+    /// If the device fails, or the chain is broken or endless.
     pub(super) fn read(
         device: &dyn BlockDevice,
         entry: mbr::Entry,
@@ -55,7 +56,7 @@ impl Extended {
             let sector = bytes(device, base * UNIT, UNIT)?;
             let sector = sector.ok_or(damaged("an extended boot record lies past the end"))?;
             let Some(entries) = mbr::parse(&sector) else {
-                // An extended partition that never held any has no record.
+                // An extended partition that never had logical partitions has no record.
                 let is_blank = step == 0;
                 return match is_blank {
                     true => Ok(Self { entry, records }),
@@ -71,26 +72,26 @@ impl Extended {
         Err(damaged("the chain of logical partitions does not end"))
     }
 
-    /// All logical partitions, with their numbers.
+    /// Returns all logical partitions with their numbers.
     pub(super) fn partitions(&self) -> Vec<Partition> {
         let all = self.all().zip(FIRST_NUMBER..);
         all.map(|((at, entry), number)| mbr_partition(number, self.records[at].base, entry))
             .collect()
     }
 
-    /// All partitions in the order of their numbers, with the place of their record in the chain.
+    /// Returns all partitions in numerical order, with the index of their record.
     fn all(&self) -> impl Iterator<Item = (usize, &mbr::Entry)> {
         let records = self.records.iter().enumerate();
         records.flat_map(|(at, record)| record.partitions().map(move |entry| (at, entry)))
     }
 
-    /// First bytes of the records, which no partition may reach.
+    /// Returns the offsets of the records, which no partition may overlap.
     pub(super) fn record_offsets(&self) -> impl Iterator<Item = u64> {
         self.records.iter().map(|record| record.base * UNIT)
     }
 
-    /// Changes how many sectors a logical partition has. The extended partition becomes larger with it where that
-    /// must be, and never smaller. Durable when it returns.
+    /// Changes the sector count of a logical partition. The extended partition grows if necessary, and never shrinks.
+    /// The change is durable on return.
     ///
     /// # Errors
     /// If there is no such partition, or the device fails.
@@ -119,7 +120,7 @@ impl Extended {
         Ok(())
     }
 
-    /// Has the extended partition reach to a sector of the device.
+    /// Extends the extended partition to a sector of the device.
     fn cover(&self, device: &dyn BlockDevice, number: u32, end: u64) -> Result<(), PartitionError> {
         let needed = end.saturating_sub(self.entry.first);
         if needed <= self.entry.count {
@@ -128,8 +129,8 @@ impl Extended {
         set_sectors(device, 0, self.entry.slot, addressable(number, needed)?)
     }
 
-    /// What the entry that leads to a record is to become, when one of the record's partitions ends at another sector
-    /// counted from the record: nothing where it covers more than that, as whoever made it wanted.
+    /// Returns the new entry that leads to a record whose partition will end at sector `end`, counted from the record.
+    /// Returns `None` if there is no such entry, or if it covers more than the record needs: its creator intended that.
     fn link_to(
         &self,
         at: usize,

@@ -3,13 +3,13 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Bytes of a sector; the unit of all addresses in a boot record.
+/// Sector size in bytes; the unit of all addresses in a boot record.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// `0x55 0xaa` at the end of the sector.
 const SIGNATURE: u16 = 0xaa55;
-/// The type that says that a GPT rules.
+/// Type of the protective entry, which marks a disk with a GPT.
 const PROTECTIVE: u8 = 0xee;
-/// Containers of logical partitions: CHS, LBA and Linux's own.
+/// Types of extended partitions: CHS, LBA and Linux's own.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     /// Position in the record, 0 to 3.
     pub(super) slot: usize,
     pub(super) kind: u8,
-    /// From the start of whatever the record counts from.
+    /// First sector. The kind of record determines the origin.
     pub(super) first: u64,
     pub(super) count: u64,
 }
@@ -55,8 +55,8 @@ impl Entry {
     }
 }
 
-/// The used entries of a boot record; `None` if the sector is none. The first sector of a FAT or
-/// NTFS file system has the same signature, but no sensible table.
+/// Parses the used entries of a boot record; `None` if the sector is not one. The first sector of a FAT or NTFS file
+/// system has the same signature, but no valid table.
 pub(super) fn parse(sector: &[u8]) -> Option<Vec<Entry>> {
     let (raw, _) = RawRecord::ref_from_prefix(sector).ok()?;
     let is_sensible = raw.entries.iter().all(|entry| matches!(entry.status, 0 | 0x80));
@@ -72,12 +72,12 @@ pub(super) fn parse(sector: &[u8]) -> Option<Vec<Entry>> {
     Some(entries.filter(|entry| entry.kind != 0 && entry.count != 0).collect())
 }
 
-/// Where the entries of a record begin.
+/// Offset of the entries in a record.
 const ENTRIES_OFFSET: usize = std::mem::offset_of!(RawRecord, entries);
-/// The last cylinder, head and sector that can be said: what is behind is found by its number alone.
+/// Largest cylinder, head and sector that can be encoded. Sectors past it are addressed by number alone.
 const CHS_MAX: [u8; 3] = [0xfe, 0xff, 0xff];
 
-/// Changes how many sectors an entry has.
+/// Sets the sector count of an entry.
 pub(super) fn set_sectors(sector: &mut [u8], slot: usize, sectors: u32) {
     let at = ENTRIES_OFFSET + slot * size_of::<RawEntry>();
     let chs_last = at + std::mem::offset_of!(RawEntry, chs_last);
@@ -86,10 +86,10 @@ pub(super) fn set_sectors(sector: &mut [u8], slot: usize, sectors: u32) {
     sector[count..count + 4].copy_from_slice(&sectors.to_le_bytes());
 }
 
-/// Has the entry that stands for a GPT reach to the last block of the disk, as far as it can say.
+/// Extends the protective entry to the last block of the disk, as far as 32 bits allow.
 pub(super) fn protect(sector: &mut [u8], last: u64) {
     let entries = parse(sector).unwrap_or_default();
-    // Beside others (a hybrid table), it is as somebody wanted it.
+    // Hybrid tables are left unchanged.
     if let [entry] = &entries[..] {
         let sectors = u32::try_from(last).unwrap_or(u32::MAX);
         if entry.is_protective() && u64::from(sectors) > entry.count {

@@ -59,7 +59,7 @@ fn no_table_is_not_an_error() {
     assert!(matches!(find(&MemoryDevice::new(100), 1), Err(PartitionError::NoTable)));
 }
 
-/// A header at `at`, with the table of entries at `entries`.
+/// Writes a header at `at`, with the table of entries at `entries`.
 fn write_gpt(disk: &MemoryDevice, unit: u64, at: u64, entries: u64) {
     let mut table = vec![0; 128 * 128];
     for (slot, first, last) in [(0_usize, 64_u64, 127_u64), (2, 128, 128)] {
@@ -113,7 +113,7 @@ proptest! {
             sector[446..510].copy_from_slice(bytes);
             for slot in 0..4 {
                 sector[446 + 16 * slot] &= 0x80;
-                // Addresses small enough to lead somewhere.
+                // Small addresses, so that chains lead somewhere.
                 sector[446 + 16 * slot + 9..446 + 16 * slot + 12].fill(0);
                 sector[446 + 16 * slot + 8] %= 8;
             }
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// The kind, first sector and sectors that an entry of a record has.
+/// Returns the type, first sector and sector count of an entry of a record.
 fn entry(disk: &MemoryDevice, sector: u64, slot: u64) -> (u8, u32, u32) {
     let mut bytes = [0; 16];
     disk.read_at(sector * 512 + 446 + slot * 16, &mut bytes).unwrap();
@@ -147,7 +147,7 @@ fn what_covers_a_logical_partition_grows_with_it() {
     disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 50, 20)])).unwrap();
     disk.write_at(150 * 512, &record(&[(0x82, 2, 18), (0x05, 80, 30)])).unwrap();
     disk.write_at(180 * 512, &record(&[(0x83, 4, 6)])).unwrap();
-    // Up to the record of the next one, which counts as one of the partitions in the way.
+    // Up to the record of the next partition, which is an obstacle like a partition.
     assert_eq!(disk_for(&disk, 6, 28 * 512).unwrap(), DISK_BYTES);
     assert!(matches!(disk_for(&disk, 6, 29 * 512), Err(PartitionError::NoRoom { number: 6, .. })));
     resize(&disk, 6, 28 * 512).unwrap();
@@ -155,7 +155,7 @@ fn what_covers_a_logical_partition_grows_with_it() {
     assert_eq!(entry(&disk, 100, 1), (0x05, 50, 30), "it was as long as what it leads to");
     assert_eq!(entry(&disk, 150, 1), (0x05, 80, 30));
     assert_eq!(entry(&disk, 0, 1), (0x05, 100, 120));
-    // The last one takes the extended partition with it. What leads to it covers more than it.
+    // The last partition extends the extended partition. The entry that leads to it covers its record, too.
     resize(&disk, 7, 100 * 512).unwrap();
     assert_eq!(entry(&disk, 180, 0), (0x83, 4, 100));
     assert_eq!(entry(&disk, 150, 1), (0x05, 80, 104));
@@ -164,7 +164,7 @@ fn what_covers_a_logical_partition_grows_with_it() {
     resize(&disk, 7, 512).unwrap();
     assert_eq!(entry(&disk, 150, 1), (0x05, 80, 5));
     assert_eq!(entry(&disk, 0, 1), (0x05, 100, 184), "never smaller");
-    // A loose cover stays.
+    // An entry that covers more than necessary stays.
     disk.write_at(150 * 512, &record(&[(0x82, 2, 28), (0x05, 80, 60)])).unwrap();
     resize(&disk, 7, 2 * 512).unwrap();
     assert_eq!(entry(&disk, 150, 1), (0x05, 80, 60));

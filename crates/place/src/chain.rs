@@ -12,33 +12,33 @@ use parking_lot::Mutex;
 
 use crate::qcow2::{Header, Qcow2Error};
 
-/// Limit of files that depend on each other. Each one takes space on the stack while it is opened.
+/// Maximum number of files that depend on each other. Each takes stack space while it is opened.
 const FILES_MAX: usize = 128;
 
 /// Rules for the files that a disk names.
 #[derive(Clone, Copy)]
 pub struct NamedFiles<'a> {
-    /// Opens and locks a file, for reading or also for writing. It refuses all but regular files and block devices, and
-    /// never waits for the other end of a pipe.
+    /// Opens and locks a file, for reading or also for writing. Accepts only regular files and block devices, and does
+    /// not block on pipes.
     pub open: &'a dyn Fn(&Path, bool) -> io::Result<File>,
-    /// The contents of a disk may be in a file that it names. Otherwise a qcow2 with an external data file is refused, and
-    /// so are extents of a VMDK outside of its directory.
+    /// Allows the contents of a disk to be in another file that it names. Otherwise a qcow2 with an external data file
+    /// is rejected, and so are extents of a VMDK outside of its directory.
     pub allow_data_files: bool,
 }
 
-/// Locks of the files that a disk names. They are held as long as the disk is open.
+/// Locks of the files that a disk names. Held as long as the disk is open.
 pub(crate) type Locks = Arc<Mutex<Vec<File>>>;
 
-/// A file that is being opened, and the files above it. Each one names the next. A file that names one of them
-/// is refused.
+/// A file that is being opened, and the files above it. Each file names the next. A file that names a file above it is
+/// rejected.
 #[derive(Clone)]
 pub(crate) struct Chain<'a> {
     files: NamedFiles<'a>,
     locks: Locks,
-    /// The disk is to be changed.
+    /// The disk is opened for writing.
     is_writable: bool,
     above: Vec<PathBuf>,
-    /// The file that was named last.
+    /// The file named most recently.
     named: Option<PathBuf>,
     /// The next file to be opened is the one that the caller named.
     is_fresh: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// Starts with the qcow2 that the caller named. Returns the locks of the files that it names, too.
+    /// Starts with the qcow2 that the caller named. Also returns the locks of the files that it names.
     pub(crate) fn new(path: &Path, is_writable: bool, files: NamedFiles<'a>) -> (Self, Locks) {
         let locks = Locks::default();
         let chain = Self {
@@ -101,12 +101,12 @@ fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// The name that a file has without links.
+/// Returns the path of a file without symbolic links.
 fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Checks the header of a qcow2. Other files have none.
+/// Checks the header of a qcow2. Files of other formats have none.
 fn check_header(file: &File, allow_data_files: bool) -> io::Result<()> {
     let mut magic = Vec::new();
     file.take(4).read_to_end(&mut magic)?;
@@ -133,14 +133,14 @@ impl ImplicitOpenGate<ImageFile> for Chain<'_> {
     ) -> io::Result<FormatAccess<ImageFile>> {
         let mut below = self.clone();
         below.above.extend(below.named.take());
-        // A file below the disk itself is never changed.
+        // Backing files are never changed.
         below.is_writable = false;
         Ok(FormatAccess::new(builder.open(below)?))
     }
 
     fn open_storage(&mut self, options: StorageOpenOptions) -> io::Result<ImageFile> {
         let is_first = std::mem::take(&mut self.is_fresh);
-        // The crate opens data files for writing in any case.
+        // imago always opens data files for writing.
         let is_written = options.get_writable() && self.is_writable;
         if let Some(path) = options.get_filename().filter(|_| !is_first) {
             self.add(path, is_written)?;

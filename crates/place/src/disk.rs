@@ -1,6 +1,6 @@
-//! Virtual disks of other programs: qcow2 to read and write, with its backing files; VMDK with flat extents to read.
+//! Virtual disks: qcow2 for reading and writing, with its backing files; VMDK with flat extents for reading.
 //!
-//! The metadata of a qcow2 are verified before the first write ([`crate::qcow2`]), and headers also before reading.
+//! The metadata of a qcow2 is verified before the first write ([`crate::qcow2`]), and its header also before reading.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ use thiserror::Error;
 use crate::chain::{Chain, Locks, NamedFiles};
 use crate::qcow2::{self, Feature, Header, Qcow2Error};
 
-/// Why a virtual disk cannot be opened.
+/// The reason why a virtual disk cannot be opened.
 #[derive(Debug, Error)]
 pub enum DiskError {
-    /// Its kind is not one that is read.
+    /// Unsupported format.
     #[error(
         "{}: {kind} disks are not read; convert it: qemu-img convert -O qcow2 {} disk.qcow2",
         address::shown(path.as_os_str().as_encoded_bytes()),
@@ -31,7 +31,7 @@ pub enum DiskError {
         /// The file.
         path: PathBuf,
     },
-    /// It is damaged, has features that are not known, or a file that it needs is missing.
+    /// Damaged disk, unknown feature, or missing file that the disk depends on.
     #[error("{}: as {kind}: {source}", address::shown(path.as_os_str().as_encoded_bytes()))]
     Open {
         /// `qcow2` or `vmdk`.
@@ -41,7 +41,7 @@ pub enum DiskError {
         /// The reason.
         source: io::Error,
     },
-    /// A qcow2 has a feature that is not supported.
+    /// Unsupported feature of a qcow2.
     #[error("{}: {feature} is not supported; {}", path.display(), feature.way_out(path))]
     Unsupported {
         /// The file.
@@ -49,7 +49,7 @@ pub enum DiskError {
         /// The feature.
         feature: Feature,
     },
-    /// A qcow2 has its data in another file, which may be any file of the host.
+    /// External data file of a qcow2, which may be any file of the host.
     #[error(
         "{}: its data is in the file {name:?}, and an image from elsewhere may name any file of this machine; if you trust \
          the image, use --allow-data-files",
@@ -61,7 +61,7 @@ pub enum DiskError {
         /// The name of the data file in the image.
         name: String,
     },
-    /// The metadata of a qcow2 are damaged, so that writing to it could destroy it, or reading it is impossible.
+    /// Damaged metadata of a qcow2: writing could destroy the image, or reading is impossible.
     #[error(
         "{}: {source}; nothing was written; repair the image with: qemu-img check -r all {}",
         address::shown(path.as_os_str().as_encoded_bytes()),
@@ -90,7 +90,7 @@ impl DiskError {
     }
 }
 
-/// Checks a qcow2 before the crate opens it: its header, or all of its metadata if it is to be changed.
+/// Checks a qcow2 before imago opens it: its header, or all of its metadata if it is opened for writing.
 fn check_qcow2(
     path: &Path,
     file: Option<&File>,
@@ -114,18 +114,18 @@ fn check_qcow2(
 pub struct VirtualDisk {
     access: FormatAccess<ImageFile>,
     is_writable: bool,
-    /// Keeps others out while it is open.
+    /// Lock that excludes other programs while the disk is open.
     _lock: Option<File>,
-    /// The same of the files that it names.
+    /// Locks of the files that the disk names.
     _locks: Locks,
 }
 
 impl VirtualDisk {
-    /// Opens the disk in a file, with the files that it names, by the rules of `files`. `lock` is held as long as it is
-    /// open.
+    /// Opens the disk in a file, with the files that it names, by the rules of `files`. Holds `lock` as long as the
+    /// disk is open.
     ///
     /// # Errors
-    /// If it is no such disk, is damaged, or needs something that is not there.
+    /// If the file is not such a disk, is damaged, or depends on a missing file.
     pub fn open(
         kind: &str,
         path: &Path,

@@ -1,9 +1,9 @@
-//! Images that are no local files: where they lie ([`Place`]), and the object stores that hold them ([`store`]).
-//! What is far away is read lazily ([`lazy`]), an object by its ranges ([`object`]), and can be kept on disk
-//! ([`disk_cache`]). Virtual disks of other programs are [`disk`], verified by [`qcow2`], compressed images [`mod@zstd`].
+//! Images that are not plain local files: their addresses ([`Place`]) and the object stores that contain them
+//! ([`store`]). Remote images are read lazily ([`lazy`]), objects by ranges ([`object`]), with an optional disk cache
+//! ([`disk_cache`]). Virtual disks are read by [`disk`] and verified by [`qcow2`], compressed images by [`mod@zstd`].
 //!
-//! What is asynchronous runs on one runtime of this crate ([`runtime`]), which exists from the first use on; who asks for
-//! a local file never starts it.
+//! Asynchronous work runs on one runtime of this crate ([`runtime`]). It starts on first use; local files do not need
+//! it.
 #![forbid(unsafe_code)]
 
 pub mod disk;

@@ -1,4 +1,4 @@
-//! An object of a store as bytes to read: one version of it, whatever happens to its name.
+//! Reads one version of an object, even if the object is replaced.
 
 use std::error::Error as _;
 use std::ops::Range;
@@ -13,36 +13,36 @@ use crate::lazy::{FetchError, RangeSource};
 use crate::runtime;
 use crate::store::Location;
 
-/// Unit in which objects are fetched, in bytes: a request takes as long for all of it as for its first byte.
+/// Unit of fetches in bytes. A request for it takes as long as a request for one byte.
 pub const CHUNK_BYTES: u64 = 128 << 10;
 
-/// How often the first request is made. Failures that say so are tried again by the store's library before that.
+/// Number of attempts of the first request, in addition to the retries of the store's library.
 const OPENING_TRIES: u32 = 3;
 
-/// An object, pinned to the version that it had when it was opened.
+/// An object, pinned to the version at the time of opening.
 ///
-/// The version is its ETag, which each request asks for and each answer is compared with. A server without ETags is taken
-/// at the time of the last change, and one without that at the length alone, which [`Self::of`] says as a warning.
+/// The version is the ETag: each request sends it as a condition, and each answer is compared with it. Without ETags
+/// the modification time is used, and without both only the length, which [`Self::of`] logs as a warning.
 pub struct ObjectSource {
     location: Location,
     shown: String,
     identity: String,
     pin: Pin,
-    /// Where it starts: opening it fetched that.
+    /// First bytes of the object, fetched when it was opened.
     head: Bytes,
 }
 
-/// What says that it is the same version.
+/// The properties that identify a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pin {
     etag: Option<String>,
-    /// Seconds; 0 where the server does not say.
+    /// Modification time in seconds; 0 if the server reports none.
     modified: i64,
     len: u64,
 }
 
 impl ObjectSource {
-    /// Opens the object of a location with one request, which also fetches its start.
+    /// Opens an object with one request, which also fetches its first bytes.
     ///
     /// # Errors
     /// If it cannot be read in ranges.
@@ -83,7 +83,7 @@ impl ObjectSource {
         body(answer, &self.location, &self.shown).await
     }
 
-    /// What it is now, after a server said that it is not what it was.
+    /// Returns the error for a replaced object, with its current version.
     async fn replaced(&self) -> FetchError {
         match self.location.store.head(&self.location.path).await {
             Ok(meta) => self.changed(Pin::of(&meta).to_string()),
@@ -135,7 +135,7 @@ impl std::fmt::Display for Pin {
     }
 }
 
-/// Such a tag is compared here; servers need not do it (RFC 9110, 13.1.1).
+/// Weak tags are compared here, because servers need not support them in conditions (RFC 9110, 13.1.1).
 fn is_weak(etag: &str) -> bool {
     etag.starts_with("W/")
 }
@@ -149,7 +149,7 @@ async fn get(
     answer.map_err(|error| told(&error, &location.path, shown))
 }
 
-/// What the object is now, and its start.
+/// Returns the current version of the object and its first bytes.
 async fn first(location: &Location, shown: &str) -> Result<(Pin, Bytes), FetchError> {
     let options = GetOptions::new().with_range(Some(GetRange::Bounded(0..CHUNK_BYTES)));
     let answer = get(location, shown, options).await?;
@@ -177,7 +177,8 @@ async fn body(answer: GetResult, location: &Location, shown: &str) -> Result<Byt
     Ok(bytes.into())
 }
 
-/// An error of the library in words. What it says may have an address in it whose query is a signature.
+/// Converts an error of the library. Its text may contain an address with a signature in its query, so it is not
+/// repeated.
 fn told(error: &Error, path: &Path, shown: &str) -> FetchError {
     let address_shown = shown.to_owned();
     let refused = |reason: &str| FetchError::Refused {

@@ -1,4 +1,4 @@
-//! Opening a place to read it.
+//! Opens places for reading.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -15,36 +15,36 @@ use crate::store::{self, StoreError};
 use crate::zstd::{ZstdError, ZstdSource};
 use crate::{NamedFiles, Place};
 
-/// Why a place cannot be opened.
+/// The reason why a place cannot be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The address or the configuration is wrong.
+    /// Invalid address or configuration.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It cannot be read.
+    /// Error of reading an object.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// It is no virtual disk that can be read.
+    /// Error of opening a virtual disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// It is not compressed so that it can be read in parts.
+    /// Error of opening seekable zstd.
     #[error(transparent)]
     Zstd(#[from] ZstdError),
-    /// Nothing here reads places of this kind.
+    /// Kind of place that this crate cannot open.
     #[error("{0}: places of this kind are not read")]
     Kind(Address),
 }
 
-/// A place that is open to be read.
+/// A place opened for reading.
 pub struct OpenPlace {
     /// Its contents.
     pub device: Arc<dyn BlockDevice>,
-    /// What they are, if that can be said: two places that say the same have the same bytes.
+    /// Identity of the contents, if known: places of equal identity have equal bytes.
     pub identity: Option<String>,
 }
 
 impl Place {
-    /// The local file that the place lies in, if it lies in one.
+    /// Returns the local file that contains the place, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {
         match self {
@@ -53,11 +53,11 @@ impl Place {
         }
     }
 
-    /// Opens it to read it; `file` is what [`Self::file`] names, opened and locked. `named` opens the files that a virtual
-    /// disk names.
+    /// Opens the place for reading. `file` is the file that [`Self::file`] names, opened and locked. `named` opens the
+    /// files that a virtual disk names.
     ///
     /// # Errors
-    /// If it is not there, or is not what it should be.
+    /// If it does not exist or is invalid.
     pub fn open(
         &self,
         file: Option<File>,
@@ -77,7 +77,7 @@ impl Place {
                 let failed = |source| ZstdError::Read { name: name.clone(), source };
                 let file = file.map_or_else(|| File::open(path), Ok).map_err(failed)?;
                 let device = Arc::new(FileDevice::new(file).map_err(failed)?);
-                // A local file has no version that a cache on disk could know it by, and is on disk.
+                // A local file has no version that could be a key of the disk cache, and needs no cache.
                 let options = LazyOptions { disk: None, ..options.clone() };
                 let source = ZstdSource::open(device, &name, &name)?;
                 let device = Arc::new(LazyDevice::new(Arc::new(source), options));
@@ -96,7 +96,7 @@ fn object(address: &Address, options: &LazyOptions) -> Result<OpenPlace, OpenErr
     if !name.ends_with(".zst") {
         return Ok(OpenPlace { device: lazy, identity: Some(identity) });
     }
-    // What is kept on disk is what was sent.
+    // Only the compressed bytes are cached on disk.
     let above = LazyOptions { disk: None, ..options.clone() };
     let source = ZstdSource::open(lazy, &name, &identity)?;
     let device = Arc::new(LazyDevice::new(Arc::new(source), above));

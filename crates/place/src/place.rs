@@ -1,18 +1,19 @@
-//! What the words of a command mean: a local file, or a place of another kind.
+//! Parses arguments that name an image: a local file or another place.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use address::Address;
 
-/// Where an image lies, other than in a local file that has its bytes as they are.
+/// Location of an image that is not a raw local file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An object: `s3://bucket/key`, `gs://…`, `az://…`, `http://…`, `https://…`.
     Object(Address),
-    /// A virtual disk: `qcow2:FILE`, `vmdk:FILE`, `vhdx:FILE`, `vpc:FILE`: what the word before the colon says.
+    /// A virtual disk: `qcow2:FILE`, `vmdk:FILE`, `vhdx:FILE`, `vpc:FILE`. The first field is the word before the
+    /// colon.
     Disk(String, PathBuf),
-    /// A file compressed by zstd in frames that can be sought: `zst:FILE`, or a name that ends in `.zst`.
+    /// A zstd file with a seek table: `zst:FILE`, or a name that ends in `.zst`.
     Zstd(PathBuf),
     /// An export of an NBD server: `nbd://host[:port]/export`, `nbd+unix:///export?socket=PATH`.
     Nbd(Address),
@@ -24,8 +25,8 @@ const NBD_SCHEMES: [&str; 2] = ["nbd", "nbd+unix"];
 const DISK_WORDS: [&str; 4] = ["qcow2", "vmdk", "vhdx", "vpc"];
 
 impl Place {
-    /// The place that `word` names; `None` if it names a local file. A file whose name looks like a place is meant by a
-    /// path with a slash before its colon: `./s3:`.
+    /// Parses a word. Returns `None` for a local file. A local file whose name looks like a place needs a slash before
+    /// the colon: `./s3:`.
     #[must_use]
     pub fn parse(word: &OsStr) -> Option<Self> {
         let text = word.to_str()?;

@@ -1,4 +1,4 @@
-//! The one runtime of what is asynchronous.
+//! The runtime for asynchronous work.
 
 use std::future::Future;
 use std::io;
@@ -7,16 +7,16 @@ use std::thread;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Requests wait far more than they compute.
+/// Number of worker threads. Requests wait far more than they compute.
 const WORKERS: usize = 2;
 
-/// Threads that must be available before the runtime starts: its workers, and one that looks up names of hosts. The
-/// runtime panics if it gets none.
+/// Number of threads that must be available before the runtime starts: its workers, and one for name resolution. The
+/// runtime would panic without them.
 const THREADS_MIN: usize = WORKERS + 1;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
-/// Starts the runtime, unless it runs. All that leads to [`handle`] calls this first.
+/// Starts the runtime, unless it is running. Must be called before anything that uses [`handle`].
 ///
 /// # Errors
 /// If the system provides no threads or descriptors.
@@ -26,7 +26,7 @@ pub fn start() -> io::Result<()> {
     }
     check_threads(THREADS_MIN)?;
     let built = build()?;
-    // Another thread may have started one: then this one ends unused.
+    // Another thread started one concurrently: discard this one.
     if let Err(surplus) = RUNTIME.set(built) {
         surplus.shutdown_background();
     }
@@ -37,7 +37,7 @@ fn build() -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(WORKERS).thread_name("places").enable_all().build()
 }
 
-/// Starts `count` threads that exist together, and ends them.
+/// Checks that `count` threads can exist at the same time.
 fn check_threads(count: usize) -> io::Result<()> {
     let mut started = Vec::new();
     for _ in 0..count {
@@ -55,7 +55,7 @@ fn check_threads(count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The runtime's handle, for libraries that start tasks of their own.
+/// Returns the runtime's handle, for libraries that start tasks.
 ///
 /// # Panics
 /// If the runtime was not started, and the system provides no threads.
@@ -63,7 +63,7 @@ pub fn handle() -> Handle {
     RUNTIME.get_or_init(|| build().expect("threads for requests")).handle().clone()
 }
 
-/// Waits for `future` on the runtime. Not to be called from one of its tasks.
+/// Runs `future` to completion. Must not be called from a task of the runtime.
 ///
 /// # Panics
 /// In a task of a runtime.

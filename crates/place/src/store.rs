@@ -1,5 +1,5 @@
-//! Object stores and web servers by their addresses. Credentials come from the environment, as each kind of store's own
-//! tools have them, and never from an address; no message has them.
+//! Opens object stores and web servers by address. Credentials come from the same environment variables that each
+//! store's own tools use, never from an address. No message contains them.
 
 use std::fmt;
 use std::io;
@@ -18,31 +18,31 @@ use url::Url;
 use crate::runtime;
 use crate::transport::{Connector, Limits};
 
-/// An address that names no store, or one that cannot be used.
+/// An invalid or unusable address.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The address cannot be read.
+    /// The address cannot be parsed.
     #[error("{address} is no address: {reason}")]
     Address {
-        /// As given.
+        /// The address as given.
         address: Address,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
-    /// The address has a user or a password in it, which would be seen by everybody.
+    /// The address contains a user or a password, which would be visible to others.
     #[error(
         "{host}: credentials do not belong into an address; give them in the environment, as for the store's own tools"
     )]
     Credentials {
-        /// The host of the address.
+        /// Host of the address.
         host: String,
     },
-    /// What is configured is not enough or not right.
+    /// The configuration is incomplete or invalid.
     #[error("{address}: {reason}")]
     Configuration {
-        /// As given.
+        /// The address as given.
         address: Address,
-        /// The reason of the store's library.
+        /// Reason given by the store's library.
         reason: String,
     },
     /// The system provides no threads for requests.
@@ -50,43 +50,43 @@ pub enum StoreError {
         "{address}: cannot start threads for requests: {source}; raise the limit of processes or of memory (ulimit -u, -v)"
     )]
     Threads {
-        /// As given.
+        /// The address as given.
         address: Address,
         /// The reason.
         source: io::Error,
     },
 }
 
-/// A place in a store: an object, or the prefix of many.
+/// A location in a store: an object, or a prefix of objects.
 #[derive(Clone)]
 pub struct Location {
     /// The bucket, container or server.
     pub store: Arc<dyn ObjectStore>,
-    /// Where in it.
+    /// Path in the store.
     pub path: Path,
-    /// As it was named.
+    /// The address as given.
     pub address: Address,
 }
 
-/// Without the store, whose parts may have credentials.
+/// Omits the store, which may contain credentials.
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Location").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-/// The store that `address` is in. Nothing is asked of it yet.
+/// Opens the store of `address`. Sends no request yet.
 ///
 /// # Errors
-/// If the address cannot be read or has credentials in it, or the environment's configuration is wrong.
+/// If the address cannot be parsed or contains credentials, or the environment's configuration is invalid.
 pub fn open(address: &Address) -> Result<Location, StoreError> {
     open_within(address, Limits::default())
 }
 
-/// The same, with other limits for its server.
+/// Opens the store of `address` with other limits for its server.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub fn open_within(address: &Address, limits: Limits) -> Result<Location, StoreError> {
     let wrong = |reason: String| StoreError::Address { address: address.clone(), reason };
     let mut url = Url::parse(address.with_secrets()).map_err(|e| wrong(e.to_string()))?;
@@ -116,13 +116,13 @@ pub fn open_within(address: &Address, limits: Limits) -> Result<Location, StoreE
     Ok(Location { store, path, address: address.clone() })
 }
 
-/// How often what passes is tried again: for some seconds, because somebody waits.
+/// Retries transient errors for a few seconds only, because a caller is waiting.
 fn retries(limits: Limits) -> RetryConfig {
     RetryConfig { max_retries: 6, retry_timeout: limits.silence, ..RetryConfig::default() }
 }
 
-/// As the environment says. Where TLS protects what is sent, its digest is not part of the signature, as with the store's
-/// own tools: to compute it takes each side as long as to send it.
+/// Configures S3 from the environment. Under TLS the payload's digest is not signed, as with the store's own tools,
+/// because each side would need as long for the digest as for the transfer.
 fn s3_of_environment() -> AmazonS3Builder {
     let builder = AmazonS3Builder::from_env();
     let is_plain = [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint]
@@ -133,7 +133,7 @@ fn s3_of_environment() -> AmazonS3Builder {
     if is_plain || is_said { builder } else { builder.with_unsigned_payload(true) }
 }
 
-/// `None` for a scheme that is not known.
+/// Returns `None` for an unknown scheme.
 fn of_scheme(
     url: &Url,
     connector: Connector,
@@ -144,7 +144,7 @@ fn of_scheme(
             s3_of_environment()
                 .with_url(url.as_str())
                 .with_http_connector(connector)
-                // A server that does not know them answers an error, and never loses an object.
+                // A server without conditional puts answers with an error, and never loses an object.
                 .with_conditional_put(S3ConditionalPut::ETagMatch)
                 .with_retry(retries(limits))
                 .build()?,
@@ -160,7 +160,8 @@ fn of_scheme(
             let azure = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
             Arc::new(azure.with_http_connector(connector).with_retry(retries(limits)).build()?)
         }
-        // The whole address, and no path: the store would encode it again. The connector adds the query.
+        // The whole address without a path, because the store would encode the path again. The connector adds the
+        // query.
         "http" | "https" => Arc::new(
             HttpBuilder::new()
                 .with_url(url.as_str())

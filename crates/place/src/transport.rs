@@ -1,8 +1,8 @@
 //! Requests to servers that may be slow, broken or hostile.
 //!
-//! [`Transport`] lies between the store's library and the HTTP client. It bounds the size of every answer whose size the
-//! caller does not know. It bounds time by progress instead of a total. It adds the query of an address, which no other
-//! code knows. Of an error answer it keeps only the name of the error.
+//! [`Transport`] is located between the store's library and the HTTP client. It bounds answers of unknown size, and
+//! requires progress instead of limiting the total time. It adds the query of an address, which may be a secret and is
+//! stored nowhere else. Error answers are reduced to the name of the error.
 
 mod body;
 mod client;
@@ -27,17 +27,17 @@ use self::body::{Limited, collect};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Time until an answer begins, after the request was sent.
+    /// Timeout between the request and the start of the answer.
     pub silence: Duration,
-    /// Length of a window.
+    /// Length of a time window.
     pub window: Duration,
-    /// Bytes that each window must bring, sending or receiving.
+    /// Minimum number of bytes per window, in either direction.
     pub window_bytes: u64,
-    /// Bytes of an error answer that are looked at.
+    /// Maximum number of bytes of an error answer that are read.
     pub error_bytes: u64,
-    /// Bytes of one page of a listing, and of every other answer whose size is not known before.
+    /// Maximum size of one page of a listing, and of every other answer of unknown size.
     pub page_bytes: u64,
-    /// Pages of one listing.
+    /// Maximum number of pages of one listing.
     pub pages: u64,
 }
 
@@ -54,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a request was given up.
+/// The reason why a request was cancelled.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("the server did not answer within {0:?}")]
@@ -84,14 +84,14 @@ impl From<Fault> for HttpError {
     }
 }
 
-/// Makes clients that keep to [`Limits`].
+/// Creates HTTP clients that enforce [`Limits`].
 pub(crate) struct Connector {
     pub(crate) limits: Limits,
-    /// The query that each request gets.
+    /// Query to add to each request.
     pub(crate) query: Option<String>,
 }
 
-/// Returns what makes clients of other stores keep to these limits.
+/// Returns a connector that enforces these limits for other stores.
 #[must_use]
 pub fn connector(limits: Limits) -> impl HttpConnector {
     Connector { limits, query: None }
@@ -115,7 +115,7 @@ struct Transport {
     client: HttpClient,
     limits: Limits,
     query: Option<String>,
-    /// Listings under way, by their addresses without the page.
+    /// Listings in progress, by address without the page parameter.
     listings: Mutex<HashMap<String, Pages>>,
 }
 
@@ -132,11 +132,11 @@ struct Pages {
     last: String,
 }
 
-/// Parameters that name the page of a listing.
+/// Query parameters that select a page of a listing.
 const PAGES: [&str; 3] = ["continuation-token", "pageToken", "marker"];
-/// Parameters that only listings have.
+/// Query parameters that occur only in listings.
 const LISTINGS: [&str; 5] = ["list-type", "comp", "prefix", "delimiter", "maxResults"];
-/// Listings that are remembered; the rest is forgotten when there are more.
+/// Maximum number of tracked listings. When there are more, all are forgotten.
 const LISTINGS_MAX: usize = 4096;
 
 #[async_trait]
@@ -170,11 +170,11 @@ impl HttpService for Transport {
 }
 
 impl Transport {
-    /// An error answer. Its body may repeat the request with its credentials, so only the name of the error is kept.
+    /// Reduces an error answer to the name of the error. Its body may repeat the request with its credentials.
     async fn refusal(&self, answer: HttpResponse) -> Result<HttpResponse, HttpError> {
         let (mut parts, body) = answer.into_parts();
         let body = Limited::new(body, self.limits, self.limits.error_bytes);
-        // The status says enough where the body breaks off.
+        // If the body breaks off, the status is enough.
         let said = error_name(&collect(body).await);
         parts.headers.remove(CONTENT_LENGTH);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(said.into_bytes())))
@@ -197,7 +197,7 @@ impl Transport {
             return Ok(());
         }
         let pages = listings.entry(listing).or_default();
-        // A request that is retried asks for its page again, a few times.
+        // A retried request asks for the same page again, which is allowed a few times.
         let is_repeated = pages.last == page;
         pages.count += if is_repeated { (self.limits.pages / 16).max(1) } else { 1 };
         pages.last = page;
@@ -227,14 +227,14 @@ fn with_query(uri: &Uri, query: &str) -> Result<Uri, HttpError> {
     Uri::from_parts(parts).map_err(|error| wrong(error.into()))
 }
 
-/// The encoding of an object that is not stored with it: the bytes would not be those of the image.
+/// Returns the content encoding if the server compressed the object, so that the bytes are not those of the image.
 fn encoding_not_wanted(headers: &HeaderMap) -> Option<String> {
     let encoding = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_ascii_lowercase();
     let is_changed = ["gzip", "x-gzip", "deflate", "br", "compress"].contains(&&*encoding);
     is_changed.then_some(encoding)
 }
 
-/// The bytes that an answer says its body has.
+/// Returns the body length according to the headers.
 fn len_said(headers: &HeaderMap) -> Option<u64> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(range) = text(CONTENT_RANGE) {
@@ -244,10 +244,11 @@ fn len_said(headers: &HeaderMap) -> Option<u64> {
     text(CONTENT_LENGTH)?.parse().ok()
 }
 
-/// Longest name of an error.
+/// Maximum length of an error's name.
 const ERROR_NAME_BYTES_MAX: usize = 64;
 
-/// The name of an error in an answer: `<Code>NAME</Code>` of object stores, or `"error": "NAME"` of servers of tokens.
+/// Returns the name of an error in an answer: `<Code>NAME</Code>` of object stores, or `"error": "NAME"` of token
+/// servers.
 fn error_name(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let after = |mark: &str| text.split_once(mark).map(|(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! A web server that fails: what is read is right, or an error that names the object.
+//! A web server that fails. Reads must be right or return an error that names the object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn all_that_passes_is_tried_again() {
         let start = CHUNK_BYTES as usize * 3 + 5;
         assert!(found == expected[start..start + found.len()], "{fault:?} gave wrong bytes");
         assert!(server.has_failed(), "{fault:?} did not happen");
-        // When it is opened, too.
+        // Faults during the opening.
         server.fail(&[fault]);
         let device = open(&server, "disk");
         assert_eq!(device.len(), LEN, "{fault:?}");
@@ -71,7 +71,7 @@ fn a_server_that_never_gets_it_right_is_an_error_and_no_end() {
     let error = read(&device, CHUNK_BYTES * 3, 10).unwrap_err().to_string();
     assert!(error.contains(&server.url("disk")), "{error}");
     assert!(server.has_failed());
-    // The mount that is behind it stays: the next reading may go well.
+    // The device stays usable: the next read may succeed.
     assert!(read(&device, CHUNK_BYTES * 3, 10).is_ok());
     assert!(read(&device, LEN - 5, 6).is_err());
     assert!(device.write_at(0, b"x").is_err());
@@ -95,12 +95,12 @@ fn what_is_replaced_is_an_error_and_no_mixture() {
         let error = read(&device, CHUNK_BYTES * 5, 100).unwrap_err().to_string();
         assert!(error.contains("was replaced while it was in use"), "{error}");
         assert!(error.contains(&server.url("disk")), "{error}");
-        // What was read before is still what it was.
+        // Chunks read before remain valid.
         assert!(
             read(&device, CHUNK_BYTES, 100).unwrap() == bytes(1)[CHUNK_BYTES as usize..][..100]
         );
     }
-    // Without anything else, the length tells.
+    // Without ETag and time, only the length identifies the version.
     server.put_with("disk", bytes(1), None, None);
     let device = open(&server, "disk");
     server.put_with("disk", vec![0; LEN as usize - 1], None, None);

@@ -1,4 +1,4 @@
-//! Servers that lie, drip and never end: every lie ends with an error, in bounded time and memory.
+//! Hostile servers: wrong, slow and endless answers. Each must end with an error, in bounded time and memory.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use futures_util::TryStreamExt;
 use object_store::ObjectStore;
 use oracle::RawServer;
 
-/// Longest time that any lie may hold a reader. The windows of the test are 200 ms, and requests are retried.
+/// Maximum duration of each case. The windows of the test are 200 ms, and requests are retried.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
@@ -29,7 +29,7 @@ fn location(address: &str) -> Location {
     open_within(&address.into(), limits()).unwrap()
 }
 
-/// Writes for ever, or until the client goes away.
+/// Writes until the client disconnects.
 fn for_ever(stream: &mut TcpStream, piece: &[u8], pause: Duration) -> io::Result<()> {
     loop {
         stream.write_all(piece)?;
@@ -41,7 +41,7 @@ const PART: &str = "HTTP/1.1 206 Part\r\nETag: \"x\"\r\nContent-Range: bytes 0-1
 
 type Lie = fn(&mut TcpStream) -> io::Result<()>;
 
-/// Lies of a server: a name, a part of the error, and the answer.
+/// Wrong answers: a name, a part of the expected error, and the answer.
 const LIES: &[(&str, &str, Lie)] = &[
     ("an endless error body", "access is denied", |stream| {
         stream.write_all(b"HTTP/1.1 403 No\r\n\r\n")?;
@@ -125,7 +125,7 @@ fn a_slow_line_that_makes_progress_is_waited_for() {
         }
         Ok(())
     });
-    // It takes 800 ms, four windows.
+    // This takes 800 ms, four windows.
     assert!(ObjectSource::of(location(&format!("{}/disk", server.url()))).is_ok());
 }
 
@@ -148,7 +148,7 @@ fn a_redirect_does_not_get_the_query() {
     assert!(head.starts_with("GET /x ") && !head.contains("CANARY"), "{head}");
 }
 
-/// A store of one bucket at a server.
+/// Lists a bucket at a server.
 fn listed(server: &RawServer) -> Result<usize, object_store::Error> {
     use diskwright_place::transport::connector;
     let store = object_store::aws::AmazonS3Builder::new()
@@ -183,11 +183,11 @@ fn page(token: &str) -> String {
 #[test]
 fn listings_without_end_end() {
     let start = Instant::now();
-    // The same page for ever.
+    // A listing that repeats one page without end.
     let server = RawServer::new(|_, stream| stream.write_all(page("again").as_bytes()));
     let error = listed(&server).unwrap_err();
     assert!(format!("{error:?}").contains("Repeated"), "{error:?}");
-    // Another page each time.
+    // A listing with a new page each time.
     let number = std::sync::atomic::AtomicU64::new(0);
     let server = RawServer::new(move |_, stream| {
         let number = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -195,7 +195,7 @@ fn listings_without_end_end() {
     });
     let error = listed(&server).unwrap_err();
     assert!(format!("{error:?}").contains("Pages(40)"), "{error:?}");
-    // One page without end.
+    // A single page without end.
     let server = RawServer::new(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult>")?;
         for_ever(stream, &[b' '; 65536], Duration::ZERO)

@@ -1,4 +1,4 @@
-//! What is fetched, and how often.
+//! Which ranges are fetched, and how often.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 const CHUNK: u64 = 1000;
 
-/// Bytes that tell where they are, and what was asked for.
+/// A source whose bytes encode their offset. It records requests.
 struct Source {
     len: u64,
     asked: Mutex<Vec<Range<u64>>>,
@@ -30,7 +30,7 @@ impl Source {
         Arc::new(Self { len, asked: Mutex::default() })
     }
 
-    /// Starts and ends of what was asked for since the last time, in their order.
+    /// Returns the start and end of all requests since the last call, sorted.
     fn taken(&self) -> Vec<(u64, u64)> {
         let asked = std::mem::take(&mut *self.asked.lock());
         let mut asked: Vec<_> = asked.into_iter().map(|range| (range.start, range.end)).collect();
@@ -122,7 +122,7 @@ fn what_is_wanted_soon_is_on_its_way_and_bounded() {
     assert_eq!(source.taken(), [(0, 1000)]);
 }
 
-/// Waits for so many bytes, and gives what was asked for.
+/// Waits until `bytes` bytes were requested, and returns the requests.
 fn asked_until(source: &Source, bytes: u64) -> Vec<(u64, u64)> {
     let (mut asked, mut sum) = (Vec::new(), 0);
     while sum < bytes {
@@ -185,7 +185,7 @@ fn a_second_process_reads_from_disk_and_damage_is_fetched_again() {
     device.read_ahead(19_000, 2000);
     assert_reads(&device, 0, 21_000);
     assert_eq!(source.taken(), [(5000, 6000), (20_000, 21_000)]);
-    // The directory goes away, or has no room: that is slow, and no error.
+    // The directory disappears, or has no space: reads become slow, but do not fail.
     let device = LazyDevice::new(source.clone(), options());
     std::fs::remove_dir_all(directory.path()).unwrap();
     std::fs::write(directory.path(), "no directory").unwrap();

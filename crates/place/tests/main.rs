@@ -1,4 +1,4 @@
-//! Places as programs meet them: servers that are slow, busy, wrong, or replace what is read.
+//! Places under realistic faults: servers that are slow, busy, wrong, or replace an object while it is read.
 
 #[macro_use]
 extern crate oracle;

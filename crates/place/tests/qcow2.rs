@@ -1,4 +1,4 @@
-//! qcow2 images of qemu-img, sound and damaged, opened for writing. `qemu-img check` is the judge.
+//! qcow2 images of qemu-img, sound and damaged, opened for writing. `qemu-img check` verifies the results.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn qemu(dir: &Path, line: &str) {
     assert_eq!(qemu_status(dir, line), 0, "qemu-img {line}");
 }
 
-/// Bytes that differ at each place.
+/// Returns random non-zero bytes.
 fn noise(len: u64, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| random.u8(1..)).collect()
@@ -90,7 +90,7 @@ fn sound_images_of_each_kind_are_written_and_stay_sound() {
     }
 }
 
-/// Overwrites, allocates and zeroes, and compares with qemu-img.
+/// Overwrites, allocates and zeroes, and compares the result with qemu-img.
 #[track_caller]
 fn write_and_judge(dir: &Path, expected: &mut [u8], kind: &str) {
     let disk = open(&dir.join("disk"), true).unwrap_or_else(|e| panic!("{kind}: {e}"));
@@ -104,7 +104,7 @@ fn write_and_judge(dir: &Path, expected: &mut [u8], kind: &str) {
     assert_eq!(qemu_status(dir, "check -q disk"), 0, "{kind}");
     qemu(dir, "convert -O raw disk back");
     assert!(fs::read(dir.join("back")).unwrap() == expected, "{kind}");
-    // The image is accepted again after the crate has changed it.
+    // The image must still be accepted after imago has changed it.
     let disk = open(&dir.join("disk"), true).unwrap_or_else(|e| panic!("{kind}: {e}"));
     assert!(contents(&disk).unwrap() == expected, "{kind}");
 }
@@ -121,7 +121,7 @@ fn snapshots_are_kept() {
     write_and_judge(dir.path(), &mut expected, "snapshots");
     qemu(dir.path(), "convert -l snapshot.name=first -O raw disk first");
     assert!(fs::read(dir.path().join("first")).unwrap() == before);
-    // A snapshot that was deleted leaves marks of exclusive clusters that have to be right.
+    // After a snapshot is deleted, the `COPIED` flags must be right again.
     qemu(dir.path(), "snapshot -d first disk");
     write_and_judge(dir.path(), &mut expected, "a deleted snapshot");
 }
@@ -136,7 +136,7 @@ fn the_clusters_of_bitmaps_are_not_overwritten() {
     let path = dir.path().join("disk");
     let sound = fs::read(&path).unwrap();
     open(&path, true).unwrap().write_at(3 * MIB, &noise(MIB, 4)).unwrap();
-    // The write has made the bitmap invalid, as the format requires, and its clusters are leaked (status 3).
+    // The write has invalidated the bitmap, as the format requires, and its clusters are leaked (status 3).
     assert_eq!(qemu_status(dir.path(), "check -q disk"), 3);
     let directory = Sample { bytes: sound.clone() }.bitmaps();
     let case: Case = ("bitmap", "qcow2 bitmap directory at", |s| s.count(s.bitmaps(), 0));
@@ -144,7 +144,7 @@ fn the_clusters_of_bitmaps_are_not_overwritten() {
     refuse(&path, &sound, &case);
 }
 
-/// An image as bytes, with the places of its structures.
+/// An image as bytes, with the locations of its structures.
 struct Sample {
     bytes: Vec<u8>,
 }
@@ -186,13 +186,13 @@ impl Sample {
         self.get(self.l2()) & !EXCLUSIVE
     }
 
-    /// Sets the refcount of the cluster at a place.
+    /// Sets the refcount of the cluster at an offset.
     fn count(&mut self, place: u64, count: u16) {
         let at = (self.block() + place / CLUSTER * 2) as usize;
         self.bytes[at..at + 2].copy_from_slice(&count.to_be_bytes());
     }
 
-    /// The directory of bitmaps, of the extension that names it.
+    /// Returns the offset of the bitmap directory, from the header extension.
     fn bitmaps(&self) -> u64 {
         let magic = 0x2385_2875_u32.to_be_bytes();
         let at = self.bytes.windows(4).position(|four| four == magic).unwrap() as u64;
@@ -204,10 +204,10 @@ impl Sample {
     }
 }
 
-/// A damage: its name, the structure in the message, and what it does.
+/// A kind of damage: its name, the expected structure in the message, and the change.
 type Case = (&'static str, &'static str, fn(&mut Sample));
 
-/// Damages of images without snapshots. Reading stays right in the first ones, because nothing but refcounts is wrong.
+/// Damage in images without snapshots. The first ones affect only refcounts, so reads stay right.
 const COUNTS: [Case; 9] = [
     (
         "count of the header",
@@ -275,7 +275,7 @@ const HEADERS: [Case; 8] = [
         s.set(8, CLUSTER - 4);
         s.set_half(16, 5);
     }),
-    // The header of QEMU has 112 bytes.
+    // QEMU's header has 112 bytes.
     ("length of an extension", "length of an extension", |s| s.set_half(116, u32::MAX)),
 ];
 
@@ -309,7 +309,7 @@ fn a_damaged_image_is_refused_before_the_first_write_and_stays_as_it_is() {
         refuse(&path, &snapshot, case);
         judge_damage(dir.path(), case.0);
     }
-    // Refcounts do not matter to a reader.
+    // Readers do not use refcounts.
     for case in &COUNTS {
         damaged(&path, &plain, case);
         assert!(contents(&open(&path, false).unwrap()).unwrap() == expected, "{}", case.0);
@@ -338,10 +338,10 @@ fn refuse(path: &Path, sound: &[u8], case: &Case) {
     }
 }
 
-/// qemu-img finds each of these damages, too: 1 and 2 are its statuses of errors, 63 that it does not open the image.
+/// Checks that qemu-img detects the damage, too. Its status is 1 or 2 for errors, and 63 if it cannot open the image.
 #[track_caller]
 fn judge_damage(dir: &Path, name: &str) {
-    // QEMU checks images with these marks, and removes the marks if it finds nothing else.
+    // QEMU accepts images with these flags, and clears the flags if it finds no other error.
     if matches!(name, "dirty" | "corrupt") {
         return;
     }
@@ -377,7 +377,7 @@ fn random_damages_give_an_error_or_a_sound_image() {
                 let _ = disk.write_at(2 * MIB, &noise(3 * CLUSTER, 3));
                 let _ = disk.flush();
                 drop(disk);
-                // 3 means leaked clusters only; a size of the disk that QEMU refuses gives 1.
+                // Status 3 means only leaked clusters. A disk size that QEMU rejects gives 1.
                 let status = qemu_status(dir.path(), "check -q -f qcow2 bad");
                 let before = sound_size(&sound, &bytes);
                 assert!(!before || status == 0 || status == 3, "round {round}: status {status}");
@@ -387,7 +387,7 @@ fn random_damages_give_an_error_or_a_sound_image() {
     assert!(taken > 0, "no image was taken");
 }
 
-/// Compares the fields that only QEMU checks with those of the sound image: everything in the header but its tables.
+/// Checks that the header fields which only QEMU verifies are unchanged: all but the tables.
 fn sound_size(sound: &[u8], bytes: &[u8]) -> bool {
     sound[..36] == bytes[..36] && sound[72..128] == bytes[72..128]
 }

@@ -1,4 +1,4 @@
-//! Which chunks a store has.
+//! Finds the chunks that are missing in a store.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
@@ -8,10 +8,10 @@ use crate::error::Error;
 use crate::layout::{Prefix, digest_of};
 use crate::request::{is_there, retried};
 
-/// Up to so many chunks are asked for one by one; more than these are listed, in as many parts.
+/// Maximum number of chunks that are looked up one by one. Larger sets are compared with listings, one per shard.
 const ASKED_MAX: usize = 256;
 
-/// Of these digests, which rise and are each there once, those that the store does not have.
+/// Returns the digests that the store does not have. `digests` must be sorted and unique.
 pub(crate) async fn missing(
     prefix: &Prefix,
     digests: &[Digest],
@@ -37,8 +37,7 @@ async fn ask_for_each(
     stream::iter(digests.iter().map(ask)).buffered(requests).try_collect().await
 }
 
-/// Lists what begins with the same two digits: a bucket of many images is listed by many at a time, and what is kept of
-/// a list is only what was asked for.
+/// Lists one shard per first byte, several at a time. Memory is bounded by `digests`, not by the size of the bucket.
 async fn list(prefix: &Prefix, digests: &[Digest], requests: usize) -> Result<Vec<bool>, Error> {
     let parts = digests.chunk_by(|a, b| a.0[0] == b.0[0]);
     let list = |part: &[Digest]| {

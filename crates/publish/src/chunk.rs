@@ -1,4 +1,4 @@
-//! Chunks as they are stored: a zstd frame each, which any program reads.
+//! Stored chunks: one zstd frame each, readable by any zstd decoder.
 
 use structured_zstd::decoding::FrameDecoder;
 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
@@ -6,23 +6,23 @@ use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
 use crate::digest::Digest;
 use crate::error::Error;
 
-/// What `zstd` takes unless told otherwise.
+/// The default level of `zstd`.
 const LEVEL: i32 = 3;
 
-/// Most bytes that a frame has beside the contents that it does not get smaller: its header, and three bytes for each
-/// block of at most 128 KiB, with room.
+/// Maximum overhead of a frame with incompressible contents: its header, and three bytes for each block of at most 128
+/// KiB, with a margin.
 const FRAME_BYTES_MAX: usize = 1 << 10;
 
 pub(crate) fn pack(contents: &[u8]) -> Vec<u8> {
     compress_slice_to_vec(contents, CompressionLevel::Level(LEVEL))
 }
 
-/// Most bytes that an object has whose chunk has `len`.
+/// Maximum size of the object of a chunk of `len` bytes.
 pub(crate) fn packed_bytes_max(len: usize) -> usize {
     len + len / 128 + FRAME_BYTES_MAX
 }
 
-/// The contents of a chunk, of which the digest and how many there are is known. The error says what was found instead.
+/// Decompresses a chunk and verifies its length and digest. The error describes the difference.
 pub(crate) fn unpack(packed: &[u8], len: usize, digest: Digest) -> Result<Vec<u8>, String> {
     let mut contents = vec![0; len];
     let mut decoder = FrameDecoder::new();

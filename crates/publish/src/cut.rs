@@ -1,4 +1,4 @@
-//! Cutting an image into chunks: aligned, of one size, named by their digests. Zeros are no chunks.
+//! Cuts an image into aligned chunks of one size, named by their digests. Chunks of zeros are not stored.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::holes::next_data;
 
-/// Chunks that a thread takes at a time.
+/// Number of chunks that a thread takes at a time.
 const BATCH: u64 = 64;
 
-/// Numbers and digests of all chunks that are not zeros, in order. `progress` is told how many bytes have been passed, by
-/// any thread.
+/// Returns numbers and digests of all chunks that are not zeros, in order. `progress` receives the number of bytes
+/// processed so far and is called by any thread.
 pub(crate) fn cut(
     device: &dyn BlockDevice,
     chunk_bytes: u32,
@@ -31,7 +31,7 @@ pub(crate) fn cut(
         progress,
     };
     let mut found = thread::scope(|scope| {
-        // Fewer where the system provides no more: this thread works too.
+        // Spawning may fail for lack of resources. The current thread works too, so fewer threads are enough.
         let start = |_| thread::Builder::new().spawn_scoped(scope, || cutter.work()).ok();
         let threads: Vec<_> = (1..threads.clamp(1, 256)).map_while(start).collect();
         let mut found = cutter.work()?;
@@ -44,7 +44,7 @@ pub(crate) fn cut(
     Ok(found)
 }
 
-/// One chunk of the image, as `buffer` is filled with it.
+/// Reads one chunk of the image into `buffer`.
 pub(crate) fn read_chunk(
     device: &dyn BlockDevice,
     chunk_bytes: u32,
@@ -61,7 +61,7 @@ struct Cutter<'a> {
     device: &'a dyn BlockDevice,
     chunk_bytes: u64,
     chunks: u64,
-    /// The next chunk that nobody has taken.
+    /// Number of the next unclaimed chunk.
     next: AtomicU64,
     failed: AtomicBool,
     passed: AtomicU64,
@@ -69,7 +69,7 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// Takes batches until there are none, or one has failed.
+    /// Processes batches until none is left or a batch fails.
     fn work(&self) -> Result<Vec<(u32, Digest)>, Error> {
         let (mut found, mut buffer) = (Vec::new(), Vec::new());
         while !self.failed.load(Ordering::Relaxed) {
@@ -105,7 +105,7 @@ impl Cutter<'_> {
             if number >= batch.end {
                 return Ok(());
             }
-            // Chunks have numbers of 32 bits: the manifest's sizes were checked.
+            // Chunk numbers fit into 32 bits: the manifest's sizes were checked.
             read_chunk(self.device, self.chunk_bytes as u32, number as u32, buffer)?;
             if !is_zero(buffer) {
                 found.push((number as u32, Digest::of(buffer)));

@@ -1,24 +1,25 @@
-//! SHA-256 digests, by which chunks and manifests are named.
+//! SHA-256 digests, which name chunks and manifests.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of some bytes.
+/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; Self::BYTES]);
 
 impl Digest {
-    /// Bytes of a digest.
+    /// Size of a digest in bytes.
     pub const BYTES: usize = 32;
 
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// What 64 hexadecimal digits in lower case say; `None` for anything else, so that a digest has one name.
+    /// Parses 64 lowercase hexadecimal digits. Returns `None` for any other text, so that a digest has exactly one
+    /// name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |byte: u8| match byte {

@@ -1,74 +1,74 @@
-//! What can go wrong with what is published.
+//! Errors of publishing, reading and sweeping.
 
 use std::io;
 
 use crate::digest::Digest;
 
-/// Why something could not be published, read or removed. Objects are named as they are found in the store.
+/// The reason why an image could not be published, read or removed. Objects are named by their paths in the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name or an address that nothing can be published under.
+    /// An invalid name or address.
     #[error("{0}")]
     Usage(String),
     /// The image cannot be read.
     #[error("cannot read the image at byte {offset}: {source}")]
     Image {
-        /// First byte of what was asked for.
+        /// First byte of the failed read.
         offset: u64,
-        /// What the device says.
+        /// Error of the device.
         source: io::Error,
     },
-    /// Somebody changed the image while it was read.
+    /// The image was modified while it was read.
     #[error(
         "the image changed at byte {offset} while it was published: publish it again when nobody writes to it"
     )]
     ImageChanged {
-        /// First byte of the chunk.
+        /// Offset of the chunk in the image.
         offset: u64,
     },
-    /// The store does not do what it was asked to.
+    /// The store rejected or failed a request.
     #[error("cannot {operation} {object}: {}", address::safe_line(&source.to_string()))]
     Store {
-        /// What was tried: a verb.
+        /// The failed operation: a verb.
         operation: &'static str,
-        /// The object.
+        /// Path of the object.
         object: String,
-        /// What the store's library says.
+        /// Error of the store's library.
         source: object_store::Error,
     },
-    /// An object is not there.
+    /// An object does not exist.
     #[error("{object} is missing; {advice}")]
     Missing {
-        /// The object.
+        /// Path of the object.
         object: String,
-        /// What to do about it.
+        /// Advice to the user.
         advice: &'static str,
     },
-    /// An object does not hold what it must.
+    /// An object has invalid contents.
     #[error("{object} is damaged: {problem}; {advice}")]
     Damaged {
-        /// The object.
+        /// Path of the object.
         object: String,
-        /// What was expected, and what was found.
+        /// Expected and found contents.
         problem: String,
-        /// What to do about it.
+        /// Advice to the user.
         advice: &'static str,
     },
-    /// Others work below the prefix, and did not end in time.
+    /// Another publisher or sweep works below the prefix and did not finish in time.
     #[error("{object}: {who}; try again when it has ended, or in an hour if it was killed")]
     Busy {
-        /// Their mark.
+        /// Path of its mark.
         object: String,
-        /// What they do.
+        /// Description of its work.
         who: &'static str,
     },
-    /// This one worked so slowly that others took it for dead.
+    /// This process was silent for so long that another one removed its mark as stale.
     #[error(
         "{object} was removed: this took so long without a sign that it was taken for dead; run it again: what was sent is kept"
     )]
     Lapsed {
-        /// The mark that was removed.
+        /// Path of the removed mark.
         object: String,
     },
 }
@@ -82,13 +82,13 @@ impl Error {
         move |source| Self::Store { operation, object, source }
     }
 
-    /// A chunk that cannot be what a manifest says.
+    /// Returns the error for a chunk that does not match its manifest.
     pub(crate) fn damaged_chunk(object: &object_store::path::Path, problem: String) -> Self {
         let advice = "publish the image again with --resend";
         Self::Damaged { object: object.to_string(), problem, advice }
     }
 
-    /// Contents that have another digest than their object's name says.
+    /// Describes contents whose digest differs from the one in the object's name.
     pub(crate) fn wrong_digest(expected: Digest, found: Digest) -> String {
         format!("its contents should have SHA-256 {expected} and have {found}")
     }

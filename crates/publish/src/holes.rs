@@ -1,8 +1,8 @@
-//! Which parts of an image need not be read, because the host knows that they are zeros.
+//! Skips parts of an image that the host reports as holes.
 
 use blockdev::BlockDevice;
 
-/// Where the first byte at or after `at` lies that may be other than zero; the device's length if there is none.
+/// Returns the offset of the first byte at or after `at` that may be non-zero, or the device's length if there is none.
 #[cfg(target_os = "linux")]
 pub(crate) fn next_data(device: &dyn BlockDevice, at: u64) -> u64 {
     use rustix::fs::{SeekFrom, seek};
@@ -13,12 +13,12 @@ pub(crate) fn next_data(device: &dyn BlockDevice, at: u64) -> u64 {
     match seek(file, SeekFrom::Data(start + at)) {
         Ok(data) => (data - start).min(len),
         Err(Errno::NXIO) => len,
-        // Where holes cannot be asked for, there are none.
+        // The host cannot report holes: treat everything as data.
         Err(_) => at,
     }
 }
 
-/// Holes are asked for on Linux only.
+/// Holes are detected on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn next_data(_: &dyn BlockDevice, at: u64) -> u64 {
     at

@@ -1,4 +1,4 @@
-//! Where objects lie below a prefix.
+//! Paths of objects below a prefix.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ pub(crate) const MANIFESTS: &str = "manifests";
 pub(crate) const NAMES: &str = "names";
 pub(crate) const MARKS: &str = "marks";
 
-/// Longest name of an image, in bytes.
+/// Maximum length of an image's name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// A prefix of a store, below which images are published.
+/// A prefix of a store below which images are published.
 #[derive(Clone)]
 pub(crate) struct Prefix {
     pub(crate) store: Arc<dyn ObjectStore>,
     path: Path,
 }
 
-/// What an address names below a prefix.
+/// The kind of object that an address names below a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Name(String),
@@ -36,7 +36,7 @@ impl Prefix {
         Self { store: Arc::clone(&location.store), path: location.path.clone() }
     }
 
-    /// The prefix that an object's address lies below, and which object it is.
+    /// Splits the address of an object into its prefix and the object's name or digest.
     pub(crate) fn of_object(location: &Location) -> Result<(Self, Target), Error> {
         let no_image = || {
             let address = &location.address;
@@ -54,7 +54,7 @@ impl Prefix {
         Ok((Self { store: Arc::clone(&location.store), path }, target))
     }
 
-    /// A web server has a store for each address: the one of the prefix is another than the object's.
+    /// A web server has one store per address, so the prefix's store differs from the object's.
     fn of_address(address: &str) -> Result<Option<(Self, Target)>, Error> {
         let mut parts = address.rsplitn(3, '/');
         let (Some(last), Some(folder), Some(base)) = (parts.next(), parts.next(), parts.next())
@@ -71,7 +71,7 @@ impl Prefix {
         self.path.clone().join(CHUNKS).join(&name[..2]).join(name)
     }
 
-    /// Where the chunks are whose digests begin with `first`.
+    /// Returns the folder of the chunks whose digests start with `first`.
     pub(crate) fn shard(&self, first: u8) -> Path {
         self.path.clone().join(CHUNKS).join(format!("{first:02x}"))
     }
@@ -97,15 +97,15 @@ fn target(folder: &str, last: &str) -> Option<Target> {
     }
 }
 
-/// The digest that an object is named by, if it is.
+/// Returns the digest in an object's name, if there is one.
 pub(crate) fn digest_of(path: &Path) -> Option<Digest> {
     Digest::parse(path.filename()?)
 }
 
-/// Whether an image can have this name: one that means the same in every store and every address.
+/// Checks whether an image can have this name. Valid names mean the same in every store and every address.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// [`Error::Usage`] with the rules for names.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let is_good = !name.is_empty()

@@ -1,14 +1,14 @@
-//! Images published in object storage: cut into chunks that are named by the digest of their contents, and put together by
-//! a manifest that has a name. It knows no format of file systems.
+//! Publishes images in object storage. An image is cut into chunks named by the digest of their contents. A named
+//! manifest lists the chunks. This crate does not depend on any file system format.
 //!
-//! Below a prefix of a store there are
-//! - `chunks/ab/abcd…`: a zstd frame, named by the SHA-256 of what it holds,
-//! - `manifests/DIGEST`: which chunks make an image ([`manifest`]), named by the SHA-256 of the object,
-//! - `names/NAME`: which manifest has that name,
-//! - `marks/KIND-…`: who publishes and who sweeps at the moment.
+//! Objects below a prefix of a store:
+//! - `chunks/ab/abcd…`: a zstd frame, named by the SHA-256 of its contents,
+//! - `manifests/DIGEST`: the chunks of an image ([`manifest`]), named by the SHA-256 of the object,
+//! - `names/NAME`: the manifest of that name,
+//! - `marks/KIND-…`: the publishers and sweeps in progress.
 //!
-//! Invariant: what a name names is there, with every chunk that it needs. Whoever publishes puts chunks before the
-//! manifest and the manifest before the name; [`sweep()`] removes only while nobody publishes, which marks see to.
+//! Invariant: the manifest of a name exists, with every chunk that it lists. Publishers put chunks before the manifest
+//! and the manifest before the name. [`sweep()`] runs only while no publication is in progress; marks ensure this.
 #![forbid(unsafe_code)]
 
 pub mod manifest;

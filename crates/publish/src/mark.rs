@@ -1,10 +1,10 @@
-//! Marks, by which those who publish and those who sweep keep out of each other's way.
+//! Marks, which exclude publishers and sweeps from each other.
 //!
-//! Both put a mark first and list all marks then. In a store that lists what was put before, at least one of two sees the
-//! other: who publishes gives way, who sweeps waits. Whoever has come in renews the mark by putting another, and seeing
-//! that the one before is still there. A mark that is old is of somebody dead: who wants to come in removes it and lists
-//! again, so that one who was only slow finds it gone, and stops. How old a mark is, is told by the store's own times of
-//! both marks: no clock of any machine is asked.
+//! Each puts its mark first and then lists all marks. The store must list an object as soon as it was put, so at least
+//! one of two sees the other. A publisher withdraws its mark while it waits; a sweep keeps it. The owner renews its
+//! mark by putting another one and then checking that the previous one still exists. An old mark belongs to a dead
+//! process. A newcomer removes it and lists again; if its owner was only slow, it finds its mark missing and stops. A
+//! mark's age is the difference between the store's timestamps of both marks; local clocks are never used.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -19,16 +19,16 @@ use crate::error::Error;
 use crate::layout::{MARKS, Prefix};
 use crate::request::{put, remove, retried};
 
-/// How long to wait for others.
+/// Time limits for waiting for other publishers and sweeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Age at which a mark is of somebody dead. Much longer than any request takes.
+    /// Age at which a mark counts as stale. Must be much longer than any request.
     pub stale: Duration,
-    /// After what time a mark is renewed.
+    /// Interval after which a mark is renewed.
     pub renew: Duration,
-    /// How long to wait for others in all.
+    /// Maximum total time to wait.
     pub wait: Duration,
-    /// How long to wait before looking again.
+    /// Interval between two checks while waiting.
     pub poll: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for Patience {
     }
 }
 
-/// What somebody does.
+/// The kind of work that a mark announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Publish,
@@ -68,7 +68,7 @@ impl Work {
     }
 }
 
-/// The mark of somebody who has come in.
+/// An owned mark: its work may proceed.
 pub(crate) struct Mark<'a> {
     prefix: &'a Prefix,
     work: Work,
@@ -76,11 +76,11 @@ pub(crate) struct Mark<'a> {
     turn: u32,
     renewed: Instant,
     patience: Patience,
-    /// What the store's clock said when the mark was put last, in milliseconds.
+    /// The store's time when the mark was last put, in milliseconds.
     pub(crate) now_ms: i64,
 }
 
-/// What the marks of others mean to one who wants to come in.
+/// Conflicting marks of others.
 enum Others {
     None,
     Stale(Vec<Path>),
@@ -88,10 +88,10 @@ enum Others {
 }
 
 impl<'a> Mark<'a> {
-    /// Comes in, when nobody is there whose work does not go together with this.
+    /// Puts a mark and waits until no conflicting work is in progress.
     ///
     /// # Errors
-    /// [`Error::Busy`] if they do not end in time; those of the store.
+    /// [`Error::Busy`] if the others do not finish in time; errors of the store.
     pub(crate) async fn enter(
         prefix: &'a Prefix,
         work: Work,
@@ -118,7 +118,7 @@ impl<'a> Mark<'a> {
         }
     }
 
-    /// Somebody who is in the way, after the marks of the dead were removed.
+    /// Removes stale marks. Returns a live conflicting mark, if there is one.
     async fn make_way(&mut self) -> Result<Option<(Path, Work)>, Error> {
         loop {
             match self.others().await? {
@@ -134,14 +134,15 @@ impl<'a> Mark<'a> {
     }
 
     async fn put_first(prefix: &'a Prefix, work: Work, patience: Patience) -> Result<Self, Error> {
-        // No two of these are alike, in one process or in several.
+        // Random keys make the id unique within a process and across processes.
         let id = RandomState::new().hash_one(std::process::id());
         let mark = Self { prefix, work, id, turn: 0, renewed: Instant::now(), patience, now_ms: 0 };
         put(&*prefix.store, &mark.path(0), Bytes::new()).await?;
         Ok(mark)
     }
 
-    /// Waits for others. Who publishes is out of the way meanwhile; who sweeps lets nobody in.
+    /// Waits for others. A publisher removes its mark during the wait. A sweep keeps it, so that no new publisher
+    /// enters.
     async fn waited(mut self) -> Result<Self, Error> {
         let (prefix, work, patience) = (self.prefix, self.work, self.patience);
         if work == Work::Publish {
@@ -159,7 +160,7 @@ impl<'a> Mark<'a> {
         self.prefix.folder(MARKS).join(name)
     }
 
-    /// All marks. Notes what time it is, and that this one's mark of the last turn is there.
+    /// Lists all marks. Updates `now_ms`, and fails if the own mark is missing.
     async fn list(&mut self) -> Result<Vec<ObjectMeta>, Error> {
         let folder = self.prefix.folder(MARKS);
         let store = &self.prefix.store;
@@ -193,15 +194,15 @@ impl<'a> Mark<'a> {
         Ok(if stale.is_empty() { Others::None } else { Others::Stale(stale) })
     }
 
-    /// Renews the mark if it is time to.
+    /// Renews the mark if the renewal interval has passed.
     pub(crate) async fn renew_if_due(&mut self) -> Result<(), Error> {
         if self.renewed.elapsed() < self.patience.renew { Ok(()) } else { self.renew().await }
     }
 
-    /// Renews the mark. After this, nobody had taken this one for dead.
+    /// Renews the mark. On success, no other process had removed it as stale before.
     ///
     /// # Errors
-    /// [`Error::Lapsed`] if somebody has.
+    /// [`Error::Lapsed`] if another process removed it.
     pub(crate) async fn renew(&mut self) -> Result<(), Error> {
         let (start, before) = (Instant::now(), self.path(self.turn));
         self.turn += 1;
@@ -216,8 +217,7 @@ impl<'a> Mark<'a> {
         Ok(())
     }
 
-    /// Goes out. A mark that cannot be removed is taken for that of somebody dead in time: that is no failure of what
-    /// was done.
+    /// Removes the mark. A failure is ignored: the mark becomes stale in time, and the finished work stays valid.
     pub(crate) async fn leave(self) {
         let _ = remove(&*self.prefix.store, &self.path(self.turn)).await;
     }

@@ -1,4 +1,4 @@
-//! Finding what a name names.
+//! Opens published images by name or by manifest.
 
 use bytes::Bytes;
 use place::runtime;
@@ -11,28 +11,28 @@ use crate::manifest::{self, Manifest};
 use crate::published::Published;
 use crate::request::get;
 
-/// First bytes of a name; what follows is the manifest's digest and a newline.
+/// Magic number of a name's object. The manifest's digest and a newline follow.
 const NAME_MAGIC: &[u8] = b"DWNAME1\n";
 
-/// Most bytes of a manifest that is read: of 16 million chunks.
+/// Maximum size of a manifest: 16 million chunks.
 const MANIFEST_BYTES_MAX: u64 = 512 << 20;
 
-/// Bytes of a name's object.
+/// Size of a name's object in bytes.
 const NAME_BYTES: u64 = (NAME_MAGIC.len() + 2 * Digest::BYTES + 1) as u64;
 
 const PUBLISH_AGAIN: &str = "publish the image again";
 const NO_NAME: &str = "publish the image again, or remove this object if it is no published image";
 
-/// Whether an object that begins so is a published image: a name or a manifest. Eight bytes are enough.
+/// Checks whether an object with these first bytes is a published image: a name or a manifest. Eight bytes are enough.
 #[must_use]
 pub fn is_manifest(head: &[u8]) -> bool {
     head.starts_with(NAME_MAGIC) || head.starts_with(&manifest::MAGIC)
 }
 
-/// Opens a published image by the address of its name, or of its manifest: one request for each.
+/// Opens a published image by the address of its name or its manifest, with one request for each object.
 ///
 /// # Errors
-/// If it is none, or cannot be read. Chunks are not asked for yet.
+/// If it is not a published image, or cannot be read. Chunks are not read yet.
 pub fn open(location: &Location) -> Result<Published, Error> {
     let (prefix, target) = Prefix::of_object(location)?;
     let object = match &target {
@@ -44,8 +44,8 @@ pub fn open(location: &Location) -> Result<Published, Error> {
     runtime::block_on(open_target(prefix, target))?.ok_or_else(missing)
 }
 
-/// Opens what an address names, if its form is that of a published image and such an object is there. Who reads any
-/// object asks this first: of an address that has another form no request is made.
+/// Opens a published image if the address has that form and the object exists. Call this before treating the address as
+/// a plain object. Addresses of any other form cause no request.
 ///
 /// # Errors
 /// If it is a published image and cannot be read.
@@ -53,7 +53,7 @@ pub fn find(location: &Location) -> Result<Option<Published>, Error> {
     let Ok((prefix, target)) = Prefix::of_object(location) else { return Ok(None) };
     let is_name = matches!(target, Target::Name(_));
     match runtime::block_on(open_target(prefix, target)) {
-        // Another object that lies in a folder of that name.
+        // An unrelated object in a folder called `names`.
         Err(Error::Damaged { advice: NO_NAME, .. }) if is_name => Ok(None),
         found => found,
     }
@@ -67,12 +67,12 @@ async fn open_target(prefix: Prefix, target: Target) -> Result<Option<Published>
     Ok(found.map(|(digest, manifest)| Published::new(prefix, digest, manifest)))
 }
 
-/// The object of a name.
+/// Returns the contents of a name's object.
 pub(crate) fn name_object(digest: Digest) -> Bytes {
     Bytes::from([NAME_MAGIC, digest.to_string().as_bytes(), b"\n"].concat())
 }
 
-/// The digest of the manifest that a name names; `None` if nobody has that name.
+/// Returns the digest of a name's manifest, or `None` if the name does not exist.
 pub(crate) async fn digest_named(prefix: &Prefix, name: &str) -> Result<Option<Digest>, Error> {
     let path = prefix.name(name);
     let body = match get(&*prefix.store, &path, NAME_BYTES).await {
@@ -93,7 +93,7 @@ pub(crate) async fn digest_named(prefix: &Prefix, name: &str) -> Result<Option<D
     digest.map(Some).ok_or_else(wrong)
 }
 
-/// The manifest that a name names; `None` if nobody has that name.
+/// Returns a name's manifest, or `None` if the name does not exist.
 pub(crate) async fn named(
     prefix: &Prefix,
     name: &str,
@@ -102,7 +102,7 @@ pub(crate) async fn named(
     Ok(Some((digest, read(prefix, digest).await?)))
 }
 
-/// The manifest of a digest. A body that is damaged on its way is fetched once more.
+/// Reads the manifest with this digest. Fetches it a second time if the digest of the body is wrong.
 pub(crate) async fn read(prefix: &Prefix, digest: Digest) -> Result<Manifest, Error> {
     let path = prefix.manifest(digest);
     let mut problem = String::new();

@@ -1,4 +1,4 @@
-//! Publishing: chunks first, then the manifest, then the name.
+//! Publishes an image: chunks first, then the manifest, then the name.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,44 +22,44 @@ use crate::mark::{Mark, Patience, Work};
 use crate::open::{name_object, named};
 use crate::request::{put, put_new};
 
-/// What is done at the moment.
+/// Current stage of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The image is read; counts are bytes.
+    /// Reading the image; counts are bytes.
     Reading,
-    /// Chunks are sent; counts are chunks.
+    /// Sending chunks; counts are chunks.
     Sending,
 }
 
-/// Hears how a publication goes. Called by many threads.
+/// Receives the progress of a publication. Called by many threads.
 pub trait Observer: Send + Sync {
-    /// So much of so much is done.
+    /// Reports that `done` of `total` units are complete.
     fn progress(&self, stage: Stage, done: u64, total: u64);
 }
 
-/// Hears nothing.
+/// An observer that ignores all reports.
 pub struct Silent;
 
 impl Observer for Silent {
     fn progress(&self, _: Stage, _: u64, _: u64) {}
 }
 
-/// How an image is published.
+/// Options for publishing.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of a chunk: a power of two. Images share chunks only if theirs are of one size.
+    /// Chunk size in bytes: a power of two. Images share chunks only if their chunk sizes are equal.
     pub chunk_bytes: u32,
-    /// Requests at a time.
+    /// Number of concurrent requests.
     pub requests: usize,
-    /// Parts of the image that a start touches, in that order (see [`crate::record`]).
+    /// Parts of the image that a start reads, in that order (see [`crate::record`]).
     pub order: Vec<Range<u64>>,
-    /// Sends what is there already, too.
+    /// Sends objects that exist already, too.
     pub resend: bool,
-    /// How long to wait for others.
+    /// Time limits for waiting for others.
     pub patience: Patience,
 }
 
-/// `docs/anywhere.md` has what was measured.
+/// Default chunk size in bytes. `docs/anywhere.md` has the measurements.
 pub const CHUNK_BYTES_DEFAULT: u32 = 128 << 10;
 
 impl Default for Options {
@@ -74,33 +74,32 @@ impl Default for Options {
     }
 }
 
-/// What was published, and what it took.
+/// Result and cost of a publication.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Report {
-    /// The manifest's digest: the image's identity.
+    /// Digest of the manifest: the image's identity.
     pub manifest: String,
-    /// Bytes of the image.
+    /// Image size in bytes.
     pub image_bytes: u64,
-    /// Bytes of a chunk.
+    /// Chunk size in bytes.
     pub chunk_bytes: u32,
-    /// Chunks of the image, those of zeros too.
+    /// Chunks of the image, including zero chunks.
     pub chunks: u64,
-    /// Of them those that are not zeros.
+    /// Chunks that are not zeros.
     pub chunks_stored: u64,
-    /// Of them those that differ.
+    /// Distinct chunks that are not zeros.
     pub chunks_distinct: u64,
     /// Chunks that were sent.
     pub chunks_sent: u64,
-    /// Bytes of all objects that were sent, as they were sent.
+    /// Total size of all objects sent, compressed.
     pub bytes_sent: u64,
 }
 
-/// Publishes an image below a prefix, by a name. When it returns, the name names it; when it fails or is killed, the name
-/// names what it did before, and the next time only what is missing is sent.
+/// Publishes an image under a name below a prefix. The name refers to the image when this returns. After a failure or a
+/// kill, the name still refers to its previous manifest, and the next attempt sends only what is missing.
 ///
 /// # Errors
-/// If the image cannot be read or changes, the store fails, or somebody removes chunks there for longer than
-/// [`Patience`] allows.
+/// If the image cannot be read or changes, the store fails, or a sweep runs for longer than [`Patience`] allows.
 pub fn publish(
     device: Arc<dyn BlockDevice>,
     location: &Location,
@@ -133,7 +132,7 @@ pub fn publish(
     runtime::block_on(sending.run())
 }
 
-/// Numbers of the chunks in which these parts of an image lie.
+/// Returns the numbers of the chunks that overlap these parts of an image.
 fn chunks_of(parts: &[Range<u64>], chunk_bytes: u32, len: u64) -> impl Iterator<Item = u32> {
     let number = move |offset: u64| (offset / u64::from(chunk_bytes)) as u32;
     let inside = parts.iter().map(move |part| part.start..part.end.min(len));
@@ -141,14 +140,14 @@ fn chunks_of(parts: &[Range<u64>], chunk_bytes: u32, len: u64) -> impl Iterator<
     parts.flat_map(move |part| number(part.start)..=number(part.end - 1)).take(ORDER_MAX)
 }
 
-/// Most chunks of a record that are looked at: parts may lie in each other, and no start touches more.
+/// Maximum number of chunk numbers taken from a record. Parts may overlap, and no start reads more.
 const ORDER_MAX: usize = 1 << 24;
 
 struct Sending<'a> {
     device: Arc<dyn BlockDevice>,
     prefix: Prefix,
     manifest: Manifest,
-    /// The manifest as it is stored, and its digest.
+    /// The encoded manifest and its digest.
     bytes: Bytes,
     digest: Digest,
     name: &'a str,
@@ -156,7 +155,7 @@ struct Sending<'a> {
     observer: &'a dyn Observer,
 }
 
-/// Chunks and bytes that were sent.
+/// Chunks and bytes sent.
 type Sent = (u64, u64);
 
 impl Sending<'_> {
@@ -193,17 +192,17 @@ impl Sending<'_> {
         let (chunks, chunk_bytes) = self.send_chunks(&digests, mark).await?;
         let name = name_object(self.digest);
         let all_bytes = chunk_bytes + (self.bytes.len() + name.len()) as u64;
-        // Nobody has removed anything before this, nor will before the mark is seen to be there again.
+        // The renewals prove that no sweep has removed a chunk since the mark was put.
         mark.renew().await?;
         let store = &*self.prefix.store;
-        // Again if it is there: from now on it is as young as the chunks.
+        // Put even if it exists: it must not be older than its chunks, or a sweep might remove it.
         put(store, &self.prefix.manifest(self.digest), self.bytes.clone()).await?;
         mark.renew().await?;
         put(store, &self.prefix.name(self.name), name).await?;
         Ok(((chunks, all_bytes), distinct))
     }
 
-    /// What the name names now, if that can be read: its chunks are there.
+    /// Returns the name's current manifest if it can be read. All its chunks exist.
     async fn before(&self) -> Result<Option<(Digest, Manifest)>, Error> {
         match named(&self.prefix, self.name).await {
             Err(Error::Damaged { .. } | Error::Missing { .. }) => Ok(None),
@@ -211,7 +210,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Those of the digests that the manifest before does not have.
+    /// Returns the digests that the previous manifest does not contain.
     fn unknown(&self, digests: Vec<Digest>, before: Option<Manifest>) -> Vec<Digest> {
         let Some(before) = before else { return digests };
         let mut known = before.digests().to_vec();
@@ -235,7 +234,7 @@ impl Sending<'_> {
         Ok((chunks, bytes))
     }
 
-    /// Where in the image each of these chunks is, in the order of the image: it is read from front to back.
+    /// Returns a chunk number for each digest, in image order, so that the image is read sequentially.
     fn places(&self, digests: &[Digest]) -> Vec<(u32, Digest)> {
         let mut wanted: HashMap<Digest, ()> = digests.iter().map(|digest| (*digest, ())).collect();
         let take = |number| {
@@ -245,7 +244,7 @@ impl Sending<'_> {
         (0..self.manifest.chunks()).filter_map(take).collect()
     }
 
-    /// Bytes that were sent.
+    /// Sends one chunk and returns its stored size in bytes.
     async fn send_chunk(&self, number: u32, digest: Digest) -> Result<u64, Error> {
         let (device, chunk_bytes) = (Arc::clone(&self.device), self.options.chunk_bytes);
         let read = move || {

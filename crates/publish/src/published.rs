@@ -1,4 +1,4 @@
-//! A published image, as it is read: each chunk is verified before anybody sees it.
+//! Reads published images. Each chunk is verified before it is returned.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::layout::Prefix;
 use crate::manifest::Manifest;
 use crate::request::get;
 
-/// Chunks of one request that are fetched at a time.
+/// Number of chunks of one request that are fetched concurrently.
 const AT_A_TIME: usize = 16;
 
-/// An image that was published.
+/// A published image.
 pub struct Published {
     prefix: Prefix,
     manifest: Manifest,
@@ -29,13 +29,13 @@ impl Published {
         Self { prefix, manifest, identity: digest.to_string() }
     }
 
-    /// What the image is made of.
+    /// Returns the image's manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What a start touches first, in that order, in whole chunks.
+    /// Returns the byte ranges that a start reads first, in that order, in whole chunks.
     pub fn order(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let chunk_bytes = u64::from(self.manifest.chunk_bytes());
         self.manifest.order().iter().map(move |&number| {
@@ -44,11 +44,10 @@ impl Published {
         })
     }
 
-    /// Bytes of the image.
+    /// Reads a range of the image. Returns either the whole range or an error.
     ///
     /// # Errors
-    /// If a chunk is missing or damaged, which is told after a second look, or the store fails. Nothing is given of a
-    /// range that is not there as a whole.
+    /// If a chunk is missing, if it is damaged and still damaged after a second fetch, or if the store fails.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes, Error> {
         let (len, chunk_bytes) =
             (self.manifest.image_bytes(), u64::from(self.manifest.chunk_bytes()));
@@ -105,7 +104,7 @@ impl RangeSource for Published {
         self.manifest.image_bytes()
     }
 
-    /// The digest of the manifest: images that have the same are the same.
+    /// Returns the digest of the manifest. Equal digests mean equal images.
     fn identity(&self) -> &str {
         &self.identity
     }
@@ -119,7 +118,7 @@ impl RangeSource for Published {
     }
 }
 
-/// What is missing or damaged after a second look stays so; what a store says may be otherwise the next time.
+/// Missing or still damaged objects are permanent errors. Errors of the store may be transient.
 fn of_fetch(error: Error) -> FetchError {
     match error {
         Error::Store { object: address, source, .. } => {

@@ -1,5 +1,5 @@
-//! Records of what a start touches: one line for each part of an image, first byte and bytes, in the order in which they
-//! were first touched. Lines that begin with `#` say nothing.
+//! Records of the parts that a start reads. Each line has offset and length of one part, in bytes, in the order of
+//! first access. Lines that start with `#` are comments.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
@@ -9,35 +9,35 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use parking_lot::Mutex;
 
-/// Unit of what is touched, in bytes: each is in a record once.
+/// Granularity of a record in bytes. Each unit occurs at most once.
 const UNIT_BYTES: u64 = 4096;
 
-/// Most parts of a record, and units that are told apart while one is made: of 4 GiB.
+/// Maximum number of parts in a record, and of units in a new record (4 GiB).
 const PARTS_MAX: usize = 1 << 20;
 
-/// Why a record cannot be read.
+/// The reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file fails.
+    /// Reading the file failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A line is none of a record.
+    /// A line is malformed.
     #[error("line {number} should be two numbers, first byte and bytes, and is {text:?}")]
     Line {
-        /// Which line, from 1.
+        /// Number of the line, from 1.
         number: usize,
         /// The line, or its start.
         text: String,
     },
-    /// It has no end that makes sense.
+    /// The record has too many parts.
     #[error("it has more than {PARTS_MAX} parts")]
     TooLong,
 }
 
-/// Reads a record.
+/// Parses a record.
 ///
 /// # Errors
-/// If it is none.
+/// If it is malformed.
 pub fn parse(input: impl BufRead) -> Result<Vec<Range<u64>>, RecordError> {
     let mut parts = Vec::new();
     for (number, line) in input.lines().enumerate() {
@@ -61,7 +61,7 @@ fn parse_line(line: &str) -> Option<Range<u64>> {
     Some(start..start.checked_add(count.trim().parse().ok()?)?)
 }
 
-/// A device that notes which of its parts are read, and in which order.
+/// A device that records which of its parts are read, and in which order.
 pub struct RecordingReads {
     inner: Arc<dyn BlockDevice>,
     touched: Mutex<Touched>,
@@ -74,15 +74,15 @@ struct Touched {
 }
 
 impl RecordingReads {
-    /// Notes what is read of `inner` from now on.
+    /// Starts recording the reads of `inner`.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
         Self { inner, touched: Mutex::default() }
     }
 
-    /// Writes the record until now.
+    /// Writes the record of all reads so far.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "# First byte and bytes of what was read, in this order.")?;
         let order = self.touched.lock().order.clone();

@@ -1,4 +1,4 @@
-//! Requests that are made once again, and what is read of objects whole.
+//! Requests with one retry, and reads of whole objects.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use object_store::{
 
 use crate::error::Error;
 
-/// The store's library tries again for minutes; this is for what it does not, such as bodies that end early.
+/// Pause before a retry. The store's library retries for minutes itself; this covers other cases, such as truncated
+/// bodies.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Tries again once what failed for a reason that may have gone.
+/// Retries once after an error that may be transient.
 pub(crate) async fn retried<T, F, A>(mut attempt: A) -> Result<T, StoreError>
 where
     A: FnMut() -> F,
@@ -29,13 +30,13 @@ where
     }
 }
 
-/// Puts an object, whether it is there or not.
+/// Puts an object, overwriting an existing one.
 pub(crate) async fn put(store: &dyn ObjectStore, path: &Path, body: Bytes) -> Result<(), Error> {
     let put = || store.put(path, PutPayload::from_bytes(body.clone()));
     retried(put).await.map(drop).map_err(Error::store("put", path))
 }
 
-/// Puts an object that has a name for its contents, unless it is there. False if it was.
+/// Puts a content-addressed object unless it exists. Returns false if it existed.
 pub(crate) async fn put_new(
     store: &dyn ObjectStore,
     path: &Path,
@@ -45,7 +46,7 @@ pub(crate) async fn put_new(
     match retried(put).await {
         Ok(_) => Ok(true),
         Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(false),
-        // The same bytes again do no harm where a store knows no conditions.
+        // The store has no conditional puts. Overwriting with the same bytes is harmless.
         Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
             self::put(store, path, body).await.map(|()| true)
         }
@@ -53,7 +54,7 @@ pub(crate) async fn put_new(
     }
 }
 
-/// All of an object of at most `bytes_max`; `None` if it is not there.
+/// Reads a whole object of at most `bytes_max` bytes. Returns `None` if it does not exist.
 pub(crate) async fn get(
     store: &dyn ObjectStore,
     path: &Path,
@@ -84,7 +85,7 @@ pub(crate) async fn get(
     }
 }
 
-/// Removes an object, which may be gone already.
+/// Removes an object. A missing object is not an error.
 pub(crate) async fn remove(store: &dyn ObjectStore, path: &Path) -> Result<(), Error> {
     match retried(|| store.delete(path)).await {
         Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
@@ -92,7 +93,7 @@ pub(crate) async fn remove(store: &dyn ObjectStore, path: &Path) -> Result<(), E
     }
 }
 
-/// Whether an object is there.
+/// Checks whether an object exists.
 pub(crate) async fn is_there(store: &dyn ObjectStore, path: &Path) -> Result<bool, Error> {
     match retried(|| store.head(path)).await {
         Ok(_) => Ok(true),

@@ -1,8 +1,8 @@
-//! Removing what no manifest names.
+//! Removes manifests without a name, and chunks without a manifest.
 //!
-//! While it runs nobody publishes (see [`crate::mark`]), so what the manifests name does not change. What was sent lately
-//! is kept although none names it: somebody was interrupted, and goes on later. Ages are differences of the store's own
-//! times.
+//! No publication is in progress during a sweep (see [`crate::mark`]), so the set of referenced objects does not
+//! change. Recent objects are kept even if nothing refers to them: an interrupted publication may resume. Ages are
+//! differences between the store's own timestamps.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ use crate::mark::{Mark, Patience, Work};
 use crate::open::{digest_named, read};
 use crate::request::{remove, retried};
 
-/// Objects that are removed before the mark is looked at again.
+/// Number of objects that are removed before the mark is checked again.
 const BATCH: usize = 1000;
 
-/// Folders that are listed at a time: what is kept in memory is as much.
+/// Number of folders listed concurrently. Bounds memory use.
 const LISTS: usize = 4;
 
-/// What may be removed.
+/// Options for sweeping.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepOptions {
-    /// Age from which on something may go that nobody names.
+    /// Minimum age of unreferenced objects to remove.
     pub older_than: Duration,
-    /// Only tells what would be removed.
+    /// Only reports what would be removed.
     pub dry_run: bool,
-    /// How long to wait for others.
+    /// Time limits for waiting for others.
     pub patience: Patience,
-    /// Requests at a time.
+    /// Number of concurrent requests.
     pub requests: usize,
 }
 
@@ -49,28 +49,28 @@ impl Default for SweepOptions {
     }
 }
 
-/// What was removed, or would be.
+/// Objects removed, or to be removed in a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Swept {
-    /// Manifests that stay: they have a name, or are young.
+    /// Manifests kept: they have a name or are recent.
     pub manifests_kept: u64,
-    /// Manifests that went.
+    /// Manifests removed.
     pub manifests_removed: u64,
-    /// Chunks that stay.
+    /// Chunks kept.
     pub chunks_kept: u64,
-    /// Of them those that no manifest names, and that are young.
+    /// Chunks kept although unreferenced, because they are recent.
     pub chunks_young: u64,
-    /// Chunks that went.
+    /// Chunks removed.
     pub chunks_removed: u64,
-    /// Bytes of all that went.
+    /// Total size of the removed objects in bytes.
     pub bytes_removed: u64,
 }
 
-/// Removes manifests without a name, and chunks that no manifest names.
+/// Removes manifests without a name, and chunks that no manifest lists.
 ///
 /// # Errors
-/// If somebody publishes for longer than [`Patience`] allows, a manifest cannot be read (nothing is removed then: who
-/// knows what it names), or the store fails.
+/// If a publication runs for longer than [`Patience`] allows, a manifest cannot be read, or the store fails. Nothing is
+/// removed if a manifest cannot be read, because its chunks are unknown.
 pub fn sweep(location: &Location, options: &SweepOptions) -> Result<Swept, Error> {
     let prefix = Prefix::new(location);
     runtime::block_on(async {
@@ -88,7 +88,7 @@ struct Sweep<'a> {
     now_ms: i64,
 }
 
-/// The first eight bytes of the digests that are named, in order. Two that begin alike keep a chunk that could go.
+/// Sorted first eight bytes of the digests in use. A collision only keeps a chunk that could be removed.
 struct Named(Vec<u64>);
 
 impl Named {
@@ -107,9 +107,9 @@ impl Sweep<'_> {
         let mut swept = Swept::default();
         let (kept, gone) = self.manifests().await?;
         swept.manifests_kept = kept.len() as u64;
-        // All are read before anything goes.
+        // All manifests are read before anything is removed.
         let named = self.chunks_named(&kept).await?;
-        // A manifest goes before what it names.
+        // A manifest is removed before its chunks.
         for manifests in gone.chunks(BATCH) {
             self.remove(manifests, mark).await?;
             swept.manifests_removed += manifests.len() as u64;
@@ -134,7 +134,7 @@ impl Sweep<'_> {
         retried(list).await.map_err(Error::store("list", folder))
     }
 
-    /// Manifests that stay, and those that go.
+    /// Returns the manifests to keep and those to remove.
     async fn manifests(&self) -> Result<(Vec<Digest>, Vec<ObjectMeta>), Error> {
         let mut named = Vec::new();
         for object in self.list(&self.prefix.folder(NAMES)).await? {
@@ -149,7 +149,7 @@ impl Sweep<'_> {
                 Some(digest) if named.binary_search(&digest).is_ok() => {}
                 Some(_) if self.is_old(&object) => gone.push(object),
                 Some(digest) => kept.push(digest),
-                // Nobody of ours has put it there.
+                // The object is not a manifest: leave it.
                 None => {}
             }
         }
@@ -167,7 +167,7 @@ impl Sweep<'_> {
         Ok(Named(named))
     }
 
-    /// Removes the chunks of one folder that may go.
+    /// Removes the unreferenced old chunks of one folder.
     async fn folder(
         &self,
         objects: Vec<ObjectMeta>,
@@ -194,7 +194,7 @@ impl Sweep<'_> {
         mark.renew_if_due().await
     }
 
-    /// Removes some objects, if nobody has taken this one for dead.
+    /// Removes objects after checking that the mark is still valid.
     async fn remove(&self, objects: &[ObjectMeta], mark: &mut Mark<'_>) -> Result<(), Error> {
         if self.options.dry_run {
             return Ok(());

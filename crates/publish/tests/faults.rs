@@ -1,4 +1,4 @@
-//! Stores that fail, lie and lose things; publishers that are killed.
+//! Stores that fail, return wrong data or lose objects, and publishers that are killed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use publish::{Error, Facts, Options, Silent};
 use crate::sample::{assert_whole, contents, image, location, options, publish_as, read, sweep};
 use crate::store::{Request, Verdict, Watched};
 
-/// A store in which an image is published already that has some chunks of the next.
+/// Returns a store with a published image that shares some chunks with the next one.
 fn store() -> Watched {
     let store = Watched::new();
     publish_as(&store, "abcd", "one").unwrap();
@@ -17,7 +17,7 @@ fn store() -> Watched {
 
 const NEXT: &str = "cd.efgha";
 
-/// How many requests the next publication makes.
+/// Returns the number of requests of the next publication.
 fn requests_of_next() -> usize {
     let watched = store().seen_by(|_, _, _| Verdict::Serve);
     publish_as(&watched, NEXT, "one").unwrap();
@@ -44,7 +44,7 @@ fn a_publisher_that_is_killed_goes_on_later() {
         assert_eq!(report.chunks_sent as usize, 8 - chunks, "{when}: what was there is not sent");
         assert!(read(&store, "one").unwrap() == contents(NEXT), "{when}");
         assert_whole(&store, &when);
-        // The mark of the dead keeps gc away for an hour, and no longer.
+        // The mark of a killed publisher blocks gc for an hour at most.
         let is_dead_marked = !store.objects("/marks/").is_empty();
         assert_eq!(sweep(&store, 0).is_err(), is_dead_marked, "{when}");
         store.hours_pass(2);
@@ -97,7 +97,7 @@ fn bodies_that_are_damaged_on_their_way_are_fetched_again() {
             });
             match read(&flaky, "one") {
                 Ok(found) => assert!(found == contents("abcd"), "{verdict:?} of {part}"),
-                // A name has no digest that would say that it is another.
+                // The object of a name has no digest, so other valid contents cannot be detected.
                 Err(error) => assert_eq!((verdict, part), (Verdict::Damage, "/names/"), "{error}"),
             }
         }
@@ -161,7 +161,7 @@ fn a_manifest_that_is_damaged_is_told_and_keeps_gc_from_removing() {
         assert_eq!(store.objects("/chunks/").len(), 4);
         assert_eq!(store.objects("/marks/").len(), 0);
     }
-    // It is found to be damaged, and sent again.
+    // The damage is detected, and the chunk is sent again.
     assert_eq!(publish_as(&store, "abcd", "one").unwrap().chunks_sent, 0);
     assert!(read(&store, "one").unwrap() == contents("abcd"));
 }
@@ -176,7 +176,7 @@ fn a_list_that_is_old_costs_bytes_and_nothing_else() {
     publish_as(&old, NEXT, "two").unwrap();
     assert_whole(&store, "old lists");
     assert!(read(&store, "two").unwrap() == contents(NEXT));
-    // Marks that do not show what was put are told: without them nobody keeps out of the other's way.
+    // A store whose listings omit recent marks is detected: exclusion depends on them.
     let blind = store.seen_by(
         |_, request, _| if request == Request::List { Verdict::Old } else { Verdict::Serve },
     );
@@ -195,7 +195,7 @@ fn gc_that_is_killed_leaves_what_is_named() {
     let watched = prepared().seen_by(|_, _, _| Verdict::Serve);
     assert_eq!(sweep(&watched, 24).unwrap().chunks_removed, 1);
     let all = watched.requests();
-    // The lists of empty folders are alike: some of them are enough.
+    // Listings of empty folders are alike, so a sample of them is enough.
     for after in (0..12).chain((12..all - 4).step_by(9)).chain(all - 4..all - 1) {
         let store = prepared();
         let killed = store.seen_by(
@@ -227,7 +227,7 @@ fn other_objects_are_let_be() {
     sweep(&store, 0).unwrap();
     assert_eq!(store.objects("readme").len() + store.objects("notes").len(), 2);
     assert_eq!(store.objects("other").len() + store.objects("else").len(), 2);
-    // An object that only lies in a folder of that name is no published image, and is not taken for one.
+    // An unrelated object in a folder called `names` is not treated as a published image.
     store.change(&Path::from("images/names/big.img"), Some(vec![1; 5000]));
     assert!(publish::find(&location(store.clone(), "images/names/big.img")).unwrap().is_none());
     assert!(publish::find(&location(store.clone(), "images/big.img")).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! What is published is read, shared and swept.
+//! Published images are read, share chunks, and are swept.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn only_what_changed_is_sent() {
     assert_eq!((again.chunks_sent, again.bytes_sent), (0, 0));
     let changed = publish_as(&store, "abXdefgh", "one").unwrap();
     assert_eq!(changed.chunks_sent, 1);
-    // Another name has no manifest before: the store is asked.
+    // Another name has no previous manifest, so the store is asked for each chunk.
     let other = publish_as(&store, "habXq", "two").unwrap();
     assert_eq!(other.chunks_sent, 1);
     assert!(read(&store, "one").unwrap() == contents("abXdefgh"));
@@ -113,7 +113,7 @@ fn what_none_names_is_swept_when_it_is_old() {
     publish_as(&store, "abcd", "one").unwrap();
     store.hours_pass(30);
     publish_as(&store, "cdef", "one").unwrap();
-    // The manifest before has no name any more, and is old; chunks e and f are young.
+    // The previous manifest is old and has no name; chunks e and f are recent.
     let swept = sweep(&store, 24).unwrap();
     assert_eq!((swept.manifests_kept, swept.manifests_removed), (1, 1));
     assert_eq!((swept.chunks_kept, swept.chunks_removed), (4, 2));

@@ -1,4 +1,4 @@
-//! Publishing, reading and sweeping in stores that fail, are slow, and are used by several at once.
+//! Publishing, reading and sweeping in stores that fail, are slow, or have several concurrent users.
 
 extern crate diskwright_publish as publish;
 

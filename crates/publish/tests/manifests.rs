@@ -1,4 +1,4 @@
-//! Manifests of any bytes.
+//! Parsing of arbitrary bytes as manifests.
 
 use proptest::prelude::*;
 use publish::manifest::{MAGIC, ManifestError};
@@ -14,7 +14,7 @@ fn manifest(stored: &[bool], order: &[u32], label: &str) -> Manifest {
     manifest
 }
 
-/// A manifest with another head.
+/// Returns a manifest with a changed head.
 fn with_head(bytes: &[u8], change: impl Fn(String) -> String) -> Vec<u8> {
     let len = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
     let head = change(String::from_utf8(bytes[12..12 + len].to_vec()).unwrap());

@@ -1,4 +1,4 @@
-//! Images of a few chunks, and what is asserted of every store.
+//! Images of a few chunks, and assertions about stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::Watched;
 
 pub(crate) const CHUNK: usize = 4096;
 
-/// An image with a chunk for each letter: the same letter is the same chunk, and a dot is zeros.
+/// Returns image contents with one chunk per letter: equal letters are equal chunks, a dot is zeros.
 pub(crate) fn contents(letters: &str) -> Vec<u8> {
     let chunk = |letter: u8| {
         let mut random = fastrand::Rng::with_seed(letter.into());
@@ -24,7 +24,7 @@ pub(crate) fn contents(letters: &str) -> Vec<u8> {
     letters.bytes().flat_map(chunk).collect()
 }
 
-/// Its device.
+/// Returns a device with these contents.
 pub(crate) fn image(letters: &str) -> Arc<dyn BlockDevice> {
     device(&contents(letters))
 }
@@ -43,7 +43,7 @@ pub(crate) fn location(store: impl ObjectStore, path: &str) -> Location {
     }
 }
 
-/// Nobody waits, and the dead are dead after an hour.
+/// Returns limits without waiting; marks become stale after an hour.
 pub(crate) fn impatient() -> Patience {
     let (stale, renew) = (Duration::from_secs(3600), Duration::from_secs(300));
     Patience { stale, renew, wait: Duration::ZERO, poll: Duration::from_millis(1) }
@@ -68,14 +68,14 @@ pub(crate) fn sweep_with(store: &Watched, hours: u64, patience: Patience) -> Res
     publish::sweep(&location(store.clone(), "images"), &options)
 }
 
-/// The image of a name.
+/// Reads the whole image of a name.
 pub(crate) fn read(store: &Watched, name: &str) -> Result<Vec<u8>, Error> {
     let image = publish::open(&location(store.clone(), &format!("images/names/{name}")))?;
     let len = image.manifest().image_bytes();
     place::runtime::block_on(image.read(0..len)).map(Vec::from)
 }
 
-/// All names name manifests that are there, and all manifests name chunks that are there.
+/// Asserts that every name has its manifest, and every manifest all its chunks.
 pub(crate) fn assert_whole(store: &Watched, when: &str) {
     assert_names_whole(store, when);
     for (path, body) in store.objects("/manifests/") {
@@ -84,7 +84,7 @@ pub(crate) fn assert_whole(store: &Watched, when: &str) {
     }
 }
 
-/// All names name manifests that are there, and these name chunks that are there.
+/// Asserts that every name has its manifest, with all its chunks.
 pub(crate) fn assert_names_whole(store: &Watched, when: &str) {
     for (path, body) in store.objects("/names/") {
         let digest = std::str::from_utf8(&body[8..72]).unwrap();

@@ -1,5 +1,4 @@
-//! A store in memory that a test watches: it fails where it is told to, has a clock of its own, and lets several go on in
-//! turns.
+//! An in-memory store for tests: it injects faults, has its own clock, and can schedule several users in turns.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +18,7 @@ use object_store::{
 };
 use parking_lot::Mutex;
 
-/// What is asked of a store.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
     Put,
@@ -28,23 +27,23 @@ pub(crate) enum Request {
     List,
 }
 
-/// What a store does with a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Serve,
-    /// An error that may go away.
+    /// A transient error.
     Fail,
-    /// An error that stays: what a process that was killed gets of the rest of its requests.
+    /// A permanent error: all later requests of a killed process get this.
     Refuse,
-    /// Of a body only the first half.
+    /// A body truncated to its first half.
     Short,
-    /// A body with another byte.
+    /// A body with one changed byte.
     Damage,
-    /// A list without what was put since the clock last went on.
+    /// A listing without the objects that were put since the clock last advanced.
     Old,
 }
 
-/// Says what becomes of the request of a number, for an object or folder.
+/// Chooses the outcome of a request by its number, kind and path.
 pub(crate) type Hook = Arc<dyn Fn(usize, Request, &Path) -> Verdict + Send + Sync>;
 
 #[derive(Default)]
@@ -55,7 +54,7 @@ struct State {
     bytes_put: u64,
 }
 
-/// Several of these may have one memory.
+/// A handle of the store. Several handles may share its memory.
 #[derive(Clone)]
 pub(crate) struct Watched {
     memory: Arc<InMemory>,
@@ -66,14 +65,14 @@ pub(crate) struct Watched {
 const START_MS: i64 = 400_000_000_000;
 
 impl Watched {
-    /// An empty store that serves everything.
+    /// Creates an empty store that serves all requests.
     pub(crate) fn new() -> Self {
         let state = State { now_ms: START_MS, ..State::default() };
         let hook: Hook = Arc::new(|_, _, _| Verdict::Serve);
         Self { memory: Arc::default(), state: Arc::new(Mutex::new(state)), hook }
     }
 
-    /// The same store, as somebody else sees it.
+    /// Returns another handle of this store, with its own hook. Resets the count of requests.
     pub(crate) fn seen_by(
         &self,
         hook: impl Fn(usize, Request, &Path) -> Verdict + Send + Sync + 'static,
@@ -82,22 +81,22 @@ impl Watched {
         Self { hook: Arc::new(hook), ..self.clone() }
     }
 
-    /// Lets the store's clock go on.
+    /// Advances the store's clock.
     pub(crate) fn hours_pass(&self, hours: i64) {
         self.state.lock().now_ms += hours * 3_600_000;
     }
 
-    /// Requests since somebody else sees it.
+    /// Returns the number of requests, of all handles, since the last call of `seen_by`.
     pub(crate) fn requests(&self) -> usize {
         self.state.lock().requests
     }
 
-    /// Bytes that were put since the last call.
+    /// Returns the number of bytes put since the last call.
     pub(crate) fn bytes_put(&self) -> u64 {
         std::mem::take(&mut self.state.lock().bytes_put)
     }
 
-    /// All objects whose paths hold `part`, and their bodies.
+    /// Returns all objects whose paths contain `part`, with their bodies.
     pub(crate) fn objects(&self, part: &str) -> Vec<(Path, Bytes)> {
         place::runtime::block_on(async {
             let all: Vec<ObjectMeta> = self.memory.list(None).try_collect().await.unwrap();
@@ -110,7 +109,7 @@ impl Watched {
         })
     }
 
-    /// Changes an object behind everybody's back; `None` removes it.
+    /// Changes an object directly, without a request; `None` removes it.
     pub(crate) fn change(&self, path: &Path, body: Option<Vec<u8>>) {
         {
             let mut state = self.state.lock();
@@ -125,7 +124,7 @@ impl Watched {
         });
     }
 
-    /// What becomes of a request. The hook may ask the store itself.
+    /// Returns the outcome of a request. The hook may access the store itself.
     fn verdict(&self, request: Request, path: &Path) -> Result<Verdict> {
         let number = {
             let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Publishers and gc at once: one at every request of the other, and many of both in turns.
+//! Publishers and gc at the same time: one at every request of the other, and many of both in turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::sample::{
 };
 use crate::store::{Request, Verdict, Watched};
 
-/// Chunks a to d were published long ago and have no name any more: gc may remove them, and the next image has two.
+/// Chunks a to d were published long ago and have lost their name. Gc may remove them, and the next image contains two.
 fn store() -> Watched {
     let store = Watched::new();
     publish_as(&store, "abcd", "old").unwrap();
@@ -37,19 +37,19 @@ fn assert_sound(store: &Watched, published: &Result<publish::Report, Error>, whe
     }
 }
 
-/// On a thread of its own: this one waits for a request.
+/// Runs `work` on another thread, because this thread is blocked in a request.
 fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Runs `work` once, just before request `at` of one who sees `store` so. It is told what is asked for.
+/// Returns a handle of `store` that runs `work` once, just before its request `at`. `work` receives that request.
 fn seen_with(
     store: &Watched,
     at: usize,
     work: impl Fn(&Watched, Request, &Path) + Send + Sync + 'static,
 ) -> Watched {
     let inner = store.seen_by(|_, _, _| Verdict::Serve);
-    // The store counts requests of both.
+    // The store counts the requests of all handles.
     let own = AtomicUsize::new(0);
     store.seen_by(move |_, request, path| {
         if own.fetch_add(1, Ordering::Relaxed) == at {
@@ -68,7 +68,7 @@ fn requests(work: impl FnOnce(&Watched)) -> usize {
 #[test]
 fn gc_at_every_request_of_a_publisher() {
     let all = requests(|store| assert!(publish_as(store, NEXT, "new").is_ok()));
-    // Where nobody is taken for dead, and where the publisher was silent for so long that it is.
+    // Without stale marks, and with a publisher that is silent for so long that its mark becomes stale.
     for silent_hours in [0, 2] {
         let mut swept = 0;
         for at in 0..all {
@@ -95,7 +95,7 @@ fn gc_at_every_request_of_a_publisher() {
             sweep(&store, 0).unwrap();
             assert_sound(&store, &publish_as(&store, NEXT, "new"), "after all");
         }
-        // Before the mark is put, and after it was removed; or at any time.
+        // Gc succeeds before the mark is put and after it is removed; with a stale mark, at any time.
         let least = if silent_hours == 0 { 1 } else { all };
         assert!(swept >= least, "{swept} of {all}");
     }
@@ -105,7 +105,7 @@ fn gc_at_every_request_of_a_publisher() {
 fn a_publisher_at_every_request_of_gc() {
     let all = requests(|store| assert!(sweep(store, 24).is_ok()));
     for silent_hours in [0, 2] {
-        // Most requests are lists of empty folders.
+        // Listings of empty folders are alike, so a sample is enough.
         for at in (0..12).chain((12..all).step_by(7)).chain(all - 4..all) {
             let store = store();
             let published = Arc::new(Mutex::new(None));
@@ -114,14 +114,14 @@ fn a_publisher_at_every_request_of_gc() {
                 store.hours_pass(silent_hours);
                 *result.lock() = Some((publish_as(store, NEXT, "new"), request));
             });
-            // It looks at its mark before it removes anything.
+            // Gc checks its mark before each removal.
             let patience = Patience { renew: Duration::ZERO, ..impatient() };
             let swept = sweep_with(&seen, 24, patience);
             let (published, request) = published.lock().take().unwrap();
             let when = format!("a publisher at request {at} of gc, {silent_hours} h");
             let is_told = matches!(swept, Ok(_) | Err(Error::Lapsed { .. } | Error::Busy { .. }));
             assert!(is_told, "{when}: {swept:?}");
-            // Between its look and a removal nobody may be silent for so long: docs/anywhere.md says so.
+            // A sweep that is silent this long between the check and a removal is not covered: see docs/anywhere.md.
             if silent_hours == 0 || request != Request::Delete {
                 assert_sound(&store, &published, &when);
             }
@@ -129,7 +129,7 @@ fn a_publisher_at_every_request_of_gc() {
     }
 }
 
-/// Who may make the next request, by chance.
+/// Chooses randomly which party makes the next request.
 struct Turns {
     state: Mutex<TurnsState>,
     changed: Condvar,
@@ -154,7 +154,7 @@ impl Turns {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits for a turn. It lasts until this one waits again, or has ended.
+    /// Waits for a turn. The turn lasts until this party waits again or ends.
     fn wait(&self, party: usize) {
         let mut state = self.state.lock();
         state.waits[party] = true;
@@ -179,7 +179,7 @@ impl Turns {
 }
 
 impl TurnsState {
-    /// Chooses among those who wait when all wait or have ended.
+    /// Chooses a waiting party once every party waits or has ended.
     fn choose(&mut self) {
         let all_stand = self.waits.iter().zip(&self.ended).all(|(waits, ended)| *waits || *ended);
         if self.turn.is_none() && all_stand {

@@ -1,5 +1,5 @@
-//! What synced work on a volume costs: puts for each fsync, and synced creates a second from 16 threads, on a bucket in
-//! memory that takes 20 ms for each request.
+//! Measures the cost of synced work on a volume: puts per fsync, and synced creates per second by 16 threads. The
+//! bucket is in memory and takes 20 ms per request.
 
 #[allow(dead_code, reason = "the tests use the rest of it")]
 #[path = "../tests/bucket.rs"]
@@ -27,7 +27,7 @@ fn open(fs: Fs, bucket: &Bucket) -> Open {
     fs.open(Arc::new(Volume::open(&bucket.at("v"), &options()).unwrap())).unwrap()
 }
 
-/// Puts for each create of a file of 1 KiB with fsync, by one thread.
+/// Returns the puts per file of 1 KiB created with fsync, by one thread.
 fn puts_per_fsync(fs: Fs) -> f64 {
     let bucket = Bucket::new();
     let open = open(fs, &bucket);
@@ -39,7 +39,7 @@ fn puts_per_fsync(fs: Fs) -> f64 {
     (bucket.puts() - before) as f64 / FSYNCS as f64
 }
 
-/// Creates of files of 1 KiB with fsync a second, by all threads, and puts for each.
+/// Returns the files of 1 KiB created with fsync per second by all threads, and the puts per file.
 fn synced_creates(fs: Fs) -> (f64, f64) {
     let bucket = Bucket::new();
     let open = open(fs, &bucket);

@@ -1,4 +1,4 @@
-//! Blocks as keys and values, and reading them.
+//! Maps blocks to keys and values, and reads them.
 
 use std::io;
 use std::ops::Range;
@@ -11,17 +11,17 @@ use slatedb::{DbIterator, DbReadOps};
 use crate::VolumeError;
 use crate::marker::Marker;
 
-/// What begins the keys of blocks.
+/// Prefix of block keys.
 const BLOCK: u8 = b'b';
-/// The key of the size, which is in the marker, too: they must be the same.
+/// Key of the volume's size. The value must match the marker.
 pub(crate) const SIZE: &[u8] = b"size";
-/// Blocks that are asked for one by one, all at once; more are scanned.
+/// Maximum number of blocks that are read by individual concurrent lookups. Larger ranges are scanned.
 const SINGLE_MAX: u64 = 4;
-/// What a scan reads ahead, and in how many requests.
+/// Read-ahead of a scan, and its number of concurrent requests.
 const AHEAD_BYTES: usize = 2 << 20;
 const AHEAD_REQUESTS: usize = 4;
 
-/// The key of a block. Keys are in the order of blocks.
+/// Returns the key of a block. Keys sort in block order.
 pub(crate) fn key(block: u64) -> [u8; 9] {
     let mut key = [BLOCK; 9];
     key[1..].copy_from_slice(&block.to_be_bytes());
@@ -35,22 +35,22 @@ fn block_of(key: &[u8]) -> Option<u64> {
     }
 }
 
-/// What the database says of the size.
+/// Returns the value of [`SIZE`].
 pub(crate) fn size_value(marker: &Marker) -> Vec<u8> {
     [marker.len.to_be_bytes().as_slice(), &marker.block_bytes.to_be_bytes()].concat()
 }
 
-/// How long a device is, and in which blocks.
+/// Size of a device and of its blocks, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     pub(crate) len: u64,
     pub(crate) block_bytes: u64,
 }
 
-/// A range of bytes as blocks that it touches.
+/// The blocks that a byte range overlaps.
 pub(crate) struct Touched {
     pub(crate) blocks: Range<u64>,
-    /// Where the bytes begin in the first of them.
+    /// Offset of the range in its first block.
     pub(crate) skip: usize,
 }
 
@@ -59,7 +59,7 @@ impl Geometry {
         Self { len: marker.len, block_bytes: marker.block_bytes.into() }
     }
 
-    /// Makes sure that the database is the marker's.
+    /// Checks that the database belongs to the marker.
     pub(crate) async fn check(
         reads: &(impl DbReadOps + Sync),
         marker: &Marker,
@@ -85,7 +85,7 @@ impl Geometry {
         }
     }
 
-    /// Fills `buf` from `offset`.
+    /// Fills `buf` with the bytes from `offset`.
     pub(crate) async fn read(
         self,
         reads: &(impl DbReadOps + Sync),
@@ -128,7 +128,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// One block; `None` for zeros.
+    /// Reads one block; `None` means zeros.
     pub(crate) async fn block(
         self,
         reads: &(impl DbReadOps + Sync),
@@ -154,7 +154,7 @@ fn fill(out: &mut [u8], value: Option<&[u8]>) {
     }
 }
 
-/// The blocks of a range that are not zeros, in order.
+/// Iterates over the non-zero blocks of a range, in order.
 pub(crate) struct Scan {
     found: DbIterator,
     geometry: Geometry,

@@ -1,4 +1,4 @@
-//! The database of a volume: where it lies, and how it is set up.
+//! The database of a volume: its path and settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use slatedb::{Db, DbReader, DbReaderMode};
 use crate::marker::Marker;
 use crate::{Location, Options, VolumeError};
 
-/// How long writes wait for each other where nobody asks for a flush: what a crash may lose then.
+/// Interval after which writes are sent to the log without a flush. Bounds the loss in a crash.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// So many tables, or runs of tables of about one size, become one run: each further size costs to write everything again,
-/// and a read looks into fewer than that of each size.
+/// Number of tables, or of sorted runs of similar size, that are merged into one. Each size class rewrites all data
+/// once more, and a read visits fewer runs than this in each class.
 const MERGED_TABLES: usize = 8;
-/// New tables that wait to be merged at most; then writers wait.
+/// Maximum number of unmerged tables before writers wait.
 const TABLES_MAX: usize = 32;
-/// Written bytes in memory at most; then writers wait.
+/// Maximum size of unflushed writes in memory, in bytes, before writers wait.
 const WAITING_BYTES_MAX: usize = 256 << 20;
-/// What one request reads of a table: requests are dear, bytes are cheap.
+/// Unit of table reads. Requests are expensive and bytes are cheap.
 const READ_UNIT: SstBlockSize = SstBlockSize::Block64Kib;
-/// What is kept on disk, and so fetched, at a time. Damage of it is found by the checksums of tables, and fetched again.
+/// Unit of the disk cache, and so of fetches. Table checksums detect damage; damaged parts are fetched again.
 const KEPT_BYTES: usize = 256 << 10;
-/// A view is of one moment: it never looks for a later one, not even at once. That is what SlateDB's clock does if less
-/// than this has passed since its first moment, 262,000 years ago.
+/// Poll interval of views, which must never advance to a later state. SlateDB polls at once if the interval has passed
+/// since the first instant of its clock, 262,000 years ago. This interval is longer.
 const NEVER: Duration = Duration::from_secs(300_000 * 365 * 24 * 3600);
 
 pub(crate) fn path(at: &Location) -> Path {
     at.path.clone().join("db")
 }
 
-/// Opens the database to be changed, and fences whoever had it.
+/// Opens the database for writing, and fences its previous writer.
 pub(crate) async fn open(
     at: &Location,
     marker: &Marker,
@@ -70,14 +70,14 @@ fn merging() -> CompactorOptions {
     CompactorOptions { scheduler_options: scheduling.into(), ..CompactorOptions::default() }
 }
 
-/// Opens the database for reading, as it is now, or at a checkpoint.
+/// Opens the current state or a checkpoint for reading.
 pub(crate) async fn open_to_read(
     at: &Location,
     marker: &Marker,
     checkpoint: Option<uuid::Uuid>,
     options: &Options,
 ) -> Result<DbReader, VolumeError> {
-    // Objects that a writer replaces stay for a day.
+    // Objects that a writer replaces are kept for one day.
     let mode = checkpoint.map_or(DbReaderMode::FollowLatest, DbReaderMode::Checkpoint);
     let reading = DbReaderOptions {
         manifest_poll_interval: NEVER,
@@ -102,7 +102,7 @@ fn cache(options: &Options) -> Arc<dyn DbCache> {
     Arc::new(MokaCache::new_with_opts(options))
 }
 
-/// What is kept on disk: tables, which never change and have names that are never used again.
+/// Settings of the disk cache. It holds tables, which are immutable and whose names are never reused.
 fn on_disk(marker: &Marker, options: &Options) -> ObjectStoreCacheOptions {
     let directory = options.disk_cache.as_ref();
     ObjectStoreCacheOptions {

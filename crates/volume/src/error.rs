@@ -1,11 +1,11 @@
-//! Why a volume cannot be used.
+//! Errors of volumes.
 
 use std::io;
 
 use slatedb::{CloseReason, ErrorKind};
 use thiserror::Error;
 
-/// A failure of what lies in the bucket, or of the way there. Who names the volume adds its address.
+/// A failure of a volume or its bucket. Callers add the volume's address.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VolumeError {
@@ -15,58 +15,58 @@ pub enum VolumeError {
     /// The database failed.
     #[error("{}", of_database(.0))]
     Database(slatedb::Error),
-    /// Somebody has opened the volume since.
+    /// Another process opened the volume later.
     #[error(
         "another machine has opened the volume, and nothing can be written from here any more: unmount it here"
     )]
     Fenced,
-    /// No volume is there.
+    /// There is no volume.
     #[error("no volume is there; diskwright volume create makes one")]
     NotFound,
-    /// There is one already, or what is left of one.
+    /// A volume exists already, or the remains of one.
     #[error("{0} is there already; diskwright volume delete removes it")]
     Exists(&'static str),
-    /// A snapshot is not there.
+    /// The snapshot does not exist.
     #[error("the volume has no snapshot {0:?}; diskwright volume list tells which it has")]
     NoSnapshot(String),
-    /// A snapshot of this name is there.
+    /// A snapshot of this name exists.
     #[error("the volume has a snapshot {0:?} already; choose another name")]
     SnapshotExists(String),
-    /// A name that no snapshot may have.
+    /// An invalid snapshot name.
     #[error(
         "{0:?} is no name of a snapshot: letters, digits, dots, dashes and underscores are, up to 100"
     )]
     SnapshotName(String),
-    /// What was synced last is not in the tables yet.
+    /// The log contains synced writes that are not in the tables yet.
     #[error(
         "it is open elsewhere, or was not closed, and what was synced last would be left out: unmount it there; if \
          nobody has it mounted, --take-over does it here (a mount elsewhere ends with errors)"
     )]
     NotSettled,
-    /// A clone shares objects with its origin.
+    /// The clone would be in another bucket. A clone shares objects with its origin.
     #[error("a clone lies in the bucket of its origin, {0}: choose an address there")]
     OtherBucket(String),
-    /// The marker, or what it says, cannot be true.
+    /// The marker or the contents are inconsistent.
     #[error("the volume is damaged: {0}")]
     Damaged(String),
-    /// A later version made it.
+    /// A newer program created the volume.
     #[error(
         "the volume has version {found}, and this program knows versions up to {known}: use a newer one"
     )]
     Version {
-        /// What the marker says.
+        /// Version in the marker.
         found: u32,
-        /// The newest that is known.
+        /// Newest supported version.
         known: u32,
     },
-    /// A size that no volume may have.
+    /// An invalid volume size.
     #[error("a volume cannot have {len} bytes: choose a multiple of {block_bytes} up to {max}")]
     Size {
-        /// What was asked for.
+        /// The requested size in bytes.
         len: u64,
-        /// The size of blocks.
+        /// Block size in bytes.
         block_bytes: u32,
-        /// The largest.
+        /// Maximum size in bytes.
         max: u64,
     },
     /// A file or device of the host failed.
@@ -83,7 +83,7 @@ impl From<slatedb::Error> for VolumeError {
     }
 }
 
-/// What an error of the database means to who has a volume.
+/// Describes an error of the database to the user.
 fn of_database(error: &slatedb::Error) -> String {
     let said = address::safe_line(&error.to_string());
     match error.kind() {
@@ -95,7 +95,7 @@ fn of_database(error: &slatedb::Error) -> String {
 }
 
 impl VolumeError {
-    /// Whether the volume itself is at fault, rather than the way there.
+    /// Checks whether the volume itself is damaged or unsupported, as opposed to an inaccessible bucket.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {

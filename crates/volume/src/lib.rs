@@ -1,13 +1,14 @@
-//! Volumes: block devices that live in object storage.
+//! Volumes: block devices in object storage.
 //!
-//! A volume is a prefix of a bucket. Its blocks are the values of a database ([SlateDB](slatedb)) below it, which keeps a
-//! log of writes and sorted tables as objects; a marker beside the database says that it is a volume, and of which size.
-//! What is written waits in memory; [`flush`](blockdev::BlockDevice::flush) puts it into the bucket as one object of the
-//! log. A block of zeros is no value at all.
+//! A volume is a prefix of a bucket. Its blocks are the values of a database ([SlateDB](slatedb)) below the prefix. The
+//! database stores a log of writes and sorted tables as objects. A marker object identifies the volume and states its
+//! size. Writes are buffered in memory; [`flush`](blockdev::BlockDevice::flush) puts them into the bucket as one object
+//! of the log. A block of zeros has no value.
 //!
-//! - [`NewVolume`] makes one, [`Volume`] opens it to be changed, and [`View`] to be read as it is at one moment.
-//! - Whoever opens a volume as [`Volume`] fences who had it before: *their* writes and flushes fail from then on.
-//! - [`snapshot`], [`clone`] and [`delete`] work on volumes that nobody has open; [`Volume::snapshot`] on one's own.
+//! - [`NewVolume`] creates a volume, [`Volume`] opens it for writing, and [`View`] reads it as of one moment.
+//! - Opening a [`Volume`] fences its previous writer, whose writes and flushes fail from then on.
+//! - [`snapshot`], [`clone`] and [`delete`] require that the volume is not open; [`Volume::snapshot`] works on an
+//!   open one.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -30,19 +31,19 @@ pub use place::store::Location;
 pub use view::View;
 pub use volume::Volume;
 
-/// How a volume is used.
+/// Options for using a volume.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Memory for blocks that were read, in bytes.
+    /// Size of the memory cache of blocks, in bytes.
     pub cache_bytes: u64,
-    /// Written bytes that become a table.
+    /// Size at which buffered writes become a table, in bytes.
     pub table_bytes: u64,
-    /// How often a request that fails is made again, about a second apart, before what needs it fails.
+    /// Number of retries of a failing request, about one second apart, before the operation fails.
     pub retries: u32,
-    /// A directory of the host to keep tables in, for who opens the volume next; below it, each volume has its own.
+    /// Local directory that caches tables across openings. Each volume has its own subdirectory.
     pub disk_cache: Option<PathBuf>,
-    /// Most bytes of that for a volume.
+    /// Maximum size of a volume's disk cache in bytes.
     pub disk_cache_bytes: u64,
 }
 
@@ -59,31 +60,31 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with another [`Self::retries`].
+    /// Sets [`Self::retries`].
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         Self { retries, ..self }
     }
 
-    /// The same with another [`Self::cache_bytes`].
+    /// Sets [`Self::cache_bytes`].
     #[must_use]
     pub fn cache_bytes(self, cache_bytes: u64) -> Self {
         Self { cache_bytes, ..self }
     }
 
-    /// The same with another [`Self::table_bytes`].
+    /// Sets [`Self::table_bytes`].
     #[must_use]
     pub fn table_bytes(self, table_bytes: u64) -> Self {
         Self { table_bytes, ..self }
     }
 
-    /// The same with another [`Self::disk_cache`].
+    /// Sets [`Self::disk_cache`].
     #[must_use]
     pub fn disk_cache(self, disk_cache: Option<PathBuf>) -> Self {
         Self { disk_cache, ..self }
     }
 
-    /// The same with another [`Self::disk_cache_bytes`].
+    /// Sets [`Self::disk_cache_bytes`].
     #[must_use]
     pub fn disk_cache_bytes(self, disk_cache_bytes: u64) -> Self {
         Self { disk_cache_bytes, ..self }

@@ -1,4 +1,4 @@
-//! Snapshots, clones, and what else is done to volumes as a whole.
+//! Snapshots, clones and other operations on whole volumes.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,21 +13,21 @@ use crate::marker::{self, Marker};
 use crate::names::{check_free, find};
 use crate::{Location, Options, Volume, VolumeError, database};
 
-/// A volume as it was once.
+/// A named earlier state of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// Its name.
     pub name: String,
-    /// When it was made, by the clock of who made it.
+    /// Creation time, by the clock of the machine that created it.
     pub time: SystemTime,
 }
 
-/// Keeps a volume as it is under a name, at once, whatever its size. One that is open elsewhere, or was not closed, may
-/// hold what is in its log only: that is refused unless `take_over` opens the volume here, which fences whoever has it.
+/// Creates a snapshot in constant time. A volume that is open elsewhere, or was not closed, may have writes only in its
+/// log. Then this fails unless `take_over` is set, which opens the volume here and fences its writer.
 ///
 /// # Errors
-/// If there is no volume, the name is taken or is none, or the bucket cannot be used.
+/// If there is no volume, the name is taken or invalid, or the bucket is inaccessible.
 pub fn snapshot(at: &Location, name: &str, take_over: bool) -> Result<(), VolumeError> {
     block_on(async {
         Marker::read(at).await?;
@@ -39,26 +39,26 @@ pub fn snapshot(at: &Location, name: &str, take_over: bool) -> Result<(), Volume
     Ok(())
 }
 
-/// The snapshots of a volume, the oldest first.
+/// Returns the snapshots of a volume, oldest first.
 ///
 /// # Errors
-/// If there is no volume, or the bucket cannot be used.
+/// If there is no volume, or the bucket is inaccessible.
 pub fn snapshots(at: &Location) -> Result<Vec<Snapshot>, VolumeError> {
     let found = block_on(async {
         Marker::read(at).await?;
         Ok::<_, VolumeError>(database::admin(at).list_checkpoints(None).await?)
     })?;
-    // Those without a name keep what clones need.
+    // Unnamed checkpoints belong to clones.
     let named = |it: Checkpoint| it.name.map(|name| Snapshot { name, time: it.create_time.into() });
     let mut snapshots: Vec<_> = found.into_iter().filter_map(named).collect();
     snapshots.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.name.cmp(&b.name)));
     Ok(snapshots)
 }
 
-/// The names of volumes one level below a prefix.
+/// Returns the names of the volumes one level below a prefix.
 ///
 /// # Errors
-/// If the bucket cannot be used.
+/// If the bucket is inaccessible.
 pub fn list(below: &Location) -> Result<Vec<String>, VolumeError> {
     block_on(async {
         let found = below.store.list_with_delimiter(Some(&below.path)).await?;
@@ -73,11 +73,11 @@ pub fn list(below: &Location) -> Result<Vec<String>, VolumeError> {
     })
 }
 
-/// Makes a volume at `to` that begins as another one, or a snapshot of it, is: at once, whatever its size. They share
-/// objects, so both lie in one bucket. Without a snapshot, `take_over` is as of [`snapshot`].
+/// Creates a volume at `to` with the contents of another volume or one of its snapshots, in constant time. They share
+/// objects, so both must be in one bucket. Without a snapshot, `take_over` has the same meaning as in [`snapshot`].
 ///
 /// # Errors
-/// If there is no such volume or snapshot, or something at `to`, or the bucket cannot be used.
+/// If the source does not exist, `to` is in use, or the bucket is inaccessible.
 pub fn clone(
     at: &Location,
     snapshot: Option<&str>,
@@ -111,10 +111,10 @@ pub fn clone(
     })
 }
 
-/// Removes a volume with its snapshots, or what is left of one. Clones of it must go first: they need its objects.
+/// Removes a volume with its snapshots, or the remains of one. Its clones need its objects and must be removed first.
 ///
 /// # Errors
-/// If nothing is there, clones are, or the bucket cannot be used.
+/// If nothing is there, clones exist, or the bucket is inaccessible.
 pub fn delete(at: &Location) -> Result<(), VolumeError> {
     block_on(async {
         let admin = database::admin(at);
@@ -123,7 +123,7 @@ pub fn delete(at: &Location) -> Result<(), VolumeError> {
         if !is_marked && manifest.is_none() {
             return Err(VolumeError::NotFound);
         }
-        // A clone keeps a checkpoint without a name and an end in its origin.
+        // A clone keeps a checkpoint in its origin that has neither a name nor an expiry time.
         let is_of_clone = |kept: &Checkpoint| kept.name.is_none() && kept.expire_time.is_none();
         if manifest.is_some_and(|it| it.checkpoints().iter().any(is_of_clone)) {
             return Err(VolumeError::Exists("a clone that needs this volume"));
@@ -134,7 +134,7 @@ pub fn delete(at: &Location) -> Result<(), VolumeError> {
     })
 }
 
-/// Sees to it that all that was synced is in tables, as of a volume that was closed.
+/// Ensures that all synced writes are in tables, as after closing the volume.
 fn settle(at: &Location, take_over: bool) -> Result<(), VolumeError> {
     if block_on(is_settled(at))? {
         return Ok(());
@@ -145,13 +145,13 @@ fn settle(at: &Location, take_over: bool) -> Result<(), VolumeError> {
     Volume::open(at, &Options::default())?.close()
 }
 
-/// Whether the log has nothing that came after the latest manifest.
+/// Checks whether the log has no writes after the latest manifest.
 async fn is_settled(at: &Location) -> Result<bool, VolumeError> {
     let manifest = database::admin(at).read_manifest(None).await?.ok_or(VolumeError::NotFound)?;
     let log = WalReader::new(database::path(at), Arc::clone(&at.store));
     let after = manifest.next_wal_sst_id().max(manifest.replay_after_wal_id() + 1);
     for file in log.list(after..).await? {
-        // Who opens a volume writes an empty one.
+        // Opening a volume writes an empty log object.
         if file.iterator().await?.next().await?.is_some() {
             return Ok(false);
         }
@@ -159,7 +159,7 @@ async fn is_settled(at: &Location) -> Result<bool, VolumeError> {
     Ok(true)
 }
 
-/// The part of an address that names the bucket.
+/// Returns the part of an address that identifies the bucket.
 fn bucket(at: &Location) -> &str {
     let address = at.address.with_secrets();
     let rest = address.find("://").map_or(0, |at| at + 3);

@@ -1,4 +1,4 @@
-//! The object that says that a prefix is a volume, and of which size.
+//! The marker object, which identifies a prefix as a volume and states its size.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use uuid::Uuid;
 
 use crate::{Location, VolumeError};
 
-/// The name of the object below a volume's prefix.
+/// Name of the marker below a volume's prefix.
 const NAME: &str = "diskwright-volume.json";
 const VERSION: u32 = 1;
-/// A marker is much shorter.
+/// Maximum size of a marker. Valid markers are much smaller.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// How often a request is made, and how long is waited before the next one.
+/// Number of attempts of a request, and the pause between two.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Bytes of a block: what file systems write at once. Larger ones would make the log longer, and smaller ones the tables.
+/// Block size in bytes: the block size of file systems. Larger blocks would enlarge the log, smaller ones the tables.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
 const BLOCK_BYTES_MAX: u32 = 1 << 20;
-/// As far as offsets of files go.
+/// Maximum size of a volume, limited by file offsets.
 pub(crate) const LEN_MAX: u64 = 1 << 62;
 
-/// What a marker says.
+/// Contents of a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     version: u32,
-    /// Of this volume; a clone has another one.
+    /// Identity of this volume; a clone has its own.
     pub(crate) uuid: Uuid,
     pub(crate) len: u64,
     pub(crate) block_bytes: u32,
@@ -43,13 +43,13 @@ impl Marker {
         Ok(Self { version: VERSION, uuid: Uuid::new_v4(), len, block_bytes: BLOCK_BYTES })
     }
 
-    /// That of a clone.
+    /// Returns the marker of a clone.
     pub(crate) fn of_clone(&self) -> Self {
         Self { uuid: Uuid::new_v4(), ..self.clone() }
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, VolumeError> {
-        /// What all versions have.
+        /// The field that all versions have.
         #[derive(Deserialize)]
         struct Any {
             version: u32,
@@ -71,7 +71,7 @@ impl Marker {
         Ok(marker)
     }
 
-    /// The marker of a volume.
+    /// Reads the marker of a volume.
     pub(crate) async fn read(at: &Location) -> Result<Self, VolumeError> {
         let found = match again(async || at.store.get(&name(at)).await).await {
             Err(object_store::Error::NotFound { .. }) => return Err(VolumeError::NotFound),
@@ -84,14 +84,14 @@ impl Marker {
         Self::parse(&found.bytes().await?)
     }
 
-    /// Makes a prefix a volume. Of two who do that at once, one fails.
+    /// Creates the marker, which makes the prefix a volume. Of two concurrent calls one fails.
     pub(crate) async fn write(&self, at: &Location) -> Result<(), VolumeError> {
         let bytes = serde_json::to_vec_pretty(self).map_err(std::io::Error::from)?;
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let put =
             async || at.store.put_opts(&name(at), bytes.clone().into(), options.clone()).await;
         match again(put).await {
-            // It may be ours, by a request whose answer was lost.
+            // The marker may be from this call, if the response to an earlier attempt was lost.
             Err(object_store::Error::AlreadyExists { .. }) => match Self::read(at).await? {
                 found if found.uuid == self.uuid => Ok(()),
                 _ => Err(VolumeError::Exists("a volume")),
@@ -108,10 +108,10 @@ impl Marker {
     }
 }
 
-/// Whether a volume is there: one request.
+/// Checks whether there is a volume, with one request.
 ///
 /// # Errors
-/// If the bucket cannot be asked.
+/// If the bucket is inaccessible.
 pub fn is_volume(at: &Location) -> Result<bool, VolumeError> {
     place::runtime::block_on(exists(at))
 }
@@ -124,7 +124,7 @@ pub(crate) async fn exists(at: &Location) -> Result<bool, VolumeError> {
     }
 }
 
-/// Makes a request again that fails on the way, as the database does with its own.
+/// Retries a request after transport errors, as the database does.
 async fn again<T>(request: impl AsyncFn() -> object_store::Result<T>) -> object_store::Result<T> {
     for _ in 1..TRIES {
         match request().await {

@@ -1,13 +1,13 @@
-//! Names of snapshots.
+//! Snapshot names.
 
 use uuid::Uuid;
 
 use crate::{Location, VolumeError, database};
 
-/// Longest name of a snapshot, in bytes.
+/// Maximum length of a snapshot name in bytes.
 const NAME_BYTES_MAX: usize = 100;
 
-/// Refuses a name that no snapshot may have, or that one has.
+/// Fails if a snapshot name is invalid or taken.
 pub(crate) async fn check_free(at: &Location, name: &str) -> Result<(), VolumeError> {
     let may_have = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(may_have) {
@@ -20,7 +20,7 @@ pub(crate) async fn check_free(at: &Location, name: &str) -> Result<(), VolumeEr
     }
 }
 
-/// What the database calls a snapshot.
+/// Returns the database's identifier of a snapshot.
 pub(crate) async fn find(at: &Location, name: &str) -> Result<Uuid, VolumeError> {
     let found = database::admin(at).list_checkpoints(Some(name)).await?;
     let found = found.into_iter().find(|kept| kept.name.as_deref() == Some(name));

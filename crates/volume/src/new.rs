@@ -1,4 +1,4 @@
-//! Making a volume.
+//! Creates volumes.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use crate::blocks::{Geometry, SIZE, size_value};
 use crate::marker::{self, Marker};
 use crate::{Location, Options, Volume, VolumeError, database};
 
-/// A volume that is being made: a device of zeros, until [`Self::finish`] makes it a volume. If it is dropped before, what
-/// was written is left in the bucket until `delete` removes it.
+/// A volume under construction: a device of zeros, which [`Self::finish`] turns into a volume. If it is dropped before,
+/// the written objects stay in the bucket until `delete` removes them.
 pub struct NewVolume {
     volume: Volume,
     marker: Marker,
@@ -18,10 +18,10 @@ pub struct NewVolume {
 }
 
 impl NewVolume {
-    /// Begins to make a volume of `len` bytes.
+    /// Starts to create a volume of `len` bytes.
     ///
     /// # Errors
-    /// If the size is none that can be, something is there already, or the bucket cannot be used.
+    /// If the size is invalid, the prefix is not empty, or the bucket is inaccessible.
     pub fn create(at: &Location, len: u64, options: &Options) -> Result<Self, VolumeError> {
         let marker = Marker::new(len)?;
         block_on(async {
@@ -40,16 +40,16 @@ impl NewVolume {
         })
     }
 
-    /// The volume's own number, which a file system on it may have, too.
+    /// Returns the volume's UUID, which may also serve as the UUID of its file system.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.marker.uuid.into_bytes()
     }
 
-    /// Makes everything durable, and the prefix a volume.
+    /// Makes all data durable and writes the marker.
     ///
     /// # Errors
-    /// If the bucket cannot be used, or somebody has made a volume there meanwhile.
+    /// If the bucket is inaccessible, or another process has created a volume there.
     pub fn finish(self) -> Result<(), VolumeError> {
         self.volume.close()?;
         block_on(self.marker.write(&self.at))

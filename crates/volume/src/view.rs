@@ -1,4 +1,4 @@
-//! A volume as it is at one moment, to be read.
+//! A read-only view of a volume as of one moment.
 
 use std::io;
 
@@ -10,10 +10,11 @@ use crate::blocks::{Geometry, Scan};
 use crate::marker::Marker;
 use crate::{Location, Options, VolumeError, database, names};
 
-/// A volume as it was when this was opened, or as a snapshot has it. Nothing is written, and nobody is fenced.
+/// A volume as it was when the view was opened, or as of a snapshot. A view writes nothing and does not fence the
+/// writer.
 ///
-/// Of a volume that somebody changes meanwhile it has what was synced before. Objects that are replaced stay for a day:
-/// so long it can be used.
+/// If the volume has a writer, the view contains the writes that were synced before it was opened. Replaced objects are
+/// kept for one day, so a view is usable for that long.
 pub struct View {
     reader: DbReader,
     geometry: Geometry,
@@ -21,10 +22,10 @@ pub struct View {
 }
 
 impl View {
-    /// Opens a volume, or a snapshot of it, for reading.
+    /// Opens the current state of a volume, or a snapshot, for reading.
     ///
     /// # Errors
-    /// If there is none, it is damaged, or the bucket cannot be used.
+    /// If it does not exist, it is damaged, or the bucket is inaccessible.
     pub fn open(
         at: &Location,
         snapshot: Option<&str>,
@@ -42,11 +43,11 @@ impl View {
         })
     }
 
-    /// Writes what is not zeros to a device of zeros that is as long. `heard` is told of the bytes up to which that is
-    /// done, and may end it with an error.
+    /// Copies all non-zero blocks to a zeroed device of the same size. `heard` receives the offset up to which the copy
+    /// is complete; an error from it cancels the copy.
     ///
     /// # Errors
-    /// If something cannot be read or written, or what `heard` returns.
+    /// If a read or write fails, or those of `heard`.
     pub fn copy_to(
         &self,
         device: &dyn BlockDevice,
@@ -90,7 +91,7 @@ impl BlockDevice for View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // Nothing was changed.
+        // A view has nothing to flush, so errors can be ignored.
         let _ = block_on(self.reader.close());
     }
 }

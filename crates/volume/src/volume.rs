@@ -1,4 +1,4 @@
-//! A volume that is open to be changed.
+//! A volume opened for writing.
 
 use std::io;
 use std::time::Duration;
@@ -14,36 +14,36 @@ use crate::blocks::{Geometry, Scan, Touched, key};
 use crate::marker::Marker;
 use crate::{Location, Options, VolumeError, database, names};
 
-/// Blocks of one write to the database.
+/// Maximum number of blocks in one write to the database.
 const BATCH_BLOCKS: u64 = 256;
-/// Ranges of so many blocks are looked through for what there is to remove.
+/// Maximum number of blocks that are removed without a scan for existing ones.
 const REMOVED_UNSEEN_MAX: u64 = 64;
-/// Locks of blocks of which a part is written.
+/// Number of locks for partial block writes.
 const LOCKS: u64 = 64;
-/// How long leaving a volume may take, before it is left as after a crash.
+/// Maximum time for closing a volume on drop. After that it is left as after a crash.
 const CLOSE_TIME: Duration = Duration::from_secs(60);
 
-/// A volume that this process alone can change: whoever opens it next fences this one, whose writes and flushes fail
-/// from then on.
+/// A volume with exclusive write access. The next process that opens it fences this one: all later writes and flushes
+/// fail.
 ///
-/// What is written is in memory until [`flush`](BlockDevice::flush), some 256 MiB at most; after that writers wait. After a
-/// write or a flush has failed, all of them do: what the bucket has is as after a crash. Dropped, it is closed, so that
-/// it opens sooner the next time.
+/// Writes are buffered in memory until [`flush`](BlockDevice::flush), up to about 256 MiB; beyond that, writers wait.
+/// After a failed write or flush, all later ones fail too, and the bucket's state is that after a crash. Dropping a
+/// volume closes it, so that the next open is faster.
 pub struct Volume {
     db: Db,
     geometry: Geometry,
     at: Location,
-    /// Of blocks that are read, changed in part and written back.
+    /// Locks for read-modify-write of single blocks.
     parts: Vec<Mutex<()>>,
-    /// Why nothing can be written any more.
+    /// The first failure, which prevents all further writes.
     failed: Mutex<Option<String>>,
 }
 
 impl Volume {
-    /// Opens a volume to be changed, and fences whoever had it open.
+    /// Opens a volume for writing, and fences its previous writer.
     ///
     /// # Errors
-    /// If there is none, it is damaged, or the bucket cannot be used.
+    /// If it does not exist, it is damaged, or the bucket is inaccessible.
     pub fn open(at: &Location, options: &Options) -> Result<Self, VolumeError> {
         block_on(async {
             let marker = Marker::read(at).await?;
@@ -51,7 +51,7 @@ impl Volume {
             match Geometry::check(&db, &marker).await {
                 Ok(geometry) => Ok(Self::new(at, db, geometry)),
                 Err(error) => {
-                    // It was not changed.
+                    // Nothing was written, so errors can be ignored.
                     let _ = db.close_with_options(unflushed()).await;
                     Err(error)
                 }
@@ -64,10 +64,10 @@ impl Volume {
         Self { db, geometry, at: at.clone(), parts, failed: Mutex::default() }
     }
 
-    /// Keeps the volume as it is now under a name: what was written before the call is in it.
+    /// Creates a snapshot that contains all writes completed before the call.
     ///
     /// # Errors
-    /// If the name is taken or is none, or the bucket cannot be used.
+    /// If the name is taken or invalid, or the bucket is inaccessible.
     pub fn snapshot(&self, name: &str) -> Result<(), VolumeError> {
         let options = CheckpointOptions { name: Some(name.into()), ..Default::default() };
         block_on(async {
@@ -77,10 +77,10 @@ impl Volume {
         })
     }
 
-    /// Makes everything durable and closes the volume.
+    /// Makes all writes durable and closes the volume.
     ///
     /// # Errors
-    /// If something is not durable.
+    /// If a write cannot be made durable.
     pub fn close(self) -> Result<(), VolumeError> {
         self.flushed()?;
         block_on(self.db.close()).map_err(VolumeError::from)
@@ -90,7 +90,7 @@ impl Volume {
         self.db_result(block_on(self.db.flush()))
     }
 
-    /// Notes the first failure.
+    /// Records the first failure.
     fn db_result<T>(&self, result: Result<T, slatedb::Error>) -> Result<T, VolumeError> {
         result.map_err(|error| {
             let error = VolumeError::from(error);
@@ -104,7 +104,7 @@ impl Volume {
         io::Error::new(error.kind(), format!("{}: {error}", self.at.address))
     }
 
-    /// An error if something failed before.
+    /// Fails if an earlier write or flush failed.
     fn check_usable(&self) -> io::Result<()> {
         match &*self.failed.lock() {
             None => Ok(()),
@@ -143,8 +143,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Holds the blocks at both ends of a range that are not covered by it. What overlaps callers put in order, but
-    /// neighbours in a block they do not know of.
+    /// Locks the partially written blocks at both ends of a range. Callers serialise overlapping writes. Two writes to
+    /// different parts of one block must be serialised here.
     fn lock_parts(&self, offset: u64, len: u64) -> Vec<MutexGuard<'_, ()>> {
         let size = self.geometry.block_bytes;
         let cut = [offset, offset + len].into_iter().filter(|at| !at.is_multiple_of(size));
@@ -166,7 +166,7 @@ impl Volume {
         self.write(stop, &vec![0; (end - stop) as usize]).await
     }
 
-    /// Removes blocks. Of many only those that are there: a key that is removed in vain stays for long.
+    /// Removes blocks. Large ranges are scanned first, because each tombstone of a missing key would stay for long.
     async fn remove(&self, blocks: std::ops::Range<u64>) -> Result<(), VolumeError> {
         let mut batch = WriteBatch::new();
         if blocks.end - blocks.start <= REMOVED_UNSEEN_MAX {
@@ -220,12 +220,12 @@ impl BlockDevice for Volume {
         self.flushed().map_err(|error| self.named(error))
     }
 
-    /// One is a request to the bucket.
+    /// Each flush is a request to the bucket.
     fn has_long_flushes(&self) -> bool {
         true
     }
 
-    /// The database's log is in the order of the writes, and of what is not flushed a crash leaves what came first.
+    /// The database's log keeps the order of writes: a crash loses only the latest unflushed ones.
     fn barrier(&self) -> io::Result<()> {
         self.check_usable()
     }
@@ -234,7 +234,7 @@ impl BlockDevice for Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         let options = if self.failed.lock().is_some() { unflushed() } else { Default::default() };
-        // What was flushed is in the log in any case; closing only brings it into tables.
+        // Flushed writes are in the log in any case; closing only moves them into tables.
         let closed = async {
             tokio::time::timeout(CLOSE_TIME, self.db.close_with_options(options)).await.map(drop)
         };

@@ -1,4 +1,4 @@
-//! A bucket in memory that counts requests, is slow, fails, or is gone for good from some request on.
+//! An in-memory bucket that counts requests, can be slow, can fail, and can stop answering at a given request.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,19 +17,19 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// What requests go through.
+/// Fault settings and request counters of a bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Conduct {
     pub(crate) requests: AtomicU64,
     pub(crate) puts: AtomicU64,
-    /// Requests from this one on (counted from 1) are not answered; 0 for never.
+    /// Number of the first request that is not answered, from 1; 0 for none.
     pub(crate) ends_at: AtomicU64,
-    /// One of so many requests fails, for once; 0 for none.
+    /// One of this many requests fails once; 0 for none.
     pub(crate) fails_one_in: AtomicU64,
     pub(crate) delay_ms: AtomicU64,
 }
 
-/// One machine's way to the bucket.
+/// One machine's access to the bucket.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     kept: Arc<InMemory>,
@@ -41,12 +41,12 @@ impl Bucket {
         Self { kept: Arc::new(InMemory::new()), conduct: Arc::default() }
     }
 
-    /// Another machine's way to the same bucket, with no faults.
+    /// Returns another machine's access to the same bucket, without faults.
     pub(crate) fn another(&self) -> Self {
         Self { kept: Arc::clone(&self.kept), conduct: Arc::default() }
     }
 
-    /// A place in the bucket, as this machine reaches it.
+    /// Returns the location `name` in the bucket, accessed by this machine.
     pub(crate) fn at(&self, name: &str) -> Location {
         let store = Arc::new(Self { kept: Arc::clone(&self.kept), conduct: self.conduct.clone() });
         Location {
@@ -60,7 +60,7 @@ impl Bucket {
         self.conduct.puts.load(Ordering::Relaxed)
     }
 
-    /// `Err` if the request is not to be made. After a request that was made, an error may come instead of the answer.
+    /// Returns `Err` if the request must not be executed. Otherwise an error may replace the answer.
     async fn enter(&self, is_put: bool) -> Result<Answer> {
         let number = self.conduct.requests.fetch_add(1, Ordering::Relaxed) + 1;
         if is_put {
@@ -72,7 +72,7 @@ impl Bucket {
         }
         let ends_at = self.conduct.ends_at.load(Ordering::Relaxed);
         if ends_at > 0 && number >= ends_at {
-            // The last request may have been done, and the answer was lost.
+            // The last request may be executed, with its answer lost.
             return if number == ends_at && ends_at.is_multiple_of(2) {
                 Ok(Answer::Lost)
             } else {
@@ -91,7 +91,7 @@ impl Bucket {
     }
 }
 
-/// What becomes of the answer to a request that was done.
+/// Fate of the answer to an executed request.
 enum Answer {
     Given,
     Failed,
@@ -108,12 +108,12 @@ impl Answer {
     }
 }
 
-/// The end of the machine: nothing tries again.
+/// Returns the permanent error of a machine that has crashed.
 fn gone() -> Error {
     Error::NotSupported { source: "the machine has ended".into() }
 }
 
-/// 503 Slow Down.
+/// Returns a transient error: 503 Slow Down.
 fn failed() -> Error {
     Error::Generic { store: "test", source: "503 Slow Down".into() }
 }
@@ -177,7 +177,7 @@ impl ObjectStore for Bucket {
     }
 }
 
-/// How tests use volumes: who has ended does not try again for long.
+/// Returns options for tests, with few retries.
 pub(crate) fn options() -> Options {
     Options::default().retries(5).cache_bytes(8 << 20)
 }

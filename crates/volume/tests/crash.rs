@@ -1,4 +1,4 @@
-//! A machine ends at any request: what was synced is there, and the image is sound.
+//! A machine crashes at any request. All synced data must survive, and the image must be sound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use vfs::FileSystem;
 use super::file_system::{Fs, get, judge, put};
 use crate::bucket::{Bucket, options};
 
-/// What files have, or whether they are gone, of those that were synced and not touched since.
+/// Contents of the files that were synced and not changed since; `None` if a file was removed.
 type Synced = BTreeMap<String, Option<Vec<u8>>>;
 
-/// Works until the machine ends, or to the end of the script; what it was told to be durable is added to `synced`. What
-/// is under way is taken out before, because it may be there or not.
+/// Runs a script until the machine crashes or the script ends. Durable results are added to `synced`. Files are removed
+/// from it before they are changed, because a crash may leave either state.
 fn work(fs: &dyn FileSystem, seed: u64, synced: &mut Synced) -> vfs::Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut names = Vec::new();
@@ -61,7 +61,7 @@ fn work(fs: &dyn FileSystem, seed: u64, synced: &mut Synced) -> vfs::Result<()> 
     Ok(())
 }
 
-/// Runs until the machine ends at a request; the number of requests that a whole run makes.
+/// Runs the script until the machine crashes. Returns the number of requests so far.
 fn run(fs: Fs, bucket: &Bucket, seed: u64, synced: &mut Synced) -> u64 {
     let done = Volume::open(&bucket.at("v"), &options()).map_err(|_| ()).and_then(|volume| {
         let open = fs.open(Arc::new(volume)).map_err(|_| ())?;
@@ -74,7 +74,7 @@ fn run(fs: Fs, bucket: &Bucket, seed: u64, synced: &mut Synced) -> u64 {
     requests
 }
 
-/// What another machine finds.
+/// Checks the state that another machine finds.
 fn survives(fs: Fs, bucket: &Bucket, synced: &Synced, when: &str) {
     let after = bucket.another();
     let volume = Volume::open(&after.at("v"), &options());

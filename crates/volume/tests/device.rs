@@ -29,7 +29,7 @@ fn random_operations_leave_what_they_leave_in_memory() {
     let model = MemoryDevice::new(LEN);
     let mut random = fastrand::Rng::with_seed(1);
     for opening in 0..3 {
-        // Tables of any size: small ones are soon merged.
+        // Small tables are merged early.
         let options = options().table_bytes([32 << 20, 64 << 10, 256 << 10][opening]);
         let volume = Volume::open(&bucket.at("v"), &options).unwrap();
         assert_eq!(volume.len(), LEN);
@@ -115,7 +115,7 @@ fn a_flush_is_one_put_and_one_of_nothing_is_none() {
         volume.write_at(round * 8192, &[2; 65536]).unwrap();
         volume.flush().unwrap();
     }
-    // The database may write its own things beside.
+    // The database may also put other objects.
     let puts = bucket.puts() - before;
     assert!((20..=24).contains(&puts), "{puts} puts");
     let before = bucket.puts();
@@ -139,7 +139,7 @@ fn tables_are_kept_on_disk_and_damage_of_them_is_fetched_again() {
         device.write_at(70_000, &data).unwrap();
     }
     volume.close().unwrap();
-    // Each time by another process: requests for blocks, of those that opening makes without reading.
+    // Each view simulates a new process. Counts the requests for blocks, without those for opening the view.
     let read = |kept: &std::path::Path, when: &str| {
         let options = options().disk_cache(Some(kept.to_owned()));
         let requests = || bucket.conduct.requests.load(Ordering::Relaxed);
@@ -165,13 +165,13 @@ fn tables_are_kept_on_disk_and_damage_of_them_is_fetched_again() {
     assert!(damaged > 3, "{damaged} files");
     let (_, mended) = read(directory.path(), "damaged");
     assert!(mended > 0, "nothing was damaged");
-    // Where nothing can be kept, as on a disk that is full, it is of no use, and no harm.
+    // An unusable cache directory, as on a full disk, has no effect.
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     read(&file, "without a directory");
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 fn files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
@@ -188,7 +188,7 @@ fn a_volume_is_there_once_it_is_finished_until_it_is_deleted() {
     new.write_at(5, b"begun").unwrap();
     assert!(!is_volume(&at).unwrap());
     drop(new);
-    // What is left of it is not taken for a volume, nor written over.
+    // The remains are neither opened as a volume nor overwritten.
     assert!(matches!(Volume::open(&at, &options()), Err(VolumeError::NotFound)));
     let again = NewVolume::create(&at, LEN, &options()).err().unwrap();
     assert!(again.to_string().contains("what is left of a volume"), "{again}");

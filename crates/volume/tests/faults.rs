@@ -1,4 +1,4 @@
-//! Buckets that fail now and then, are slow, or vanish.
+//! Buckets that fail intermittently, are slow, or become unreachable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,12 +38,12 @@ fn a_bucket_that_vanishes_is_an_error_and_stays_one() {
     let bucket = Bucket::new();
     create(&bucket, "v", 1 << 20);
     let volume = Volume::open(&bucket.at("v"), &options().retries(1)).unwrap();
-    // Before the write, because what is written may be sent by a thread beside.
+    // Set before the write, because a background thread may send it.
     bucket.conduct.ends_at.store(1, Ordering::Relaxed);
     let _ = volume.write_at(0, &[1; 4096]);
     assert!(volume.flush().is_err());
     bucket.conduct.ends_at.store(0, Ordering::Relaxed);
-    // What was not written must not be forgotten.
+    // The failure must persist, because the write was lost.
     assert!(volume.flush().is_err());
     assert!(volume.write_at(0, &[1; 4096]).is_err());
 }

@@ -1,4 +1,4 @@
-//! Two machines with one volume: exactly one goes on.
+//! Two machines use one volume: exactly one can continue.
 
 use blockdev::BlockDevice;
 use diskwright_volume::{View, Volume};
@@ -20,12 +20,12 @@ fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
     let second = Volume::open(&second_way.at("v"), &options()).unwrap();
     let mut found = [0; 6];
     second.read_at(0, &mut found).unwrap();
-    // What nobody asked to be durable is put some seconds later: on a slow machine it may be there.
+    // Unsynced writes are sent a few seconds later, so on a slow machine they may be there.
     assert!([b"synced", b"later!"].contains(&&found), "{found:?}");
     let told = first.flush().unwrap_err().to_string();
     assert!(told.contains("another machine has opened the volume"), "{told}");
     assert!(told.contains("memory://bucket/v"), "{told}");
-    // It stays so.
+    // The failure is permanent.
     for _ in 0..2 {
         let told = first.write_at(4096, b"more").unwrap_err().to_string();
         assert!(told.contains("another machine"), "{told}");
@@ -41,7 +41,7 @@ fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
     assert_eq!(&found, b"second\0\0goes on");
 }
 
-/// Those that open it in the same moment may all fence each other; whoever comes after them goes on.
+/// Concurrent opens may all fence each other; a later open succeeds.
 #[test]
 fn of_many_that_open_a_volume_at_once_never_two_go_on() {
     let works =
@@ -57,7 +57,7 @@ fn of_many_that_open_a_volume_at_once_never_two_go_on() {
             let openers: Vec<_> = (0..4).map(open).collect();
             openers.into_iter().map(|opener| opener.join().unwrap()).collect()
         });
-        // Who was fenced in the middle of opening has failed already.
+        // Openers that were fenced during the open have failed already.
         let volumes: Vec<_> = opened.into_iter().flatten().collect();
         let working = volumes.iter().filter(|volume| works(volume)).count();
         assert!(working <= 1, "round {round}: {working}");

@@ -1,4 +1,4 @@
-//! File systems on volumes: made, filled, judged.
+//! File systems on volumes: created, filled and checked.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) enum Fs {
     Xfs,
 }
 
-/// A file system that is open.
+/// An open file system.
 pub(crate) enum Open {
     Ext4(Box<Ext4>),
     Xfs(Box<Xfs>),
@@ -34,7 +34,7 @@ impl Fs {
         self.make_of(bucket, self.len());
     }
 
-    /// Makes one of a size in bytes.
+    /// Creates a volume and a file system of `len` bytes.
     pub(crate) fn make_of(self, bucket: &Bucket, len: u64) {
         let new = NewVolume::create(&bucket.at("v"), len, &options()).unwrap();
         match self {
@@ -99,7 +99,7 @@ pub(crate) fn new_inode() -> NewInode {
     }
 }
 
-/// Makes a file.
+/// Creates a file with contents.
 pub(crate) fn put(fs: &dyn FileSystem, name: &str, contents: &[u8]) -> vfs::Result<Ino> {
     let ino = fs.create(fs.root(), name.as_bytes(), &new_inode())?;
     fs.write(ino, 0, contents, None)?;
@@ -110,7 +110,7 @@ pub(crate) fn get(fs: &dyn FileSystem, name: &str) -> vfs::Result<Vec<u8>> {
     Paths::new(fs).read(format!("/{name}").as_bytes(), 1 << 24)
 }
 
-/// The volume as an image, judged by the format's own checker and ours.
+/// Copies the volume into an image, and checks it with the format's own checker and ours.
 pub(crate) fn judge(bucket: &Bucket, when: &str) {
     let view = View::open(&bucket.at("v"), None, &options()).unwrap();
     let image = MemoryDevice::new(view.len());
@@ -151,7 +151,8 @@ fn xfs_is_made_and_filled() {
     is_made_and_filled(Fs::Xfs);
 }
 
-/// Contents, journal or log, and what is written home of older changes come in their order by themselves.
+/// Contents, journal or log, and write-back of older changes are ordered by the database's log, so an fsync needs one
+/// flush.
 fn an_fsync_is_one_put(fs: Fs) {
     const FSYNCS: u64 = 100;
     let bucket = Bucket::new();
@@ -163,7 +164,7 @@ fn an_fsync_is_one_put(fs: Fs) {
         open.fs().fsync(ino).unwrap();
     }
     let puts = bucket.puts() - before;
-    // The database may write its own things beside.
+    // The database may also put other objects.
     assert!((FSYNCS..=FSYNCS * 5 / 4).contains(&puts), "{puts} puts for {FSYNCS} times fsync");
     open.close().unwrap();
 }

@@ -1,4 +1,5 @@
-//! Volumes on a bucket in memory: what they hold, who may write, and what failures and ends at any request leave.
+//! Volumes on an in-memory bucket: contents, exclusive writing, and the state after failures and crashes at any
+//! request.
 
 #[macro_use]
 extern crate oracle;

@@ -29,7 +29,7 @@ fn a_snapshot_stays_what_it_was() {
     snapshot(&bucket.at("v"), "first", false).unwrap();
     write(&bucket, "v", b"two");
     let volume = Volume::open(&bucket.at("v"), &options()).unwrap();
-    // Of what one has open oneself, what was not flushed is in it, too.
+    // A snapshot of an open volume contains unflushed writes, too.
     volume.write_at(5000, b"unf").unwrap();
     volume.snapshot("second").unwrap();
     volume.write_at(5000, b"end").unwrap();
@@ -83,7 +83,7 @@ fn clones_go_their_own_way() {
     assert_eq!(&read(&bucket, "a/new", None), b"two");
     assert_eq!(&read(&bucket, "a/v", None), b"ori");
     assert_eq!(list(&bucket.at("a")).unwrap(), ["new", "old", "v"]);
-    // The origin is needed.
+    // The origin is needed by its clones.
     assert!(matches!(delete(&bucket.at("a/v")), Err(VolumeError::Exists(_))));
     let taken = clone(&bucket.at("a/v"), None, &bucket.at("a/new"), false);
     assert!(matches!(taken, Err(VolumeError::Exists("a volume"))));

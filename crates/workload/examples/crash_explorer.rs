@@ -1,11 +1,11 @@
-//! Crashes ext4 or XFS at many moments of random runs and judges what recovery finds. The rules are in
+//! Crashes ext4 or XFS at many points of random runs and checks the state after recovery. The rules are in
 //! `workload::crash`.
 //!
 //! `cargo run --release -p diskwright-workload --example crash_explorer -- --states 50000 --seed 1`
 //! `cargo run --release -p diskwright-workload --example crash_explorer -- --fs xfs --states 50000`
 //!
-//! Exit status 1 if any state is not as it must be: each is printed with the command that shows it
-//! again, and its image is kept.
+//! The exit status is 1 if a state is wrong. Each such state is printed with the command that reproduces it, and its
+//! image is kept.
 
 extern crate diskwright_workload as workload;
 
@@ -29,7 +29,7 @@ use oracle::crash::write_image;
 use workload::crash::{Explorer, Failure, Judge, Options, Report, Target};
 use workload::operation::Mix;
 
-/// Failures after which an exploration ends.
+/// Maximum number of failures before an exploration ends.
 const FAILURES_MAX: usize = 20;
 
 /// Crashes ext4 or XFS at many moments of random runs and judges what recovery finds.
@@ -82,7 +82,7 @@ struct Kind {
     make: fn() -> Box<dyn Target>,
     mixes: Vec<Mix>,
     warm_steps_max: usize,
-    /// Whether others open such images.
+    /// Other programs can open such images.
     is_common: bool,
 }
 
@@ -169,7 +169,7 @@ fn main() -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Who judges, each one in how many states; none that is asked for no state.
+/// Returns the judges for this kind of image, without those that are requested for no state.
 fn judges(arguments: &Arguments, kind: &Kind) -> Vec<Box<dyn Judge>> {
     let &Arguments { check_one_in, recover_one_in, kernel_one_in, .. } = arguments;
     let all: Vec<Box<dyn Judge>> = match arguments.fs {

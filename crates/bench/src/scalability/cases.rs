@@ -36,7 +36,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     /// True if it only prepares the next case.
     pub(super) is_between: bool,
-    /// It is executed for one in this many files.
+    /// Number of files per execution.
     pub(super) one_in: u32,
     /// Executes it for the file with this number.
     pub(super) run: fn(&dyn FileSystem, &mut Worker, u32) -> Result<()>,

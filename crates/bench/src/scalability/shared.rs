@@ -57,7 +57,7 @@ struct Thing {
     shared_ns: f64,
 }
 
-/// How often a cache line was found on another processor.
+/// Movements of a cache line between processors.
 #[derive(Clone, Copy, Default)]
 struct Moves {
     /// Share of the turns that write it.

@@ -321,7 +321,7 @@ fn an_error_left_by_the_kernel_is_passed_on() {
     assert_eq!(recover(&device).unwrap().errno, None);
 }
 
-/// A descriptor that extends around the log and over itself, transaction after transaction.
+/// Descriptors that follow each other around the whole log without end.
 #[test]
 fn a_log_that_never_ends_is_left() {
     require!(Tool("mke2fs"), Tool("debugfs"));

@@ -1,5 +1,5 @@
-//! Journal tests: logs that we wrote, replayed by e2fsck and the kernel; logs of the kernel and debugfs, replayed by
-//! us; and damaged journals.
+//! Journal tests: logs written by this crate, replayed by e2fsck and the kernel; logs of the kernel and debugfs,
+//! replayed by this crate; and damaged journals.
 
 mod damage;
 mod ours;

@@ -1,4 +1,4 @@
-//! Logs that we wrote.
+//! Logs written by this crate.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn check(image: &Image, path: &Path, expected: &[Vec<u8>]) {
     e2fsck(path);
 }
 
-/// Replays the log of an image with e2fsck, the kernel and our recovery.
+/// Replays the log of an image with e2fsck, the kernel and this crate.
 fn judge(image: &Image, expected: &[Vec<u8>], transactions: u32) {
     let by_e2fsck = image.copy("by-e2fsck");
     e2fsck_replay(&by_e2fsck);

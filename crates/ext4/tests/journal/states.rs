@@ -11,7 +11,7 @@ use blockdev::RecordingDevice;
 use oracle::crash::{Bulk, Desk, LogState, LogStates, Tearing, change_in_bulk};
 use oracle::{KernelMount, MountOptions, require};
 
-/// The kernel also mounts one in this many states.
+/// The kernel mounts one state in this many.
 const MOUNT_ONE_IN: u32 = 9;
 const FAILURES_SHOWN: usize = 5;
 /// Large enough for all metadata, so that only checkpoints write.

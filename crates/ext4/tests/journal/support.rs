@@ -73,7 +73,7 @@ impl Image {
         Self { directory, path, block_size, blocks }
     }
 
-    /// Returns a copy for another judge.
+    /// Copies the image for another checker.
     pub(crate) fn copy(&self, name: &str) -> PathBuf {
         let to = self.directory.path().join(name);
         copy(&self.path, &to);

@@ -1,4 +1,4 @@
-//! Logs that debugfs and the kernel wrote.
+//! Logs written by debugfs and the kernel.
 
 use std::fs;
 use std::io::Write;
@@ -35,8 +35,8 @@ fn we_replay_what_debugfs_logs() {
             escaped[..4].copy_from_slice(&MAGIC.to_be_bytes());
             let one = file("one", &[image.pattern(1), escaped.clone(), image.pattern(3)]);
             let two = file("two", &[image.pattern(4)]);
-            // debugfs gets the checksum of version 1 wrong from the second transaction on: e2fsck
-            // and the kernel refuse what it writes.
+            // debugfs computes a wrong checksum of version 1 from the second transaction on: e2fsck and the kernel
+            // reject its log.
             let is_v1 = features.contains("metadata_csum") && open != "jo";
             let second = format!("jw -b {} -r {} {two}\n", b[0], b[2]);
             let second = if is_v1 { "" } else { &second };
@@ -65,7 +65,7 @@ fn we_replay_what_debugfs_logs() {
     }
 }
 
-/// Changes of many kinds.
+/// Makes changes of many kinds.
 fn change(root: &Path, round: u32) {
     let dir = root.join(format!("dir{round}"));
     fs::create_dir(&dir).unwrap();
@@ -90,7 +90,7 @@ fn sync(root: &Path) {
     assert!(Command::new("sync").arg("-f").arg(root).status().unwrap().success());
 }
 
-/// An image as it is while the kernel has it mounted, and the tree it then has.
+/// Copies an image while the kernel has it mounted. Returns its tree.
 fn crashed(directory: &Path, features: &str, block_size: u32, options: &str) -> Tree {
     let path = directory.join("live");
     let mut mke2fs = Mke2fs::new("ext4").block_size(block_size).arguments(["-J", "size=4"]);
@@ -114,8 +114,8 @@ fn crashed(directory: &Path, features: &str, block_size: u32, options: &str) -> 
     tree
 }
 
-/// Copies an image in use, of one moment. Long after everything was synced the kernel may still write blocks to their
-/// places and let its journal forget them: a copy that had these before and the journal after would lack both.
+/// Makes a consistent copy of an image in use. Long after a sync, the kernel may still write blocks back and then free
+/// their log space. A copy with the old blocks and the new journal would lack both.
 fn copy_at_rest(live: &Path, to: &Path) {
     const TRIALS: usize = 20;
     let is_same = |_| {
@@ -158,8 +158,8 @@ fn we_replay_what_the_kernel_logs() {
     }
 }
 
-/// Returns true if two images have the same blocks. Superblocks of the file system and of the journal, and descriptors,
-/// are ignored: e2fsck sets "uninitialised" flags in descriptors where it can.
+/// Asserts that two images have the same blocks, except superblocks of the file system and of the journal, and
+/// descriptors. e2fsck sets "uninitialised" flags in descriptors where it can.
 fn same_but_for_superblocks(ours: &Path, theirs: &Path, block_size: u32) {
     let (ours, theirs) = (fs::read(ours).unwrap(), fs::read(theirs).unwrap());
     let size = block_size as usize;
@@ -215,12 +215,12 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
     }
 }
 
-/// Mounted so that the kernel makes no full commit of its own accord, however slow the machine is.
+/// Options that prevent periodic full commits by the kernel, however slow the machine is.
 fn without_timer() -> MountOptions<'static> {
     MountOptions { extra: "commit=600,noinit_itable", ..MountOptions::read_write("ext4") }
 }
 
-/// Changes that the kernel puts into fast commits, each made durable by an fsync.
+/// Makes changes that the kernel logs as fast commits. Each is made durable by an fsync.
 fn change_fast(root: &Path, round: u32) {
     let fsync = |path: &Path| fs::File::open(path).unwrap().sync_all().unwrap();
     let name = |name: &str| root.join(format!("{name}-{round}"));
@@ -266,7 +266,7 @@ fn fast_commits_are_applied_in_one_step() {
                 change_fast(root, 0);
                 change_fast(root, 1);
             });
-        // A reader sees the changes, and does not modify the image.
+        // A read-only open shows the changes and does not modify the image.
         let before = fs::read(&crashed).unwrap();
         let fs = Ext4::open(device(&crashed), &OpenOptions::default()).unwrap();
         assert_eq!(Paths::new(&fs).read(b"/renamed-1", 1 << 20).unwrap().len(), 21_000);
@@ -280,7 +280,7 @@ fn fast_commits_are_applied_in_one_step() {
         let fs = Ext4::open_writable(device(&crashed), &OpenOptions::default()).unwrap();
         fs.close().unwrap();
         check_tree(&crashed, &expected);
-        // Killed right after the changes were made, before anything went home.
+        // Killed right after the changes were made, before any block was written back.
         drop(Ext4::open_writable(device(&killed), &OpenOptions::default()).unwrap());
         assert!(needs_recovery(&killed));
         assert!(recover(&*device(&killed)).unwrap().fast_commits.is_empty());
@@ -288,10 +288,10 @@ fn fast_commits_are_applied_in_one_step() {
     }
 }
 
-/// A copy of an image in use whose journal ends in many fast commits, and the tree that it has.
+/// Copies an image in use whose journal ends in many fast commits. Returns its tree.
 ///
-/// Whoever calls `sync(2)` on this machine has the kernel commit in full, for every file system: then there are no fast
-/// commits left, or the copy is of two moments. So it is made until that does not happen.
+/// A `sync(2)` by any process makes the kernel commit every file system in full. Then there are no fast commits left,
+/// or the copy is inconsistent, so the copy is retried.
 fn with_fast_commits(
     directory: &Path,
     block_size: u32,
@@ -322,7 +322,7 @@ fn with_fast_commits(
     panic!("{TRIALS} times, the kernel committed in full");
 }
 
-/// What the kernel says of the full commits of a mounted file system's journal: "N transactions (M requested), …".
+/// Returns the kernel's statistics on full commits of a mounted file system: "N transactions (M requested), …".
 fn commits(root: &Path) -> String {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let line = mounts.lines().find(|line| line.split(' ').nth(1) == root.to_str()).unwrap();
@@ -336,8 +336,7 @@ fn commits(root: &Path) -> String {
     info.lines().next().unwrap().to_owned()
 }
 
-/// Checks an image, and compares its tree but for what fast commits do not say: times of
-/// directories.
+/// Checks an image, and compares its tree without the times of directories, which fast commits do not contain.
 fn check_tree(path: &Path, expected: &Tree) {
     e2fsck(path);
     let mount = KernelMount::new(path, &MountOptions::read_only("ext4"));

@@ -1,4 +1,4 @@
-//! Images to change names in.
+//! Images for tests of operations on names.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ impl Image {
         Self { _dir: dir, path }
     }
 
-    /// An ext4 image with room for many small files.
+    /// Creates an ext4 image with room for many small files.
     pub(crate) fn ext4(block_size: u32, features: &str, mib: u64) -> Self {
         let mke2fs = Mke2fs::new("ext4").block_size(block_size).features(features);
         Self::new(&mke2fs.arguments(["-i", "2048"]), mib)

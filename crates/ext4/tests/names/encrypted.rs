@@ -1,5 +1,5 @@
-//! Encrypted directories without their key: names are listed and removed, but none is made or moved. What a kernel
-//! refuses, and with which error, was seen on Linux 6.18 with an image of `golden/make-encrypted`.
+//! Encrypted directories without their key: names are listed and removed, but not created or moved. The errors are
+//! those of Linux 6.18 with an image of `golden/make-encrypted`.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn names_are_removed_without_the_key() {
     let fs = open(&path);
     let root = fs.root();
     let dir = fs.lookup(root, b"enc").unwrap();
-    // Ten names in the directory, one below another, and 200 in a directory that has an index.
+    // Ten names in the directory, one in its subdirectory, and 200 in a directory that has an index.
     assert_eq!(entries(&fs, dir).len(), 10);
     let free = fs.statfs().unwrap().inodes_free;
     assert_eq!(remove_all(&fs, dir), 10 + 1 + 200);

@@ -23,7 +23,7 @@ fn state(fs: &dyn FileSystem, top: Ino) -> String {
     format!("{below:?} {:?}", (fs.attributes(e).unwrap(), fs.lookup(e, b"..")))
 }
 
-/// A directory with room for no more leaves on a full device.
+/// A directory whose leaves are full, on a full device.
 #[test]
 fn a_full_device_changes_nothing() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

@@ -28,7 +28,7 @@ fn inline_directories_get_a_block() {
                     fs::write(root.join(dir).join(name), "x").unwrap();
                 }
             }
-            // Some entries lie behind the attribute, some in `i_block`.
+            // Some entries are after the attribute, some in `i_block`.
             fs::remove_file(root.join("both/one")).unwrap();
             fs::create_dir(root.join("move/below")).unwrap();
         });
@@ -60,7 +60,7 @@ fn names_in_any_case_are_one() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let mke2fs = Mke2fs::new("ext4").block_size(1024).features("casefold");
     let image = Image::new(&mke2fs.arguments(["-E", "encoding=utf8"]), 16);
-    // Not every kernel has the feature.
+    // debugfs is used because not every kernel has the feature.
     debugfs_write(&image.path, "mkdir Folded");
     debugfs_write(&image.path, "set_inode_field Folded flags 0x40080000");
     let fs = image.open();
@@ -85,7 +85,7 @@ fn names_in_any_case_are_one() {
     image.close(fs);
 }
 
-/// More subdirectories than links can be counted, with and without `dir_nlink`.
+/// More subdirectories than the link count can represent, with and without `dir_nlink`.
 #[test]
 fn directories_count_their_links_as_far_as_they_can() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

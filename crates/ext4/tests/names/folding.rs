@@ -1,4 +1,4 @@
-//! Directories that fold names: one name in several spellings, of which one is stored.
+//! Case-insensitive directories: a name has several spellings, and one is stored.
 
 use ext4::Ext4;
 use oracle::{Mke2fs, require};
@@ -6,8 +6,8 @@ use vfs::{Error, FileAttributesChange, FileSystem, Ino, InodeFlags, RenameMode};
 
 use super::common::{Image, NEW, entries, later};
 
-/// An image with an empty directory that folds names. It takes several kinds of directories, of which `features` has
-/// the inline one.
+/// Creates an image with an empty case-insensitive directory. The directory passes through several formats, the inline
+/// one if `features` enables it.
 fn folding(features: &str, encoding: &str) -> (Image, Ext4, Ino) {
     let mke2fs = Mke2fs::new("ext4").block_size(1024).features(&format!("casefold{features}"));
     let image = Image::new(&mke2fs.arguments(["-I", "256", "-E", encoding]), 16);

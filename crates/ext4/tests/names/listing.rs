@@ -1,4 +1,4 @@
-//! Listings in batches while entries are added and removed: entries that stay are listed exactly once.
+//! Listings in batches while entries are added and removed: entries that exist throughout are listed exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ fn list(
     }
 }
 
-/// Lists a directory again and again while names change, from none to more than blocks hold.
+/// Lists a directory repeatedly while names change, from none to several blocks of them.
 fn names_that_stay_are_shown_once(image: &Image, dir: &[u8], seed: u64, names_max: u32) {
     let fs = image.open();
     let dir = fs.lookup(fs.root(), dir).unwrap();
@@ -119,7 +119,7 @@ fn listings_outlast_changes() {
     }
 }
 
-/// A listing that begins while the directory is inline goes on in its block, and in its index.
+/// A listing that starts while the directory is inline continues after the conversion to a block and to an index.
 #[test]
 fn listings_outlast_the_end_of_inline_directories() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
@@ -161,7 +161,7 @@ fn listings_outlast_the_end_of_inline_directories() {
     }
 }
 
-/// Names whose hashes are the same, in several leaves.
+/// Names with equal hashes, in several leaves.
 #[test]
 fn names_of_one_hash_are_told_apart() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
@@ -181,7 +181,7 @@ fn names_of_one_hash_are_told_apart() {
     for name in &colliding {
         fs.link(file, dir, name, None).unwrap();
     }
-    // Each name is found, cannot be created twice, and keeps its place in listings while others are removed.
+    // Each name is found, cannot be created twice, and keeps its position in listings while others are removed.
     for name in &colliding {
         assert_eq!(fs.lookup(dir, name).unwrap(), file);
         assert!(fs.link(file, dir, name, None).is_err());
@@ -200,17 +200,17 @@ fn names_of_one_hash_are_told_apart() {
     image.close(fs);
 }
 
-/// The factor by which the legacy hash multiplies a byte.
+/// Multiplier of the legacy hash.
 const FACTOR: u32 = 7_152_373;
 
-/// One step of the legacy hash: the last state and the one before, and a byte below 0x80.
+/// One step of the legacy hash. The state has the last value and the one before; the byte is below 0x80.
 fn step((last, before): (u32, u32), byte: u8) -> (u32, u32) {
     let next = before.wrapping_add(last ^ u32::from(byte).wrapping_mul(FACTOR));
     (if next & 0x8000_0000 == 0 { next } else { next.wrapping_sub(0x7fff_ffff) }, last)
 }
 
-/// Twenty long names of one hash, more than fit into two leaves: after each of many beginnings and
-/// one byte more, it can be worked out which last byte would lead to the hash.
+/// Returns twenty long names of one hash, more than fit into two leaves. For each of many prefixes and each next byte,
+/// the last byte that yields the hash is computed.
 fn colliding_names() -> Vec<Vec<u8>> {
     const HASH: u32 = 0x1234_5678;
     let inverse = (0..5).fold(FACTOR, |inverse, _| {

@@ -1,4 +1,4 @@
-//! Random operations, compared with the model one by one.
+//! Random operations, each compared with the model.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use workload::model::Model;
 
 use crate::names::common::{Image, NEW, entries, later};
 
-/// The same operations on both.
+/// A file system and a model that receive the same operations.
 struct Pair {
     fs: Ext4,
     model: Model,
-    /// The file system's inode for each of the model's.
+    /// Maps the model's inodes to those of the file system.
     inos: HashMap<Ino, Ino>,
-    /// Directories, as the model numbers them; some may be gone.
+    /// Directories, as numbered by the model; some may have been removed.
     dirs: Vec<Ino>,
     files: Vec<Ino>,
     random: fastrand::Rng,
@@ -53,7 +53,7 @@ impl Pair {
     fn name(&mut self) -> Vec<u8> {
         let number = self.random.u32(..self.names_max);
         let mut name = format!("name-{number}-").into_bytes();
-        // The length follows from the number, so that names come again.
+        // The length depends only on the number, so that names recur.
         let len = name.len() + (number as usize * 7919) % 97;
         name.resize(if number.is_multiple_of(11) { 255 } else { len }, b'x');
         name
@@ -113,7 +113,7 @@ impl Pair {
         };
         let model = link(&self.model, file, dir);
         let fs = link(&self.fs, self.there(file), self.there(dir));
-        // The number of a deleted file may belong to another file in the file system under test.
+        // The inode number of a deleted file may belong to another file in the file system under test.
         if self.model.attributes(file).is_ok() {
             self.same("link", &model, &fs);
         } else if fs.is_ok() {
@@ -154,7 +154,7 @@ impl Pair {
         self.same("rename", &model, &fs);
     }
 
-    /// Drops what is gone, and compares what is left.
+    /// Forgets removed inodes, and compares the remaining ones.
     fn compare(&mut self) {
         let known = |ino: &Ino| self.model.attributes(*ino).is_ok();
         self.dirs.retain(known);
@@ -190,7 +190,7 @@ fn run(image: &Image, seed: u64, steps: usize, names_max: u32) -> Model {
     let mut pair = Pair::new(image.open(), seed, names_max);
     for step in 1..=steps {
         pair.step();
-        // The numbers of removed directories come again, so that they must be dropped soon.
+        // Inode numbers of removed directories are reused, so the directories must be forgotten soon.
         let known = |ino: &Ino| pair.model.attributes(*ino).is_ok();
         pair.dirs.retain(known);
         pair.files.retain(known);
@@ -203,7 +203,7 @@ fn run(image: &Image, seed: u64, steps: usize, names_max: u32) -> Model {
     pair.model
 }
 
-/// The kernel sees what the model has.
+/// Asserts that the kernel shows the same tree as the model.
 fn check_with_kernel(image: &Image, model: &Model) {
     let mount = KernelMount::new(&image.path, &MountOptions::read_only("ext4"));
     let tree = Tree::of(mount.path());
@@ -213,7 +213,7 @@ fn check_with_kernel(image: &Image, model: &Model) {
         assert_eq!(node.kind == oracle::Kind::Directory, *file_type == FileType::Directory);
         assert_eq!(node.nlink, u64::from(model.attributes(*ino).unwrap().links));
     }
-    // The root and lost+found are not among the model's.
+    // The model does not contain the root and lost+found.
     assert_eq!(tree.nodes.len(), expected.len() + 2);
 }
 
@@ -246,7 +246,7 @@ fn large_directories_split_and_shrink() {
     }
 }
 
-/// An index of two levels below the root, with large names in small blocks.
+/// An index with two levels below the root: long names in small blocks.
 #[test]
 fn deep_indexes_keep_their_names() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

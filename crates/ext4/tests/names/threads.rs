@@ -1,4 +1,4 @@
-//! Tests of names that apply to every format, and many threads that use the same names.
+//! Tests of names that apply to every format, and concurrent operations on the same names.
 
 use oracle::require;
 use workload::trial::{many_threads, no_circle, refusals, taken, unnamed};

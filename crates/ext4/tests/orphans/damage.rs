@@ -1,4 +1,4 @@
-//! Orphans that are impossible: the error names them, and nothing is written.
+//! Impossible orphans: the error names them, and nothing is written.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use vfs::{Error, Ino};
 use super::common::layout::{Layout, edit_superblock};
 use super::{KINDS, crashed};
 
-/// The orphan file that mke2fs makes in an empty file system.
+/// Inode of the orphan file that mke2fs creates in an empty file system.
 const ORPHAN_FILE: Ino = Ino(12);
 
 /// An image that was not closed, to be damaged.
@@ -27,14 +27,14 @@ struct Victim {
 }
 
 impl Victim {
-    /// Five orphans, kept as entry `kind` of [`KINDS`] says. No journal has to be replayed.
+    /// Creates an image with five orphans, stored as in entry `kind` of [`KINDS`]. Its journal needs no replay.
     fn new(kind: usize) -> Self {
         let crashed = crashed(KINDS[kind].1, 5);
         crashed.replay();
         let image = std::fs::read(&crashed.path).unwrap();
         let mut victim = Self { layout: Layout::of(&image), image };
         assert!(victim.open().is_ok());
-        // The orphans must be there after all.
+        // The image must contain orphans.
         assert!(victim.superblock(|raw| raw.last_orphan.get()) != 0 || victim.slot_of_any().1 != 0);
         victim
     }
@@ -65,14 +65,14 @@ impl Victim {
         inode_seed(self.layout.sb.checksum_seed, ORPHAN_FILE, generation)
     }
 
-    /// Where the blocks of the orphan file are.
+    /// Returns the blocks of the orphan file.
     fn orphan_blocks(&self) -> Vec<Block> {
         let inode = self.layout.inode(&self.image, ORPHAN_FILE);
         let extent = Node::parse(inode.i_block(), None).unwrap().extent(0);
         (0..u64::from(extent.len)).map(|step| extent.start.plus(step)).collect()
     }
 
-    /// The first slot in use: its byte in the image, and the inode in it.
+    /// Returns the first slot in use: its offset in the image, and its inode.
     fn slot_of_any(&self) -> (usize, u32) {
         for place in self.orphan_blocks() {
             let range = self.layout.block_range(place);
@@ -88,7 +88,7 @@ impl Victim {
         panic!("no slot is in use");
     }
 
-    /// Puts `ino` into a slot, at a byte of the image.
+    /// Stores `ino` in the slot at an offset of the image.
     fn fill_slot(&mut self, at: usize, ino: u32) {
         self.image[at..at + 4].copy_from_slice(&ino.to_le_bytes());
         let seed = self.orphan_seed();
@@ -97,7 +97,7 @@ impl Victim {
         orphan::seal(&mut self.image[range], place, Some(seed));
     }
 
-    /// Marks an inode free in its bitmap, and nowhere else.
+    /// Clears an inode's bit in the bitmap, without other changes.
     fn clear_bitmap(&mut self, ino: Ino) {
         let (group, index) = self.layout.geometry.place_of(ino).unwrap();
         let bitmap = self.layout.groups[group.0 as usize].inode_bitmap;
@@ -106,7 +106,7 @@ impl Victim {
         self.layout.seal(&mut self.image);
     }
 
-    /// Asserts that the image is refused with words, and not written.
+    /// Asserts that opening fails with a message that contains `words`, and writes nothing.
     #[track_caller]
     fn refused(&self, words: &[&str]) {
         let device = Arc::new(MemoryDevice::from_bytes(&self.image));
@@ -140,7 +140,7 @@ fn an_orphan_file_that_is_none() {
     victim.image[start + block_size - 1] ^= 1;
     victim.refused(&["orphan file", "wrong checksum", &first.to_string()]);
     victim.image.clone_from(&sound);
-    // A block that is right, but for another place.
+    // A valid block at a wrong position.
     let range = victim.layout.block_range(first);
     let moved = victim.image[range].to_vec();
     let second = victim.layout.block_range(victim.orphan_blocks()[1]);
@@ -166,7 +166,7 @@ fn an_orphan_file_that_is_none() {
     }
 }
 
-/// Takes blocks off the end of the only extent of a file.
+/// Shortens the only extent of a file.
 fn shorten_extent(inode: &mut Inode, by: u32) {
     let extent: Extent = Node::parse(inode.i_block(), None).unwrap().extent(0);
     let shorter = Extent { len: extent.len - by, ..extent };
@@ -191,7 +191,7 @@ fn slots_with_what_cannot_be_an_orphan() {
         victim.fill_slot(at, number);
         victim.refused(&["orphan file", words[0], words[1]]);
     }
-    // The slot behind the last of the first block's.
+    // A second slot with the same inode.
     victim.image.clone_from(&sound);
     victim.fill_slot(at + 200 * 4, ino);
     victim.refused(&["orphan file", "an orphan already", &format!("inode {ino}")]);
@@ -207,7 +207,7 @@ fn slots_with_what_cannot_be_an_orphan() {
     victim.image.clone_from(&sound);
     victim.superblock(|raw| raw.last_orphan = ino.into());
     victim.refused(&["orphan file", "an orphan already", &format!("inode {ino}")]);
-    // Slots count even where nothing announces them.
+    // Slots are used even if the feature `orphan_present` is missing.
     victim.image.clone_from(&sound);
     victim.superblock(|raw| {
         let mut features = raw.features();

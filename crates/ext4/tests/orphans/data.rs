@@ -1,5 +1,4 @@
-//! Files with contents: what they own goes with them, at once or in steps, and a step that fails
-//! loses nothing.
+//! Files with contents: their blocks are freed with them, at once or in steps, and a failed step loses nothing.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ const POLICIES: [OrphanPolicy; 4] =
 /// More runs than one operation frees.
 const MANY_RUNS: u64 = 1500;
 
-/// Writes a block at every other block of a file.
+/// Writes every second block of a file.
 fn write_runs(fs: &Ext4, ino: Ino, runs: u64) {
     let block = vec![0xab; fs.superblock().block_size() as usize];
     for run in 0..runs {
@@ -110,17 +109,17 @@ fn values_in_inodes_of_their_own_go_too() {
     assert_eq!((image.free_blocks(), image.free_inodes()), free);
 }
 
-/// What a change on a failing device has left.
+/// Result of a change on a failing device.
 struct Interrupted {
     image: Image,
     ino: Ino,
     outcome: Result<(), Error>,
-    /// What the change asked of the device.
+    /// Number of device reads during the change.
     reads: u64,
 }
 
-/// An image with a file of many runs, on a device that fails from read `fault` of `change` on, and
-/// works again for `healed`. What that leaves is written, as if the machine had stopped then.
+/// Creates an image with a file of many runs, on a device that fails from read `fault` of `change` on and recovers
+/// before `healed`. Stores the state as after a machine crash.
 fn interrupted(
     arguments: &[&str],
     fault: u64,
@@ -149,7 +148,7 @@ fn interrupted(
     Interrupted { image, ino, outcome, reads }
 }
 
-/// Reads of `change` from which on the device is to fail, spread over all it takes.
+/// Returns the reads of `change` at which the device is to start failing, spread over the whole change.
 fn faults(
     arguments: &[&str],
     change: impl FnOnce(&Ext4, Ino) -> Result<(), Error>,
@@ -181,7 +180,7 @@ fn an_unlink_that_stops_half_way_is_ended_later() {
                 assert!(said.contains("Clearing orphaned inode"), "{said}");
                 KernelMount::new(&copies[1].path, &MountOptions::read_write("ext4")).unmount();
                 assert_sound(&copies[1].path);
-                // Its extent trees may be larger than they need be.
+                // The extent trees may be larger than necessary.
                 let more = image.free_blocks() - copies[1].free_blocks();
                 assert!(more < 4, "{more}");
             }
@@ -212,7 +211,7 @@ fn a_truncation_that_stops_half_way_is_ended_later() {
                 assert!(said.contains("Truncating orphaned inode"), "{said}");
                 KernelMount::new(&copies[1].path, &MountOptions::read_write("ext4")).unmount();
                 assert_sound(&copies[1].path);
-                // Its extent trees may be larger than they need be.
+                // The extent trees may be larger than necessary.
                 let more = image.free_blocks() - copies[1].free_blocks();
                 assert!(more < 4, "{more}");
             }
@@ -234,7 +233,7 @@ fn what_a_truncation_left_does_not_come_back() {
     let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000, None);
     let grow = |fs: &Ext4, ino| fs.write(ino, 99_999, b"x", None).unwrap();
     for fault in faults(KINDS[0].1, cut) {
-        // It grows in the next session, or in the one in which the device failed.
+        // The file grows in the next session, or in the one in which the device failed.
         let Interrupted { image, ino, outcome, .. } =
             interrupted(KINDS[0].1, fault, cut, |_, _| ());
         let Interrupted { image: same, .. } = interrupted(KINDS[0].1, fault, cut, |fs, ino| {

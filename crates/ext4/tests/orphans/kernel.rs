@@ -1,4 +1,4 @@
-//! The kernel finishes the orphans that this crate left, and this crate finishes those of the kernel.
+//! The kernel processes orphans left by this crate, and this crate processes those of the kernel.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -61,7 +61,7 @@ fn a_truncation_that_the_kernel_began_is_ended() {
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
     fs.write(ino, 0, &[0xcd; 50_000], None).unwrap();
     fs.close().unwrap();
-    // The size is set and the file on the list, but nothing is freed or zeroed yet.
+    // The size is set and the file is on the list, but nothing is freed or zeroed yet.
     oracle::debugfs_write(&image.path, &format!("set_inode_field <{ino}> size 5000"));
     oracle::debugfs_write(&image.path, &format!("set_super_value last_orphan {ino}"));
     let fs = image.open();

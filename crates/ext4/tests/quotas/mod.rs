@@ -1,4 +1,4 @@
-//! Images whose features rule over inodes: fs-verity, projects and quotas. e2fsck judges what is left.
+//! Images with features that constrain inodes: fs-verity, projects and quotas. e2fsck checks the results.
 #![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
 
 mod project;
@@ -18,14 +18,14 @@ use vfs::{FileSystem, Ino, NewInode};
 
 const MIB: u64 = 1 << 20;
 
-/// An image in a directory of its own.
+/// An image in a temporary directory.
 pub struct Image {
     _dir: tempfile::TempDir,
     pub path: PathBuf,
 }
 
 impl Image {
-    /// Made by mke2fs with these arguments.
+    /// Creates an image by mke2fs with these arguments.
     pub fn new(arguments: &[&str]) -> Self {
         let dir = scratch();
         let path = dir.path().join("image");
@@ -38,7 +38,7 @@ impl Image {
         Arc::new(FileDevice::new(file).unwrap())
     }
 
-    /// The image in memory.
+    /// Reads the image into memory.
     pub fn in_memory(&self) -> MemoryDevice {
         oracle::crash::read_image(&self.path).unwrap()
     }
@@ -48,7 +48,7 @@ impl Image {
     }
 }
 
-/// A new file of an owner.
+/// Returns the attributes of a new file with this owner.
 pub fn owned(uid: u32, gid: u32) -> NewInode {
     NewInode { permissions: 0o644, uid, gid, ..NewInode::default() }
 }

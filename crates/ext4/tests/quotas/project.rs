@@ -1,4 +1,4 @@
-//! Directories that give their project to what is made in them.
+//! Directories whose project is inherited by new entries.
 
 use ext4::Ext4;
 use oracle::{debugfs, debugfs_write, require};
@@ -11,7 +11,7 @@ const INHERIT_FLAGS: u32 = 0x2008_0000;
 
 const PROJECT: u32 = 77;
 
-/// Makes directories of the root: `bound`, of a project, and `free`.
+/// Creates two directories in the root: `bound`, which has a project, and `free`.
 pub fn with_project(arguments: &[&str]) -> Image {
     let image = Image::new(arguments);
     let fs = image.open();
@@ -81,7 +81,7 @@ fn nothing_of_another_project_comes_in() {
     refused(fs.rename((bound, b"member"), (free, b"stranger"), RenameMode::Exchange, None));
     assert_eq!(fs.lookup(bound, b"member").unwrap(), member);
     assert_eq!(fs.lookup(free, b"stranger").unwrap(), stranger);
-    // Out of a project, and back in.
+    // Out of the project, and back.
     fs.rename((bound, b"member"), (free, b"out"), RenameMode::Replace, None).unwrap();
     fs.link(member, bound, b"again", None).unwrap();
     fs.rename((free, b"out"), (bound, b"member"), RenameMode::NoReplace, None).unwrap();

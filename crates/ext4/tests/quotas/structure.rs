@@ -1,5 +1,5 @@
-//! Quota files that grow stay what the kernel expects: e2fsck looks at the entries alone, not at the
-//! lists that lead to room for new ones.
+//! Growing quota files keep the structure that the kernel expects. e2fsck checks only the entries, not the lists of
+//! blocks with free entries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use super::{Image, check, owned};
 
 const BLOCK: usize = 1024;
 
-/// The bytes of a quota file, read without any code under test.
+/// Contents of a quota file, read without code under test.
 struct QuotaFile(Vec<u8>);
 
 impl QuotaFile {
@@ -27,7 +27,7 @@ impl QuotaFile {
         u32::from_le_bytes(self.0[at..at + 4].try_into().unwrap())
     }
 
-    /// The leaves below a node.
+    /// Collects the leaves below a node.
     fn leaves(&self, node: u32, level: u32, into: &mut BTreeSet<u32>) -> usize {
         let children = (0..256).map(|at| self.number(node, at * 4)).filter(|&child| child != 0);
         if level == 3 {
@@ -67,14 +67,14 @@ impl QuotaFile {
     }
 }
 
-/// More owners change within one checkpoint than a small journal has blocks for.
+/// More owners change within one checkpoint than a small journal has blocks.
 #[test]
 fn many_owners_fit_a_small_journal() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     const OWNERS: u32 = 20_000;
     let image = Image::new(&["-b", "1024", "-J", "size=1", "-O", "quota"]);
     assert_eq!(QuotaFile::dump(&image, 3).check(), 1);
-    // The first run makes the entries, the second only changes them.
+    // The first run creates the entries, the second only changes them.
     for run in 0..2 {
         let fs = image.open();
         let name = format!("file{run}");

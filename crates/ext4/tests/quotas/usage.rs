@@ -1,4 +1,4 @@
-//! Usage is counted correctly for any owner: e2fsck counts it again.
+//! Usage is counted correctly for all owners: e2fsck recounts it.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -10,7 +10,7 @@ use vfs::{AllocateMode, Error, FileSystem, Ino, RenameMode, SetAttributes};
 use super::project::{find, with_project};
 use super::{Image, owned};
 
-/// Kinds of images whose usage is counted.
+/// Kinds of images under test.
 pub const KINDS: [&[&str]; 6] = [
     &["-b", "4096", "-O", "quota"],
     &["-b", "1024", "-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota"],
@@ -20,7 +20,7 @@ pub const KINDS: [&[&str]; 6] = [
     &["-b", "1024", "-O", "quota,bigalloc", "-C", "8192"],
 ];
 
-/// Limits and usage as debugfs lists them: by id, bytes and inodes.
+/// Returns limits and usage as listed by debugfs: by id, bytes and inodes.
 fn listed(image: &Image, kind: &str) -> BTreeMap<u32, (u64, u64)> {
     let text = debugfs(&image.path, &format!("list_quota {kind}"));
     let numbers =
@@ -45,7 +45,7 @@ fn e2fsck_does_judge_usage() {
 #[test]
 fn usage_follows_what_owners_have() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    // debugfs does not read the journal.
+    // Without a journal, because debugfs does not read it.
     let image = Image::new(&["-b", "4096", "-O", "quota,^has_journal"]);
     let fs = image.open();
     let file = fs.create(fs.root(), b"file", &owned(1000, 50)).unwrap();
@@ -97,7 +97,7 @@ fn projects_are_counted_and_limits_kept() {
     assert_eq!((now.0 - before[&77].0, now.1), (98 * 1024, 2));
 }
 
-/// Makes and changes files of many owners at random.
+/// Creates and changes files of many owners at random.
 fn work(fs: &Ext4, seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let ids: Vec<u32> = (0..60).map(|_| random.u32(..u32::MAX)).collect();
@@ -182,7 +182,7 @@ fn damaged_quota_files_are_refused_as_they_are() {
     let block: u64 = text.lines().find_map(|line| line.trim().parse().ok()).unwrap();
     let original = made.in_memory();
     let at = block * 4096;
-    // Magic number, version, number of blocks, the way from the root, the way to the leaf.
+    // Magic number, version, number of blocks, pointers from the root, pointers to the leaf.
     let damage: [(u64, u32); 7] =
         [(0, 1), (4, 0), (20, 1), (20, 9), (1024, 1), (1024, 6), (4096, 7)];
     for (offset, value) in damage {

@@ -1,4 +1,4 @@
-//! Usage is right after a crash and recovery, ours or that of e2fsck.
+//! Usage is right after a crash and recovery by this crate or by e2fsck.
 
 use oracle::require;
 use workload::crash::{Judge, Options};

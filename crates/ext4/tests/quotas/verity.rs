@@ -1,5 +1,5 @@
-//! Files that fs-verity protects. They are made here: the contents, zeros in place of a Merkle tree
-//! in blocks past the size, and the flag, which is all that an implementation without the keys sees.
+//! Files protected by fs-verity. The tests create them: contents, zeros instead of a Merkle tree in blocks past the
+//! size, and the flag. An implementation without keys sees no more than that.
 
 use oracle::{debugfs, debugfs_write, require};
 use vfs::{AllocateMode, Error, FileSystem, SetAttributes};
@@ -11,7 +11,7 @@ const VERITY_FLAGS: u32 = 0x18_0000;
 
 const SIZE: u64 = 10_000;
 
-/// An image with a protected file that has blocks past its size.
+/// Creates an image with a protected file that has blocks past its size.
 fn protected() -> Image {
     let image = Image::new(&["-b", "1024", "-O", "verity"]);
     let fs = image.open();

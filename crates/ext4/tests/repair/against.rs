@@ -1,4 +1,5 @@
-//! Damage of all kinds on rich images: a repaired image is sound, and at least as many files survive as with e2fsck.
+//! Damage of all kinds in images with many structures. A repaired image is sound, and at least as many files survive as
+//! with e2fsck.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -17,21 +18,21 @@ use super::{describe, plan};
 use crate::check::victim::{is_explained, judge};
 use crate::common::image::device;
 
-/// Structures that are damaged at most in one case.
+/// Maximum number of damaged structures per case.
 const PLACES_MAX: usize = 4;
-/// The longest time of a repair, on a machine that is busy.
+/// Maximum duration of a repair, on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(120);
 /// The kernel mounts one case in this many.
 const MOUNTED_ONE_IN: u64 = 20;
 
-/// The files of an image that may need its journal.
+/// Returns the files of an image, after a replay of its journal.
 pub(super) fn survivors(image: &[u8]) -> Survivors {
     let options = OpenOptions::default();
     Ext4::open(device(image), &options)
         .map_or_else(|_| Survivors::default(), |fs| Survivors::of(&fs))
 }
 
-/// Carries a plan out as the program does: through the journal where it can be trusted.
+/// Applies a plan as the program does: through the journal if it is usable.
 pub(super) fn carried_out(image: &[u8], made: &Plan) -> vfs::Result<Vec<u8>> {
     let target = Arc::new(MemoryDevice::from_bytes(image));
     let log = ext4::repair::open_log(Arc::new(target.fork()))?;
@@ -46,12 +47,12 @@ pub(super) fn carried_out(image: &[u8], made: &Plan) -> vfs::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The files that are left when e2fsck has repaired an image, and whether it could.
+/// Returns the files that remain after a repair by e2fsck, and whether it succeeded.
 pub(super) fn with_e2fsck(image: &[u8], file: &Path) -> (Survivors, bool) {
     std::fs::write(file, image).unwrap();
     let e2fsck = oracle::program("e2fsck").expect("e2fsck");
     let mut code = None;
-    // A restart may leave something for a second run.
+    // After a restart of e2fsck, damage may remain for a second run.
     for _ in 0..2 {
         let mut command = Command::new("timeout");
         command.args(["-k", "1", "60"]).arg(&e2fsck).arg("-fy").arg(file);
@@ -82,14 +83,14 @@ pub(super) fn fault_of_repaired(made: &Plan, after: &[u8]) -> Option<String> {
     Some(format!("e2fsck finds\n{}", remarks.join("\n")))
 }
 
-/// Returns true if e2fsck only reports the index of a directory that folds names. Version 1.47.0 cannot hash all names.
+/// Checks whether e2fsck reports only the index of a case-insensitive directory. Version 1.47.0 cannot hash all names.
 fn is_of_names(text: &str) -> bool {
     let words = ["has bad min hash", "has bad max hash", "Invalid HTREE directory", "Clear HTree"];
     let is_other = |line: &&str| !words.iter().any(|words| line.contains(words));
     is_explained(&text.lines().filter(is_other).collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns the reason why the kernel does not read an image, if there is one.
+/// Returns the kernel's objection to an image, if there is one.
 pub(super) fn fault_of_mount(image: &[u8], file: &Path) -> Option<String> {
     std::fs::write(file, image).unwrap();
     let mount = match KernelMount::attempt(file, &MountOptions::read_only("ext4")) {
@@ -104,24 +105,24 @@ pub(super) fn fault_of_mount(image: &[u8], file: &Path) -> Option<String> {
         .then(|| format!("the kernel does not read all: {}", String::from_utf8_lossy(&read.stderr)))
 }
 
-/// Damages, repairs and judges one image. Returns the first fault.
+/// Damages, repairs and checks one image. Returns the first fault.
 fn fault(base: &Base, before: &Survivors, seed: u64, file: &Path) -> Option<String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut image = base.image.clone();
     let seal = |image: &mut [u8]| base.layout.seal(image);
     let what = harm(&mut image, &base.targets, PLACES_MAX, &seal, &mut random);
     let begun = Instant::now();
-    // A panic is the outcome of one case, not the end of the run.
+    // A panic is recorded as the result of the case, so that the run continues.
     let made = catch_unwind(AssertUnwindSafe(|| plan(&image)));
     let took = begun.elapsed();
     let features = &base.layout.sb.features;
-    // Not every kernel has tables of names or writes quotas.
+    // Not every kernel supports case folding or quotas.
     let is_for_all = !features.incompat(Incompat::CASEFOLD) && !features.ro_compat(RoCompat::QUOTA);
     let is_mounted = is_for_all && seed.is_multiple_of(MOUNTED_ONE_IN);
     let found = match made {
         Err(_) => Some("it panicked".to_owned()),
         Ok(_) if took > TIME_MAX => Some(format!("it took {took:?}")),
-        // A feature that is not known, which the damage put there.
+        // An unsupported feature, which the damage has set.
         Ok(Err(vfs::Error::Unsupported(_))) => None,
         Ok(Err(error)) => {
             let (_, is_repaired) = with_e2fsck(&image, file);

@@ -1,4 +1,4 @@
-//! Images with all kinds of structures, made by mke2fs and filled by the kernel, to be damaged.
+//! Images with all kinds of structures, created by mke2fs and filled by the kernel, to be damaged.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,10 +13,10 @@ use crate::common::layout::Layout;
 
 /// Size of an image in bytes.
 const BYTES: u64 = 12 << 20;
-/// Blocks at the start of a journal that holds transactions.
+/// Number of blocks at the start of a journal that contain transactions.
 const JOURNAL_BLOCKS: usize = 24;
 
-/// An image, and where it can be damaged.
+/// An image, and the structures that can be damaged.
 pub(super) struct Base {
     pub(super) name: &'static str,
     pub(super) image: Vec<u8>,
@@ -34,7 +34,7 @@ impl Base {
         Self { name, image, layout, targets: targets.into_iter().map(to_target).collect() }
     }
 
-    /// The same of an image whose journal holds transactions.
+    /// Creates a base from an image whose journal contains transactions.
     fn crashed(name: &'static str, image: Vec<u8>, journal: &[usize]) -> Self {
         let mut base = Self::new(name, image);
         let block_size = base.layout.geometry.block_size() as usize;
@@ -58,7 +58,7 @@ const KINDS: &[(&str, &str)] = &[
     ("group-sums", "-t ext4 -b 1024 -O ^metadata_csum,uninit_bg,^64bit -g 2048"),
 ];
 
-/// All images.
+/// Returns all images.
 pub(super) fn all() -> Vec<Base> {
     let folder = scratch();
     let image = folder.path().join("image");
@@ -70,7 +70,7 @@ pub(super) fn all() -> Vec<Base> {
     bases
 }
 
-/// One of the images that mke2fs makes.
+/// Returns one of the images that mke2fs creates.
 pub(super) fn one(name: &str) -> Base {
     let folder = scratch();
     let (name, arguments) = KINDS.iter().find(|(known, _)| *known == name).expect("a known image");
@@ -79,7 +79,7 @@ pub(super) fn one(name: &str) -> Base {
 
 fn made(name: &'static str, arguments: &str, image: &Path) -> Base {
     if name == "quota" {
-        // Not every kernel writes images with quotas.
+        // Filled by mke2fs, because not every kernel writes images with quotas.
         let tree = scratch();
         fill(tree.path(), name);
         format(image, &format!("{arguments} -d {}", tree.path().display()));
@@ -104,8 +104,8 @@ fn fs_type(arguments: &str) -> &'static str {
     if arguments.contains("ext2") { "ext2" } else { "ext4" }
 }
 
-/// An image as a crash leaves it: with transactions in its journal, files that are deleted but open, directories that are
-/// removed but open. The blocks of the journal come with it.
+/// Creates an image as after a crash, with transactions in its journal, and with files and directories that were
+/// removed while open. Also returns the blocks of the journal.
 fn crashed(image: &Path) -> (Vec<u8>, Vec<usize>) {
     format(image, "-t ext4 -b 1024 -J size=1 -O orphan_file,^fast_commit");
     let mount = KernelMount::new(image, &MountOptions::read_write("ext4"));
@@ -134,14 +134,14 @@ fn crashed(image: &Path) -> (Vec<u8>, Vec<usize>) {
     (bytes, (0..JOURNAL_BLOCKS).filter_map(place).collect())
 }
 
-/// Makes files of all kinds.
+/// Creates files of all kinds.
 fn fill(root: &Path, name: &str) {
     let mut random = fastrand::Rng::with_seed(name.len() as u64);
     let mut contents = |len: usize| -> Vec<u8> { (0..len).map(|_| random.u8(..)).collect() };
     for (at, len) in [0, 1, 50, 150, 1000, 1024, 5000, 70_000, 400_000].into_iter().enumerate() {
         fs::write(root.join(format!("file{at}")), contents(len)).unwrap();
     }
-    // Only every eighth block is written, so that the map needs nodes in blocks.
+    // Only every eighth block is written, so that the extent tree needs blocks.
     let many = File::create(root.join("extents")).unwrap();
     for at in 0..250 {
         many.write_all_at(&contents(700), at * 8192).unwrap();
@@ -179,7 +179,7 @@ fn set_xattrs(root: &Path, name: &str, bytes: &[u8]) {
     };
     for path in ["file3", "file4", "large", "deep/inner"] {
         set(path, "one", b"small");
-        // The same in several files, which share a block.
+        // The same attributes in several files, which then share a block.
         set(path, "two", &bytes[..300]);
         set(path, "three", &bytes[300..340]);
     }

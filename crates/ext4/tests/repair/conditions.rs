@@ -15,7 +15,7 @@ use super::{Nobody, apply, describe, plan, repairer};
 use crate::check::victim::{Victim, damage, is_explained, judge, made};
 use crate::common::image::{GOLDEN, device, golden};
 
-/// An image with places that the device fails to read.
+/// An image with unreadable ranges.
 struct Failing {
     image: MemoryDevice,
     bad: Vec<Range<u64>>,
@@ -58,7 +58,7 @@ fn plan_of(image: &[u8], bad: &[Range<u64>]) -> vfs::Result<Plan> {
     Ok(tried)
 }
 
-/// Returns true if a plan changes a page that could not be read.
+/// Checks whether a plan changes a page that could not be read.
 fn writes_into(plan: &Plan, bad: &[Range<u64>]) -> bool {
     let mut pages = plan.steps.iter().flat_map(|step| step.pages.keys());
     pages.any(|page| {
@@ -76,7 +76,7 @@ fn what_cannot_be_read_is_told_of_and_not_written() {
         let victim = Victim::new(name);
         let before = Tree::of(&victim.image).expect("a sound image");
         for number in 0..effort(6, 40, 4_000) {
-            // The page of a structure cannot be read, and another one is damaged, or none.
+            // The page of one structure cannot be read, and another structure is damaged, or none.
             let bad: Vec<Range<u64>> = (0..random.usize(1..4))
                 .map(|_| {
                     let target = &victim.targets[random.usize(1..victim.targets.len())];
@@ -93,7 +93,7 @@ fn what_cannot_be_read_is_told_of_and_not_written() {
             let what = format!("{name} {number}: {bad:?} and {what}");
             let made = match plan_of(&image, &bad) {
                 Ok(made) => made,
-                // The superblock's own page, or one of a log that must be replayed first.
+                // The superblock's page, or one of a log that must be replayed first.
                 Err(
                     vfs::Error::Device(_) | vfs::Error::Corrupt(_) | vfs::Error::Unsupported(_),
                 ) => continue,
@@ -103,7 +103,7 @@ fn what_cannot_be_read_is_told_of_and_not_written() {
             let is_told = made.left.iter().any(|finding| finding.code.name == "ext4-io");
             told += u32::from(is_told);
             assert!(is_told || made.summary.is_complete, "{what}: {}", describe(&made));
-            // With the bad places back, it is an image that can be repaired, and nothing is lost that was not damaged.
+            // With the unreadable ranges restored, the image can be repaired, and nothing undamaged is lost.
             let after = apply(&image, &made.steps);
             if what.ends_with("nothing") {
                 let now =
@@ -147,7 +147,7 @@ fn what_is_left_of_a_cut_image_is_repaired() {
             let what = format!("{name} {number}: {len} of {} bytes", image.len());
             let made = match plan(cut) {
                 Ok(made) => made,
-                // The descriptors of groups are not all there.
+                // Some group descriptors are missing.
                 Err(vfs::Error::Corrupt(_)) if len < image.len() / 4 => {
                     too_little += 1;
                     continue;
@@ -188,7 +188,7 @@ fn images_whose_start_is_overwritten_are_repaired_by_their_copies() {
     let mut random = fastrand::Rng::with_seed(59);
     let mut problems = Vec::new();
     for (name, image) in made(work.path()) {
-        // There must be a copy of the superblock, where groups of the usual size have one.
+        // A copy of the superblock must exist, in groups of the usual size.
         let layout = Victim::of(image.clone()).layout;
         if layout.geometry.groups_count < 2 || layout.sb.blocks_per_group != 8192 {
             continue;
@@ -209,7 +209,7 @@ fn images_whose_start_is_overwritten_are_repaired_by_their_copies() {
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// Fills an image to the last block that anybody may take.
+/// Fills an image up to the last available block.
 fn filled(image: &[u8]) -> Option<Vec<u8>> {
     let memory = device(image);
     let fs = Ext4::open_writable(memory.clone(), &OpenOptions::default()).ok()?;
@@ -266,7 +266,7 @@ fn full_images_are_repaired() {
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// Blocks in use of an image, as the check counts them.
+/// Returns the number of blocks in use, as counted by the check.
 fn used(image: &[u8]) -> u64 {
     let made = plan(image).expect("a sound image");
     assert!(made.steps.is_empty() && made.findings.is_empty(), "{}", describe(&made));
@@ -301,7 +301,7 @@ fn an_image_that_is_damaged_and_repaired_for_ever_leaks_nothing() {
         }
         let end = used(&image);
         println!("{name}: {rounds} rounds, {start} blocks in use, {end} in the end");
-        // Files lose blocks; `lost+found` and directories made anew may take a few.
+        // Files lose blocks. `lost+found` and recreated directories may take a few.
         assert!(end <= start + 32, "{name}: {start} blocks in use, {end} in the end");
     }
 }

@@ -1,4 +1,4 @@
-//! Names and directories that are lost, crossed or in circles, as debugfs makes them.
+//! Lost, crossed or circular names and directories, created by debugfs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::tree::Tree;
 use super::{apply, describe, plan};
 use crate::check::victim::{is_explained, judge};
 
-/// Directories and files, three levels deep, with one large directory.
+/// Creates an image with directories and files, three levels deep, and one large directory.
 fn image(work: &Path, features: &str) -> Vec<u8> {
     let tree = work.join("tree");
     std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
@@ -26,7 +26,7 @@ fn image(work: &Path, features: &str) -> Vec<u8> {
     std::fs::read(&place).unwrap()
 }
 
-/// Changes an image by commands of debugfs.
+/// Changes an image by debugfs commands.
 fn debugfs(place: &Path, image: &[u8], commands: &[&str]) -> Vec<u8> {
     std::fs::write(place, image).unwrap();
     for command in commands {
@@ -36,7 +36,7 @@ fn debugfs(place: &Path, image: &[u8], commands: &[&str]) -> Vec<u8> {
     std::fs::read(place).unwrap()
 }
 
-/// The inode of a path before the damage.
+/// Returns the inode of a path before the damage.
 fn ino(place: &Path, path: &str) -> u64 {
     let output =
         oracle::command("debugfs").args(["-R", &format!("stat {path}")]).arg(place).output();
@@ -45,7 +45,7 @@ fn ino(place: &Path, path: &str) -> u64 {
     number.parse().expect("a number")
 }
 
-/// Repairs an image, asserts that it is sound then, and returns what it holds.
+/// Repairs an image, asserts that it is sound, and returns its tree.
 fn repaired(image: &[u8], what: &str) -> Tree {
     let made = plan(image).expect("an image that can be repaired");
     let text = format!("{what}\n{}", describe(&made));
@@ -59,14 +59,14 @@ fn repaired(image: &[u8], what: &str) -> Tree {
     Tree::of(&after).expect("a tree")
 }
 
-/// The inode at a path.
+/// Returns the inode at a path.
 fn at(tree: &Tree, path: &[&str]) -> Option<u64> {
     path.iter().try_fold(2, |directory, name| {
         tree.names.get(&(directory, name.as_bytes().to_vec())).copied()
     })
 }
 
-/// Everything that is held before is held afterwards, whatever it is called.
+/// Asserts that every inode survives with its contents, under any name.
 fn assert_all_there(before: &Tree, after: &Tree, what: &str) {
     let lost: Vec<_> = before
         .inodes
@@ -77,7 +77,7 @@ fn assert_all_there(before: &Tree, after: &Tree, what: &str) {
     assert!(lost.is_empty(), "{what}: {lost:?}");
 }
 
-/// An image with its tree and room to work.
+/// An image with its tree and a work directory.
 struct Bench {
     work: tempfile::TempDir,
     image: Vec<u8>,
@@ -190,12 +190,12 @@ fn large_directories_lose_no_name() {
             .collect();
         for (kind, range) in blocks.iter().step_by(9) {
             let mut image = bench.image.clone();
-            // The head of an entry in the midst, or of the index.
+            // The header of an entry in the middle of a block, or of the index.
             image[range.start + size / 2..range.start + size / 2 + 12].fill(0xff);
             let what = format!("{features} {kind:?}");
             let after = repaired(&image, &what);
             let names = after.names.keys().filter(|(directory, _)| *directory == many).count();
-            // The entry that was hit, and one whose name it was part of.
+            // The damaged entry may be lost, and another whose name contained it.
             assert!(names >= 2000 - 3, "{what}: {names}");
             assert_all_there(&bench.before, &after, &what);
         }
@@ -212,7 +212,7 @@ fn files_that_share_blocks_get_copies() {
         let [from, to] =
             ["/a/file", "/top"].map(|path| layout.slot_range(vfs::Ino(bench.ino(path))));
         let mut image = bench.image.clone();
-        // Size, blocks and map are those of another file.
+        // Copies size, blocks and map of another file.
         for range in [0x4..0x8, 0x1c..0x20, 0x28..0x64] {
             image.copy_within(
                 from.start + range.start..from.start + range.end,

@@ -1,5 +1,5 @@
-//! Damage of all kinds is repaired: afterwards neither the check nor e2fsck finds anything, and all that was not
-//! damaged is there.
+//! Repairs of all kinds of damage: afterwards neither the check nor e2fsck finds anything, and all undamaged files are
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,15 +11,15 @@ use super::{apply, describe, plan};
 use crate::check::victim::{Case, Victim, damage, is_explained, judge, made};
 use crate::common::image::GOLDEN;
 
-/// What came of repairs.
+/// Results of repairs.
 #[derive(Default)]
 struct Outcome {
     cases: u32,
     repaired: u32,
     refused: u32,
-    /// Inodes and names that are not there any more, though another one was damaged.
+    /// Number of inodes and names that were lost although they were not damaged.
     lost: u32,
-    /// What went wrong, by the first line.
+    /// Failures, grouped by their first line.
     problems: BTreeMap<String, Vec<String>>,
 }
 
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// Repairs a damaged image and looks at what comes out. Returns it.
+/// Repairs a damaged image and checks the result. Returns the repaired image.
 fn repair(name: &str, case: &Case, outcome: &mut Outcome) -> Option<Vec<u8>> {
     outcome.cases += 1;
     let made = match plan(&case.image) {
@@ -80,7 +80,7 @@ fn repair_all(name: &str, victim: &Victim, count: usize, outcome: &mut Outcome) 
                 continue;
             }
         };
-        // Attributes lie in blocks that inodes share, and in inodes without names.
+        // Attributes are in blocks that inodes share, and in inodes without names.
         let is_of_attributes = case.what.starts_with("Attributes")
             || case.ino.is_some_and(|ino| !before.inodes.contains_key(&ino.into()));
         let lost = before.lost_in(&now, case.ino.map(u64::from), !is_of_attributes);
@@ -92,14 +92,14 @@ fn repair_all(name: &str, victim: &Victim, count: usize, outcome: &mut Outcome) 
     }
 }
 
-/// Asserts that all went well.
+/// Asserts that there were no failures.
 fn settle(outcome: &Outcome) {
     let Outcome { cases, repaired, refused, lost, problems } = outcome;
     println!("{cases} cases, {repaired} repaired, {refused} refused, {lost} lost");
     for (kind, list) in problems {
         println!("{} times {kind}", list.len());
     }
-    /// Most of each kind that are shown.
+    /// Maximum number of failures of each kind that are shown.
     const SHOWN: usize = 4;
     let shown: Vec<String> = problems
         .iter()
@@ -111,7 +111,7 @@ fn settle(outcome: &Outcome) {
     assert!(problems.is_empty(), "{}", shown.join("\n"));
 }
 
-/// The images that are damaged: golden ones, and those of mke2fs.
+/// Returns the images to damage: golden ones, and those of mke2fs.
 fn victims(work: &Path) -> Vec<(&'static str, Victim)> {
     let golden = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
     let made = made(work).into_iter().map(|(name, image)| (name, Victim::of(image)));

@@ -1,4 +1,4 @@
-//! What few images have: multi-mount protection, descriptors in meta groups, fast commits, names hashed with a key.
+//! Rare features: multi-mount protection, descriptors in meta groups, fast commits, names hashed with a key.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::check::victim::{is_explained, judge};
 use crate::common::layout::{Kind, Layout, Structure, edit_superblock};
 use crate::names::common as names;
 
-/// An image of mke2fs with some files.
+/// Creates an image by mke2fs with some files.
 fn made(work: &Path, block_size: u32, arguments: &[&str]) -> Vec<u8> {
     let tree = work.join("tree");
     if !tree.exists() {
@@ -27,7 +27,7 @@ fn made(work: &Path, block_size: u32, arguments: &[&str]) -> Vec<u8> {
     std::fs::read(&place).unwrap()
 }
 
-/// Repairs an image, asserts that it is sound then, and returns it.
+/// Repairs an image, asserts that it is sound, and returns it.
 #[track_caller]
 fn repaired(image: &[u8], what: &str) -> Vec<u8> {
     let made = plan(image).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -61,7 +61,7 @@ fn the_block_of_mmp_is_written_again() {
                 1 => damaged[at..at + 1024].fill_with(|| random.u8(..)),
                 2 => damaged[at + random.usize(..4)] ^= 1 << random.u8(..8),
                 _ => {
-                    // It lies outside, on something else, or nowhere.
+                    // The block number is out of range, in use, or 0.
                     let any = random.u64(..24 << 10);
                     let other = *random.choice(&[0, 1, 3, 1 << 40, any]).unwrap();
                     edit_superblock(&mut damaged, |raw| raw.mmp_block = other.into());
@@ -72,7 +72,7 @@ fn the_block_of_mmp_is_written_again() {
             let now = Tree::of(&after).expect("a tree");
             let lost = before.lost_in(&now, None, true);
             assert!(lost.inodes.is_empty() && lost.names.is_empty(), "{what}: {lost:?}");
-            // A kernel looks at the block before it mounts for writing.
+            // A kernel reads the block before it mounts for writing.
             if number == 0 {
                 std::fs::write(&place, &after).unwrap();
                 let options = MountOptions::read_write("ext4");
@@ -95,7 +95,7 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
         let per_block = geometry.desc_per_block();
         let blocks = geometry.groups_count.div_ceil(per_block);
         assert!(blocks >= 2, "there is but one meta group");
-        // The first block of descriptors, its copies in the second and the last group of the meta group.
+        // The first descriptor block, and its copies in the second and the last group of the meta group.
         let copies = |index: u32| -> Vec<usize> {
             let first = index * per_block;
             let last = (first + per_block).min(geometry.groups_count) - 1;
@@ -112,7 +112,7 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
             let mut all = copies(index);
             all.sort_unstable();
             all.dedup();
-            // One copy stays; or none.
+            // One copy stays valid, or none.
             let is_hopeless = number % 4 == 3;
             if !is_hopeless {
                 all.remove(random.usize(..all.len()));
@@ -136,7 +136,7 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
     }
 }
 
-/// An image of a kernel that was stopped with fast commits in its journal, each of a file that was fsynced.
+/// Creates an image of a kernel that was stopped with fast commits in its journal, one for each file that was fsynced.
 fn with_fast_commits(work: &Path) -> Vec<u8> {
     let (live, crashed) = (work.join("live"), work.join("crashed"));
     Mke2fs::new("ext4").block_size(1024).features("fast_commit").create(&live, 32 << 20);
@@ -156,7 +156,7 @@ fn with_fast_commits(work: &Path) -> Vec<u8> {
     std::fs::read(&crashed).unwrap()
 }
 
-/// How many of the files that were fsynced are there, with what they held.
+/// Returns how many of the fsynced files exist with their contents.
 fn fast_files(image: &[u8]) -> usize {
     let tree = Tree::of(image).expect("a tree");
     let names = (0..10_u8).filter(|number| {
@@ -180,7 +180,7 @@ fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
 
     let layout = Layout::of(&image);
     assert!(layout.sb.features.compat(Compat::FAST_COMMIT));
-    // Elsewhere: the counts of a group, a bitmap, an inode, the superblock.
+    // Damage outside of the journal: the counts of a group, a bitmap, an inode, the superblock.
     let group = layout.groups[0];
     let bitmap = layout.block_range(group.block_bitmap).start;
     let old = Tree::of(&image).map_or(12, |tree| {
@@ -200,7 +200,7 @@ fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
         }
     }
 
-    // In the area itself, which is the last part of the journal.
+    // Damage in the fast commit area, which is the last part of the journal.
     let memory = crate::common::image::device(&image);
     let map = ext4::log::JournalMap::read(&*memory, &layout.sb).expect("sound").expect("a journal");
     let mut random = fastrand::Rng::with_seed(73);
@@ -226,7 +226,7 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     let work = scratch();
     let tree = work.path().join("tree");
     std::fs::create_dir_all(tree.join("dir")).unwrap();
-    // Room for a hash behind each name, of two words: there will be what lies there.
+    // The names leave room for a hash of two words after each. After the conversion it will contain old bytes.
     for number in 0..400 {
         std::fs::write(tree.join(format!("dir/a-name-of-forty-bytes-to-be-sure-{number:06}")), b"")
             .unwrap();
@@ -237,7 +237,7 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     mke2fs.arguments(["-E", "encoding=utf8"]).populate(&tree).create(&place, 24 << 20);
     let mut image = std::fs::read(&place).unwrap();
     let layout = Layout::of(&image);
-    // The directory, which is but a list: the flags of such a one, with an index that is none.
+    // Turns a linear directory into one of this kind: sets its flags, with an invalid index.
     let is_leaf = |structure: &&Structure| structure.kind == Kind::Leaf;
     let ino = layout.structures.iter().rfind(is_leaf).expect("a directory").ino;
     let slot = layout.slot_range(ino).start;
@@ -249,13 +249,13 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
         let flags = u32::from_le_bytes(image[slot + 0x20..slot + 0x24].try_into().unwrap());
         flags & 0x1000 != 0
     };
-    // What is stored behind the names is no hash of anything, but that depends on a key that nobody has.
+    // The bytes after the names are not valid hashes, but those depend on a key that is unknown.
     let made = plan(&image).expect("a plan");
     assert!(made.findings.iter().any(|finding| finding.code.name == "ext4-htree-root"));
     assert!(made.left.is_empty(), "{}", describe(&made));
     let once = apply(&image, &made.steps);
     assert!(is_indexed(&once), "{}", describe(&made));
-    // An entry that is moved where its hash is not found.
+    // An entry that was moved to a leaf where its hash is not searched for.
     let layout = Layout::of(&once);
     let mut damaged = once.clone();
     let leaves: Vec<_> = layout
@@ -279,8 +279,8 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     assert!(before.names.len() > 400);
 }
 
-/// With a strict encoding, e2fsck finds names that are not UTF-8 in directories that fold names. It replaces the bytes
-/// from the first invalid one by dots.
+/// With a strict encoding, e2fsck reports names that are not UTF-8 in case-insensitive directories. It replaces the
+/// bytes from the first invalid one by dots.
 #[test]
 fn names_that_a_strict_encoding_refuses_get_another() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
@@ -306,7 +306,7 @@ fn names_that_a_strict_encoding_refuses_get_another() {
             fs.create(folded, name.as_bytes(), &names::NEW).unwrap();
         }
         fs.close().unwrap();
-        // Such names are allowed as long as the encoding is not strict.
+        // Such names are allowed unless the encoding is strict.
         let mut image = std::fs::read(&place).unwrap();
         assert!(plan(&image).unwrap().findings.is_empty());
         edit_superblock(&mut image, |raw| raw.encoding_flags = 1.into());
@@ -321,7 +321,7 @@ fn names_that_a_strict_encoding_refuses_get_another() {
             all.filter(|name| !name.starts_with(b"some")).collect()
         };
         assert_eq!(kept(plain).len(), odd.len());
-        // Two become one name, and one "..": these get numbers.
+        // Two names become equal, and one becomes "..": these get numbers.
         let expected = ["..~1", "A..", "A..~1", "abc...", "ok \u{e9}"];
         assert_eq!(kept(folded), expected.map(|name| name.as_bytes().to_vec()), "{features}");
         fs.close().unwrap();

@@ -6,18 +6,18 @@ use super::tree::Tree;
 use super::{apply, describe, plan};
 use crate::common::image::{GOLDEN, unpack};
 
-/// Where the superblock starts.
+/// Offset of the superblock.
 const SUPERBLOCK: usize = 1024;
-/// Its fields, but for the list of inodes with errors and the checksum.
+/// Length of its fields, without the checksum and the list of inodes with errors.
 const FIELDS: usize = 0x280;
-/// Number of blocks that are kept for descriptors. (`s_reserved_gdt_blocks`)
+/// Offset of `s_reserved_gdt_blocks`, the number of blocks reserved for descriptors.
 const RESERVED_GDT_BLOCKS: usize = 0xce;
 
-/// Asserts that a repair of an image leaves all files.
+/// Asserts that a repair of an image keeps all files.
 fn assert_keeps_all(name: &str, image: &[u8], before: &Tree, what: &str) {
     let made = match plan(image) {
         Ok(made) => made,
-        // A feature that is not known.
+        // The value is an unsupported feature.
         Err(vfs::Error::Unsupported(_)) => return,
         Err(error) => panic!("{name}, {what}: {error}"),
     };

@@ -1,4 +1,4 @@
-//! Damage to inodes and what they own, and what becomes of the files.
+//! Damage to inodes and their blocks, and the effect on files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{apply, describe, plan};
 use crate::check::victim::{Case, Victim, damage, is_explained, judge, made};
 use crate::common::image::GOLDEN;
 
-/// Leaves only what belongs to files as targets.
+/// Keeps only the targets that belong to files.
 fn only_files(mut victim: Victim) -> Victim {
     let raw = &victim.layout.sb.raw;
     let own = [
@@ -26,7 +26,7 @@ fn only_files(mut victim: Victim) -> Victim {
     victim
 }
 
-/// Damages and repairs each of these `count` times, `at_once` places in one image.
+/// Damages and repairs each victim `count` times, with damage at `at_once` places of one image.
 fn assert_repaired(
     victims: impl Iterator<Item = (&'static str, Victim)>,
     count: usize,
@@ -35,7 +35,7 @@ fn assert_repaired(
     assert_repaired_of(victims, count, at_once, damage);
 }
 
-/// The same of another kind of damage.
+/// Like `assert_repaired`, with another kind of damage.
 fn assert_repaired_of(
     victims: impl Iterator<Item = (&'static str, Victim)>,
     count: usize,
@@ -79,10 +79,10 @@ fn assert_repaired_of(
     assert!(shown.is_empty(), "{}", shown.join("\n"));
 }
 
-/// What kind of problem there is, and more of it.
+/// Kind of a problem, and its details.
 type Problem = (String, String);
 
-/// Repairs an image. Returns what was done, and what the image holds then.
+/// Repairs an image. Returns a description of the repair, and the repaired image's tree.
 fn repair_one(victim: &Victim) -> Result<(String, Tree), Problem> {
     let made = plan(&victim.image).map_err(|error| ("refused".to_owned(), error.to_string()))?;
     let text = describe(&made);
@@ -99,9 +99,9 @@ fn repair_one(victim: &Victim) -> Result<(String, Tree), Problem> {
     }
 }
 
-/// Finds out whether anything is lost beside what was touched.
+/// Checks whether anything is lost except the damaged parts.
 fn compare((before, now): (&Tree, &Tree), touched: u64, what: &str) -> Result<(), Problem> {
-    // The attributes of others may be in what was damaged.
+    // The damaged structure may contain attributes of other inodes.
     let is_value = !before.inodes.contains_key(&touched);
     let with_xattrs = !is_value && !what.contains("Attributes");
     let lost = before.lost_in(now, Some(touched), with_xattrs);
@@ -131,7 +131,7 @@ fn files_of_images_of_mke2fs_are_repaired() {
     assert_repaired(victims, effort(20, 100, 5_000), 1);
 }
 
-/// Damages a whole structure: it is lost, random, or that of another file.
+/// Damages a whole structure: it becomes zeros, random bytes, or a copy of another structure.
 fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
     let targets = &victim.targets;
     let target = &targets[random.usize(..targets.len())];

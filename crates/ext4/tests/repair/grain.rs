@@ -1,4 +1,4 @@
-//! Structures that are damaged in part keep every entry that can be verified.
+//! Partly damaged structures keep every entry that can be verified.
 
 use ext4::format::address::{Block, FileBlock};
 use ext4::format::extent::{self, IndexEntry, Node};
@@ -11,14 +11,14 @@ use super::bases::{self, Base};
 use super::{describe, plan};
 use crate::common::layout::{Kind, Structure};
 
-/// The inode of a path.
+/// Returns the inode of a path.
 fn ino_of(base: &Base, path: &str) -> u32 {
     let text = oracle::show_bytes(&base.image, |file| debugfs(file, &format!("stat {path}")));
     let number = text.split_whitespace().skip_while(|word| *word != "Inode:").nth(1);
     number.and_then(|number| number.parse().ok()).expect("a number of an inode")
 }
 
-/// Repairs an image and asserts that it is sound then.
+/// Repairs an image, asserts that it is sound, and returns it.
 #[track_caller]
 fn repaired(image: &[u8]) -> Vec<u8> {
     let made = plan(image).expect("a plan");
@@ -29,7 +29,7 @@ fn repaired(image: &[u8]) -> Vec<u8> {
     after
 }
 
-/// Repairs an image and asserts that nothing of it is lost.
+/// Repairs an image and asserts that nothing is lost.
 #[track_caller]
 fn assert_all_survive(base: &Base, image: &[u8]) {
     let before = survivors(&base.image);
@@ -37,7 +37,7 @@ fn assert_all_survive(base: &Base, image: &[u8]) {
     assert_eq!(before.files_kept(&after).len(), before.len());
 }
 
-/// The leaves of an inode's extent tree.
+/// Returns the leaves of an inode's extent tree.
 fn leaves(base: &Base, ino: u32) -> Vec<Structure> {
     let is_leaf = |structure: &&Structure| {
         let bytes = &base.image[base.layout.block_range(structure.block)];
@@ -56,7 +56,7 @@ fn a_leaf_of_extents_loses_only_its_wrong_entry() {
         let leaves = leaves(&base, ino);
         assert!(leaves.len() > 1, "a tree of several leaves");
         let before = base.layout.inode(&base.image, Ino(ino.into())).blocks_512(1024);
-        // The first and a later entry of both leaves; far off, or in the way of another.
+        // The first and a later entry of both leaves, moved far away or over another entry.
         for (leaf, at, to) in [(0, 5, 0xe8fe_1d7f), (0, 0, 3), (1, 10, 0), (1, 3, u32::MAX - 7)] {
             let mut image = base.image.clone();
             let block = base.layout.block_range(leaves[leaf].block);
@@ -132,7 +132,7 @@ fn a_value_without_its_attribute_comes_to_lost_and_found() {
     let ino = ino_of(&base, "file6");
     let mut image = base.image.clone();
     let slot = base.layout.slot_range(Ino(ino.into()));
-    // The magic number of the attributes in the inode, and the block of attributes.
+    // The magic number of the attributes in the inode, and the number of the attribute block.
     let extra = usize::from(base.layout.inode(&image, Ino(ino.into())).extra_isize());
     image[slot.start + 128 + extra..][..4].fill(0);
     image[slot.start + 0x68..][..4].fill(0);

@@ -28,7 +28,7 @@ fn calls_for_recovery(image: &[u8]) -> bool {
     sb.features.incompat(Incompat::RECOVER)
 }
 
-/// An image with a journal, and the same with a wrong count in the superblock.
+/// Returns an image with a journal, and a copy with a wrong count in the superblock.
 fn images() -> (Vec<u8>, Vec<u8>) {
     let work = scratch();
     let place = work.path().join("image");
@@ -64,7 +64,7 @@ fn what_was_written_is_replayed_after_a_crash() {
     let (image, _) = images();
     let memory = device(&image);
     let mut writer = ext4::repair::open_log(memory.clone()).expect("memory").expect("a journal");
-    // The last blocks belong to nobody.
+    // The last blocks are free.
     let size = writer.block_size();
     let last = (image.len() / size - 1) as u64;
     let blocks: BTreeMap<u64, Vec<u8>> =
@@ -96,9 +96,9 @@ fn only_a_journal_that_can_be_trusted_is_opened() {
     assert!(repair::make_plan(&repairer, &staging, &Nobody).is_err(), "there is nothing to repair");
 }
 
-/// An image whose log holds three transactions: the blocks of a file get patterns 0, 1 and 2 in the first, the first of
-/// them pattern 10 in the second, and a fourth block pattern 11 in the third. In the journal these take the blocks
-/// 1 to 5, 6 to 8 and 9 to 11.
+/// Creates an image with three transactions in its log. The first one writes patterns 0, 1 and 2 to three blocks of a
+/// file. The second one writes pattern 10 to the first of these blocks, and the third one pattern 11 to a fourth block.
+/// In the journal the transactions take the blocks 1 to 5, 6 to 8 and 9 to 11.
 fn with_transactions() -> (Image, Vec<u8>, JournalMap) {
     let config = Config { fs_type: "ext4", block_size: 1024, features: "" };
     let image = Image::new(&config);
@@ -114,7 +114,7 @@ fn with_transactions() -> (Image, Vec<u8>, JournalMap) {
     (image, bytes, map)
 }
 
-/// Repairs an image, and returns what its file's blocks hold then: the numbers of their patterns, if they have one.
+/// Repairs an image, and returns the pattern numbers in its file's blocks, if they have one.
 fn repaired(image: &Image, damaged: &[u8]) -> Vec<Option<u64>> {
     let plan = plan(damaged).expect("a plan");
     assert!(plan.left.is_empty(), "{}", super::describe(&plan));
@@ -139,7 +139,7 @@ fn a_damaged_log_is_replayed_without_its_damaged_images() {
         damaged[at..at + len].fill(0xa5);
         damaged
     };
-    // As kernels and e2fsck do: an image whose checksum is wrong is skipped, all others are written.
+    // Kernels and e2fsck do the same: a logged block with a wrong checksum is skipped, all others are written.
     let others = [Some(0), Some(1), Some(2), Some(11)];
     assert_eq!(repaired(&image, &damage(7, 10)), others, "an image of the second transaction");
     assert_eq!(repaired(&image, &damage(2, 10)), all, "an image that a later one replaces");
@@ -157,10 +157,10 @@ fn a_journal_is_found_by_the_copy_of_its_map() {
     let mut damaged = bytes.clone();
     damaged[slot.clone()].fill(0);
     assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
-    // Backups of the superblock have the copy, too.
+    // The backups of the superblock have the copy, too.
     crate::common::layout::edit_superblock(&mut damaged, |raw| raw.jnl_backup_type = 0);
     assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
-    // Without a copy, nothing is known of the journal: the repair creates a new one.
+    // Without a copy, the location of the journal is unknown: the repair creates a new one.
     for group in layout.geometry.groups().skip(1) {
         let Some(block) = layout.geometry.superblock_of(group) else { continue };
         damaged[layout.block_range(block)].fill(0);

@@ -1,4 +1,4 @@
-//! Very many cases of damage, a few at once in each image: our own check judges every repair, e2fsck some.
+//! Very many damaged images, with several faults in each. Our check verifies every repair, e2fsck some.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::{apply, describe, plan};
 use crate::check::victim::{Victim, damage, is_explained, judge};
 use crate::common::image::{GOLDEN, golden};
 
-/// e2fsck checks one case in this many; the test also repairs it again and reads all of it.
+/// e2fsck checks one case in this many. The test also repairs these a second time and reads all their contents.
 const JUDGED_ONE_IN: usize = 20;
 
-/// Cases between two reports of how it goes.
+/// Number of cases between two progress reports.
 const REPORT_CASES: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -23,13 +23,13 @@ struct Tally {
     cases: usize,
     refused: usize,
     judged: usize,
-    /// By kind: how many there were, and what the first ones were.
+    /// Problems by kind: their number, and the first ones.
     problems: BTreeMap<String, (usize, Vec<String>)>,
 }
 
 impl Tally {
     fn problem(&mut self, kind: &str, detail: String) {
-        /// Most of each kind that are kept.
+        /// Maximum number of problems kept per kind.
         const KEPT: usize = 5;
         let (count, list) = self.problems.entry(kind.to_owned()).or_default();
         *count += 1;
@@ -46,7 +46,7 @@ impl Tally {
         println!("{cases} cases, {refused} refused, {judged} judged, problems: {kinds:?}");
     }
 
-    /// Reports, and panics if anything went wrong.
+    /// Reports, and panics if there were problems.
     fn end(&self) {
         self.report();
         let kinds = self.problems.iter();
@@ -56,7 +56,7 @@ impl Tally {
     }
 }
 
-/// Damages an image in one to four places, one in eight times a whole block.
+/// Damages an image at one to four places, each with a probability of one eighth a whole block.
 fn damaged(victim: &mut Victim, random: &mut fastrand::Rng) -> String {
     let mut what = String::new();
     for _ in 0..random.usize(1..5) {
@@ -74,16 +74,16 @@ fn damaged(victim: &mut Victim, random: &mut fastrand::Rng) -> String {
     what
 }
 
-/// Repairs an image, and lets the judges see it.
+/// Repairs an image, and runs the checkers on it.
 fn repair_one(image: &[u8], what: &str, is_judged: bool, tally: &mut Tally) {
     let made = match plan(image) {
         Ok(made) => made,
-        // A feature that is not known, which somebody may have put there.
+        // An unsupported feature, which the damage may have set.
         Err(vfs::Error::Unsupported(_)) => {
             tally.refused += 1;
             return;
         }
-        // The same, in a superblock that is damaged otherwise, too, and of which there is no copy.
+        // The same in a superblock with other damage that has no intact copy.
         Err(vfs::Error::Corrupt(_)) if has_unknown_features(image) => {
             tally.refused += 1;
             return;
@@ -116,14 +116,14 @@ fn repair_one(image: &[u8], what: &str, is_judged: bool, tally: &mut Tally) {
     }
 }
 
-/// Whether a superblock has features that nobody knows, whatever else is wrong with it.
+/// Checks whether a superblock has unsupported features, whatever else is wrong with it.
 fn has_unknown_features(image: &[u8]) -> bool {
     let raw = RawSuperblock::read_from_bytes(&image[1024..2048]).unwrap();
     !raw.features().unreadable().is_empty()
 }
 
-/// Whether all that e2fsck finds is a name that is not UTF-8 in the index of a directory that ignores case: version 1.47.0
-/// cannot hash it, although debugfs of that version gives it the hash that it has.
+/// Checks whether e2fsck reports only a name that is not UTF-8 in the index of a case-insensitive directory. Version
+/// 1.47.0 cannot hash it, although debugfs of that version computes its stored hash.
 fn is_of_names(text: &str, image: &[u8]) -> bool {
     let is_of_index = |line: &str| {
         let words = ["has bad min hash", "has bad max hash", "Invalid HTREE directory"];
@@ -141,15 +141,15 @@ fn is_of_names(text: &str, image: &[u8]) -> bool {
         && has_such()
 }
 
-/// The cases that `DISKWRIGHT_REPAIR_CASES` names, by their numbers: these are done again, and no others.
+/// Returns the case numbers in `DISKWRIGHT_REPAIR_CASES`. If there are any, only these cases are run.
 fn chosen() -> Vec<usize> {
     let text = std::env::var("DISKWRIGHT_REPAIR_CASES").unwrap_or_default();
     let numbers = text.split(',').filter(|number| !number.is_empty());
     numbers.map(|number| number.parse().expect("numbers of cases, with commas")).collect()
 }
 
-/// Repairs the `chosen` ones of `count` cases, or all if none is chosen. Each depends on those before it, which
-/// are made all the same.
+/// Repairs the `chosen` ones of `count` cases, or all if none is chosen. All cases are generated, because each depends
+/// on those before it.
 fn run(count: usize, chosen: &[usize]) {
     let mut victims: Vec<_> = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name))).collect();
     let mut random = fastrand::Rng::with_seed(61);
@@ -187,13 +187,13 @@ fn cases_that_went_wrong_once_are_repaired() {
     run(effort(20_000, 80_000, 80_000), &wrong);
 }
 
-/// Damage that went wrong in a run of a million cases: an image, and bytes at places of it.
+/// Damage that caused a failure in a run of a million cases: an image, and bytes at offsets of it.
 type Known = (&'static str, &'static str, &'static [(usize, u64, usize)]);
 
-/// Where inode 15 of `ext4-plain` lies.
+/// Offset of inode 15 in `ext4-plain`.
 const INODE_15: usize = 38 * 1024 + 0x200;
 
-/// Bytes are in the order of the image, as a number, with how many they are.
+/// The bytes of each entry are an offset, a big-endian number, and its length in bytes.
 const KNOWN: &[Known] = &[
     (
         "a map covers nodes of others, and MMP wants a block",

@@ -1,4 +1,5 @@
-//! Repair: what it leaves has nothing that the check or e2fsck finds, and what was not damaged is as before.
+//! Tests of the repair: neither the check nor e2fsck finds anything in a repaired image, and undamaged parts are
+//! unchanged.
 
 mod against;
 mod bases;
@@ -21,14 +22,14 @@ use blockdev::{BlockDevice, MemoryDevice};
 use check::{Finding, Observer, Options};
 use repair::{PAGE_BYTES, Plan, Repairer, Staging, Step, make_plan};
 
-/// A listener that ignores all reports.
+/// An observer that ignores all reports.
 struct Nobody;
 
 impl Observer for Nobody {
     fn found(&self, _: Finding) {}
 }
 
-/// What a repair of these bytes would do.
+/// Returns the repair plan of an image.
 pub(crate) fn plan(image: &[u8]) -> vfs::Result<Plan> {
     plan_with(&repairer(), image)
 }
@@ -43,7 +44,7 @@ fn plan_with(repairer: &dyn Repairer, image: &[u8]) -> vfs::Result<Plan> {
     make_plan(repairer, &Arc::new(Staging::new(device)), &Nobody)
 }
 
-/// The image after these steps.
+/// Applies steps to a copy of the image.
 pub(crate) fn apply(image: &[u8], steps: &[Step]) -> Vec<u8> {
     let mut image = image.to_vec();
     for (&number, page) in steps.iter().flat_map(|step| &step.pages) {
@@ -54,7 +55,7 @@ pub(crate) fn apply(image: &[u8], steps: &[Step]) -> Vec<u8> {
     image
 }
 
-/// What was found and done, for a message.
+/// Describes findings and repairs for a message.
 pub(crate) fn describe(plan: &Plan) -> String {
     let mut text = String::new();
     let mut line = |title: &str, what: String| text.push_str(&format!("  {title} {what}\n"));
@@ -66,7 +67,7 @@ pub(crate) fn describe(plan: &Plan) -> String {
     text
 }
 
-/// A finding in a line that is not too long.
+/// Formats a finding as one short line.
 fn short(finding: &Finding) -> String {
     let place = &finding.place;
     let numbers = format!("{:?}/{:?}/{:?}", place.group, place.block, place.inode);

@@ -15,7 +15,7 @@ use super::{Nobody, apply, bases, describe, plan, repairer};
 use crate::common::image::device;
 use crate::common::layout::edit_superblock;
 
-/// Repairs an image and asserts that it is sound then.
+/// Repairs an image and asserts that it is sound.
 #[track_caller]
 fn repaired(image: &[u8]) -> Vec<u8> {
     let made = plan(image).expect("a plan");
@@ -93,7 +93,7 @@ fn a_lost_superblock_of_revision_0_comes_from_its_copy() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let mut image = made(&["-r", "0", "-b", "1024"], 20 << 20, |_| {});
     for group in [1, 2] {
-        // Programs that do not know the field leave it empty.
+        // Programs without support for the field leave it empty.
         image[(1 + group * 8192) * 1024 + 0x5a..][..2].fill(0);
     }
     image[1024..2048].fill(0);
@@ -120,7 +120,7 @@ fn a_lost_superblock_comes_from_a_copy_in_an_unusual_block() {
 fn a_copy_that_is_named_takes_the_place_of_the_superblock() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let sound = made(&["-b", "1024", "-g", "1024"], 16 << 20, |_| {});
-    // A superblock of another file system, which can be read by itself.
+    // The superblock of another file system, which is valid by itself.
     let other = made(&["-b", "1024"], 8 << 20, |_| {});
     let mut image = sound.clone();
     image[1024..2048].copy_from_slice(&other[1024..2048]);

@@ -1,4 +1,4 @@
-//! What an image holds, by inode and by name, to be compared with what it holds after a repair.
+//! The contents of an image by inode and by name, for a comparison before and after a repair.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use vfs::{FileSystem, FileType, Ino};
 
 use crate::common::image::device;
 
-/// What an inode holds.
+/// Attributes and contents of an inode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Held {
     kind: FileType,
@@ -19,7 +19,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Returns true if both hold the same, except for the size of a directory.
+    /// Checks whether both are the same, except for the size of a directory.
     pub(super) fn is_same(&self, now: &Self, with_xattrs: bool) -> bool {
         let is_directory = self.kind == FileType::Directory;
         self.kind == now.kind
@@ -31,20 +31,20 @@ impl Held {
     }
 }
 
-/// All that can be reached from the root.
+/// Everything that is reachable from the root.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) inodes: BTreeMap<u64, Held>,
-    /// By directory and name.
+    /// Inodes by directory and name.
     pub(super) names: BTreeMap<(u64, Vec<u8>), u64>,
 }
 
-/// What is missing in a tree.
+/// Losses found by a comparison of trees.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    /// Inodes that cannot be reached or hold something else.
+    /// Inodes that are unreachable or changed.
     pub(super) inodes: Vec<u64>,
-    /// Names of directories that were not touched.
+    /// Lost names in directories that were not damaged.
     pub(super) names: Vec<(u64, String)>,
 }
 
@@ -74,7 +74,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns what is missing in another tree, except what belongs to the inode that was touched.
+    /// Returns what is missing in another tree, except what belongs to the damaged inode.
     pub(super) fn lost_in(&self, after: &Self, touched: Option<u64>, with_xattrs: bool) -> Lost {
         let is_kept = |(ino, before): &(&u64, &Held)| {
             after.inodes.get(ino).is_some_and(|now| before.is_same(now, with_xattrs))
@@ -121,7 +121,7 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 fn checksum(fs: &Ext4, ino: Ino, size: u64) -> vfs::Result<u32> {
-    /// Most of a file that is read: what lies behind is mostly a hole.
+    /// Maximum number of bytes read per file. The rest is usually a hole.
     const READ_MAX: u64 = 4 << 20;
     let mut bytes = vec![0; size.min(READ_MAX) as usize];
     fs.read(ino, 0, &mut bytes)?;

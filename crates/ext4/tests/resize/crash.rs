@@ -1,4 +1,4 @@
-//! What a crash leaves while the size changes: the old size or the new one.
+//! A crash while the size changes leaves the old size or the new one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::shrink::filled;
 use crate::changing::open;
 use crate::names::common::NEW;
 
-/// The primary superblock, which is written in one piece.
+/// The primary superblock, which is written atomically.
 const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
 
-/// So many flushes come last while the new size is written and the journal emptied, and some more.
+/// Number of flushes at the end, while the new size is written and the journal emptied, with a margin.
 const LAST_FLUSHES: usize = 9;
 
-/// A crash that does not tear the superblock.
+/// Returns a crash state with an intact superblock.
 pub(super) fn crashed(
     start: &MemoryDevice,
     events: &[Event],
@@ -30,18 +30,18 @@ pub(super) fn crashed(
     cut_off_beside(start, events, end, &Tearing { whole: SUPERBLOCK, ..Tearing::default() }, random)
 }
 
-/// Has e2fsck recover an image, with nothing to repair where there is a journal.
+/// Recovers an image by e2fsck. If it has a journal, nothing may need repair.
 #[track_caller]
 pub(super) fn recover_by_e2fsck(image: &Path, has_journal: bool, what: &str) {
     let output = oracle::command("e2fsck").arg("-fy").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{what}:\n{text}");
-    // With a journal there is nothing but its recovery.
+    // With a journal, only recovery is allowed.
     let is_repair = text.contains("? yes") || text.contains("FIXED");
     assert!(!has_journal || !is_repair, "{what}:\n{text}");
 }
 
-/// The image of a kind in a device of so many bytes.
+/// Creates an image of a kind on a device of `bytes` bytes.
 fn made(kind: &Kind, folder: &Path, bytes: u64) -> MemoryDevice {
     let image = kind.make(folder);
     std::fs::File::options().write(true).open(&image).unwrap().set_len(bytes).unwrap();
@@ -50,7 +50,7 @@ fn made(kind: &Kind, folder: &Path, bytes: u64) -> MemoryDevice {
     device
 }
 
-/// Copies of the superblock and of descriptors are too many for its journal.
+/// The copies of the superblock and of descriptors do not fit into its journal at once.
 const LITTLE_JOURNAL: Kind = Kind {
     arguments: &["-g", "256", "-J", "size=1"],
     ..kind("little journal", "ext4", 1024, "^sparse_super,^resize_inode,^flex_bg,^64bit")
@@ -124,8 +124,8 @@ fn kernels_recover_the_old_size_or_the_new_one() {
         for (end, state) in states {
             let what = format!("{} before event {end} of {}", kind.name, events.len());
             write_image(&state, &image).unwrap();
-            // A kernel that replays the growth goes on with the old groups until it is unmounted, and leaves their free
-            // counts in the superblock. The next one counts anew.
+            // A kernel that replays the growth keeps the old group count until it is unmounted, and stores their free
+            // counts in the superblock. The next mount recounts.
             for _ in 0..2 {
                 KernelMount::new(&image, &MountOptions::read_write(kind.fs_type)).unmount();
             }
@@ -135,9 +135,9 @@ fn kernels_recover_the_old_size_or_the_new_one() {
     }
 }
 
-/// Where shrinking is interrupted. There are thousands of places, and each takes e2fsck and the check a moment, so there
-/// is the end and a choice that is always the same: one third lies anywhere, most of these where contents are copied; one
-/// right before a flush, with all writes since the one before in doubt, as the steps have them; one where the size changes.
+/// Chooses the points at which shrinking is interrupted. There are thousands, and each check takes a moment, so the end
+/// and a deterministic sample are used. One third is anywhere, mostly while contents are copied. One third is right
+/// before a flush, with all writes since the previous flush in doubt. One third is where the size changes.
 fn ends_while_shrinking(events: &[Event], random: &mut fastrand::Rng) -> Vec<usize> {
     let flushes = flushes(events);
     let last = flushes.len().saturating_sub(LAST_FLUSHES);
@@ -183,8 +183,8 @@ fn a_crash_of_shrinking_leaves_the_same_files() {
     }
 }
 
-/// An image with a directory of 500 subdirectories in one of its last groups. All of them name it when it gets another
-/// number, and the journal has room for 378 blocks at once.
+/// Creates an image with a directory of 500 subdirectories in one of its last groups. All of them refer to it when its
+/// inode number changes, and the journal has room for 378 blocks at once.
 fn wide_directory(folder: &Path, features: &str) -> MemoryDevice {
     let image = folder.join("wide.img");
     let made = oracle::Mke2fs::new("ext4").block_size(1024).features(features);
@@ -193,7 +193,7 @@ fn wide_directory(folder: &Path, features: &str) -> MemoryDevice {
     let device = Arc::new(start);
     let fs = open(device.clone(), 1 << 20).unwrap();
     let root = vfs::Ino(2);
-    // Directories of the root go to one group after the other.
+    // Directories of the root are distributed over the groups.
     let tops = (0..9).map(|number| fs.mkdir(root, format!("top{number}").as_bytes(), &NEW));
     let tops: Vec<_> = tops.map(|top| top.unwrap()).collect();
     let wide = fs.mkdir(tops[8], b"wide", &NEW).unwrap();

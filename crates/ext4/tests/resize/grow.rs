@@ -1,4 +1,4 @@
-//! What growing leaves.
+//! Images after growing.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use vfs::Error;
 
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, tree};
 
-/// Extends an image's file and grows what is in it.
+/// Extends an image's file and grows its file system.
 pub(super) fn grow_to(image: &Path, bytes: u64, block_size: u32) -> vfs::Result<Grown> {
     let file = File::options().write(true).open(image).unwrap();
     let before = file.metadata().unwrap().len();

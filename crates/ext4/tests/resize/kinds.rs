@@ -1,4 +1,4 @@
-//! Images of several feature sets with a tree in them, and their judges.
+//! Images of several feature sets with files, and their checkers.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::changing::judges::verdict;
 
 pub(super) const MIB: u64 = 1 << 20;
 
-/// What is made by mke2fs.
+/// Parameters of mke2fs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
@@ -35,7 +35,7 @@ pub(super) const fn kind(
     Kind { name, fs_type, block_size, features, arguments: &[], size: 40 * MIB }
 }
 
-/// Feature sets old and new.
+/// Old and new feature sets.
 pub(super) const KINDS: [Kind; 14] = [
     kind("ext4", "ext4", 4096, ""),
     kind("ext4 of small blocks", "ext4", 1024, ""),
@@ -58,18 +58,18 @@ pub(super) const KINDS: [Kind; 14] = [
 ];
 
 impl Kind {
-    /// Returns true if every kernel can mount such an image for writing. Some kernels have no quotas.
+    /// Checks whether every kernel can mount such an image for writing. Some kernels have no quotas.
     pub(super) fn is_for_kernels(&self) -> bool {
         !self.features.contains("quota")
     }
 
-    /// Returns true if resize2fs 1.47 keeps the free blocks correct in such an image. With clusters it does not, even
-    /// in its own images.
+    /// Checks whether resize2fs 1.47 keeps the free block counts of such an image correct. With clusters it does not,
+    /// even in images of mke2fs.
     pub(super) fn is_for_resize2fs(&self) -> bool {
         !self.features.contains("bigalloc")
     }
 
-    /// Makes an image with some files in it.
+    /// Creates an image with some files.
     pub(super) fn make(&self, folder: &Path) -> std::path::PathBuf {
         let source = folder.join("source");
         if !source.exists() {
@@ -88,13 +88,13 @@ impl Kind {
     }
 }
 
-/// Has e2fsck count usage, which is all that there is to repair.
+/// Lets e2fsck count the usage; nothing else may need repair.
 pub(super) fn count_usage(image: &Path) {
     let done = oracle::command("e2fsck").arg("-fy").arg(image).output().unwrap();
     assert!(matches!(done.status.code(), Some(0 | 1)), "{done:?}");
 }
 
-/// Some directories, small files, and larger ones.
+/// Creates some directories, small files, and larger ones.
 fn fill(source: &Path) {
     for directory in 0..12 {
         let path = source.join(format!("dir{directory}/sub"));
@@ -116,12 +116,12 @@ pub(super) fn device(image: &Path) -> Arc<FileDevice> {
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-/// Everything that an image shows.
+/// Returns the tree of an image.
 pub(super) fn tree(device: Arc<dyn BlockDevice>) -> Tree {
     Tree::of(&Ext4::open(device, &OpenOptions::default()).unwrap()).unwrap()
 }
 
-/// Asserts that an image shows a tree.
+/// Asserts that an image has this tree.
 #[track_caller]
 pub(super) fn assert_shows(image: &Path, expected: &Tree, what: &str) {
     let list = expected.differences(&tree(device(image)), Rules::default());
@@ -137,7 +137,7 @@ impl Observer for Keep {
     }
 }
 
-/// Asserts that neither e2fsck nor the check has anything to say.
+/// Asserts that neither e2fsck nor the check reports anything.
 #[track_caller]
 pub(super) fn assert_sound(image: &Path, what: &str) {
     verdict(image).unwrap_or_else(|text| panic!("{what}: e2fsck:\n{text}"));

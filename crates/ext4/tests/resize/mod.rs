@@ -1,5 +1,5 @@
-//! Changing the size in place: what comes of it, and what a crash leaves, is judged by e2fsck, the check, the kernel
-//! and resize2fs, which goes on after us.
+//! Resizing in place. The results, and the states after a crash, are checked by e2fsck, the check, the kernel and
+//! resize2fs, which also resizes further.
 
 mod crash;
 mod grow;

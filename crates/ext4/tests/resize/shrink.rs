@@ -1,4 +1,4 @@
-//! What shrinking leaves.
+//! Images after shrinking.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use workload::tree::Tree;
 use super::grow::grow_to;
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, kind, tree};
 
-/// Shrinks what is in an image, and cuts its file.
+/// Shrinks the file system of an image, and truncates its file.
 pub(super) fn shrink_to(image: &Path, wish: Wish) -> vfs::Result<Shrunk> {
     let shrunk = shrink(device(image), wish, &mut |_, _| true)?;
     let file = File::options().write(true).open(image).unwrap();
@@ -25,7 +25,7 @@ pub(super) fn shrink_to(image: &Path, wish: Wish) -> vfs::Result<Shrunk> {
     Ok(shrunk)
 }
 
-/// Directories all over the image, with small and large files, holes, links, attributes and deep directories.
+/// Creates directories all over the image, with small and large files, holes, links, attributes and deep directories.
 pub(super) fn spread(root: &Path) {
     for number in 0..60_usize {
         let path = root.join(format!("spread{number}"));
@@ -51,14 +51,14 @@ pub(super) fn spread(root: &Path) {
     for number in 0..600 {
         fs::write(many.join(format!("a rather long name of a file {number}")), "").unwrap();
     }
-    // Many pieces, so that the map has blocks of its own.
+    // Many pieces, so that the map needs blocks.
     let ragged = File::create(root.join("spread9/ragged")).unwrap();
     for number in 0..500_u64 {
         std::os::unix::fs::FileExt::write_all_at(&ragged, b"piece", number * 9000).unwrap();
     }
 }
 
-/// An image of a kind, larger than usual, that the kernel filled.
+/// Creates a larger image of a kind, filled by the kernel.
 pub(super) fn filled(kind: &Kind, folder: &Path) -> std::path::PathBuf {
     let mut larger = Kind { size: kind.size + 160 * MIB, ..*kind };
     if !kind.is_for_kernels() {
@@ -116,11 +116,11 @@ fn seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// A tree as resize2fs may leave it that took `run`, the seconds since the epoch.
+/// Adjusts a tree to a run of resize2fs that took `run`, in seconds since the epoch.
 ///
-/// An inode to which it gives another number has its change time set, and a directory with such an inode among its
-/// entries, `.` and `..` too, both its times: their seconds, and not what is below. It does so in images of mke2fs that
-/// nobody else changed. All other times stay.
+/// If resize2fs renumbers an inode, it sets its change time. It sets both times of a directory with such an inode among
+/// its entries, including `.` and `..`. Only the seconds change. It does so in images of mke2fs that no other program
+/// changed. All other times stay.
 fn with_times_of_resize2fs(mut tree: Tree, found: &Tree, run: RangeInclusive<i64>) -> Tree {
     let number = |tree: &Tree, path: &[u8]| tree.get(path).map(|inode| inode.attributes.ino);
     let has_other = |path: &[u8]| number(&tree, path) != number(found, path);
@@ -162,11 +162,11 @@ fn resize2fs_goes_on_after_a_shrink() {
         let bytes = kind.size + 90 * MIB;
         shrink_to(&image, Wish::Blocks(bytes / u64::from(kind.block_size))).unwrap();
         assert_sound(&image, kind.name);
-        // Blocks that resize2fs takes for maps of what it moves are not in the quotas that it leaves.
+        // resize2fs does not count blocks that it allocates for maps of moved files in the quotas.
         let mut without_quota = oracle::command("tune2fs");
         let output = without_quota.args(["-O", "^quota"]).arg(&image).output().unwrap();
         assert!(output.status.success(), "{}: {output:?}", kind.name);
-        // So that each time that resize2fs sets is another one.
+        // Ensures that all times set by resize2fs differ from the old ones.
         thread::sleep(Duration::from_millis(1100));
         for size in ["250M", "120M"] {
             let start = seconds();
@@ -184,8 +184,8 @@ fn resize2fs_goes_on_after_a_shrink() {
     }
 }
 
-/// The least size computed from the blocks in use is a whole number of groups and is too small. The last group would be
-/// too small at the next few sizes.
+/// The minimum size computed from the blocks in use is a whole number of groups and is too small. At the next few sizes
+/// the last group would be too small.
 #[test]
 fn the_least_size_is_found_past_sizes_that_cannot_be() {
     require!(Tool("mke2fs"), Mount("ext4"), Tool("e2fsck"));
@@ -207,7 +207,7 @@ fn the_least_size_is_found_past_sizes_that_cannot_be() {
     oracle::e2fsck(&image);
 }
 
-/// e2fsck counts each block that is kept for descriptors as a whole cluster.
+/// e2fsck counts each block reserved for descriptors as a whole cluster.
 #[test]
 fn clusters_that_are_kept_are_counted_whole() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
@@ -225,7 +225,8 @@ fn clusters_that_are_kept_are_counted_whole() {
     }
 }
 
-/// What goes is there until it is gone: the first size that is tried is one that can be had, and the last.
+/// Metadata of removed groups takes space until the end. The minimum size accounts for that, so the first size that is
+/// tried is possible and final.
 #[test]
 fn the_least_size_is_found_at_once() {
     require!(Tool("e2fsck"), Tool("mke2fs"));

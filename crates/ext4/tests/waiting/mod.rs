@@ -16,11 +16,11 @@ use crate::names::common::{NEW, entries};
 
 const ROOMY: Layout = Layout { size: 64 * MIB, inodes: 4096, ..Layout::DEFAULT };
 
-/// A log that a few hundred files fill.
+/// A log that is filled by a few hundred files.
 const SMALL_LOG: Layout = Layout { block_size: 1024, journal_bytes: Some(MIB), ..ROOMY };
 
-/// A log that a few hundred files fill, and room for a large directory. With smaller blocks its index would be too small
-/// for files to wait.
+/// A log that is filled by a few hundred files, and room for a large directory. With smaller blocks its index would be
+/// too small for files to wait.
 const LARGE_DIRECTORY: Layout = Layout {
     block_size: 2048,
     inodes: 20_000,
@@ -100,7 +100,7 @@ fn what_a_directory_got_while_it_was_small_is_known() {
     run(ROOMY, waiting::shrunk);
 }
 
-/// No other operation gets a reserved inode, and all inodes can be used.
+/// Reserved inodes are not allocated by other operations, and all inodes can be used.
 #[test]
 fn every_inode_can_be_had_once() {
     require!(Tool("e2fsck"));
@@ -131,7 +131,7 @@ fn by_default_only_files_of_large_directories_come_out_of_order() {
     });
 }
 
-/// Next step once the gap is closed.
+/// The next step once the gap is closed.
 const FIXED: &str = "assert Order::Kept here and in the other format, and remove the exception ('may be missing in any order') \
      from library.md, python.md, c.md, cli.md, mount.md, fs/image.rs, edit/mod.rs, diskwright.h, index.d.ts";
 
@@ -144,7 +144,7 @@ fn a_full_image_refuses_files_and_loses_none() {
     }
 }
 
-/// Nothing is promised that cannot become durable, and what was is told of.
+/// After the device fails, no more files are accepted, and the next create or sync reports the failure.
 #[test]
 fn a_checkpoint_that_fails_ends_waiting() {
     require!(Tool("e2fsck"));
@@ -165,7 +165,7 @@ fn files_wait_while_others_read_sync_remove_and_rename() {
     }
 }
 
-/// Others leave the inode table as the device was, and mark how far it is in use.
+/// Other programs leave the inode table uninitialised, and record how much of it is in use.
 #[test]
 fn nothing_waits_where_the_inode_table_is_not_zero() {
     require!(Tool("mke2fs"), Tool("e2fsck"));

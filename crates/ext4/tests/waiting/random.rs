@@ -1,4 +1,4 @@
-//! The trials and the model, where files wait as soon as they can.
+//! Random trials and crashes with files that wait as early as possible.
 
 use ext4::WaitingPolicy;
 use oracle::{effort, require};
@@ -74,7 +74,7 @@ fn a_device_that_fails_is_told_of() {
     fail_writes(&waiting(Layout::SMALL_BLOCKS).trial());
 }
 
-/// Nearly only names, so that directories get indexes.
+/// Mostly names, so that directories get indexes.
 const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..LARGE_DIRECTORIES };
 
 #[test]
@@ -90,7 +90,7 @@ fn a_crash_loses_files_that_wait_and_nothing_else() {
             ..Options::default()
         };
         let mut target = waiting(Layout { inodes: 2_048, ..layout });
-        // So few that parts of a directory are applied before others.
+        // So few that a directory is applied in parts.
         target.waiting = Some(WaitingPolicy { files_max: 3, ..SOON });
         oracle::assert_survives(&target, &judges, options, 400);
     }

@@ -1,4 +1,4 @@
-//! The connection that threads share: each waits for its own reply, and one more reads them.
+//! A connection shared by threads. Each thread waits for its own reply; a background thread reads all replies.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -11,16 +11,16 @@ use std::thread;
 use crate::protocol::{REPLY_BYTES, Reply, Request, command, errno, violation};
 use crate::stream::{Pace, Paced, Stream, read_vec};
 
-/// A connection past its handshake.
+/// A connection after its handshake.
 pub(super) struct Connection(Arc<Shared>);
 
 struct Shared {
     stream: Stream,
     pace: Pace,
-    /// Bytes of replies that have come.
+    /// Bytes of replies received so far.
     come: AtomicU64,
     state: Mutex<State>,
-    /// Held while a request is sent, which must not be torn.
+    /// Held while a request is sent, so that requests do not interleave.
     sending: Mutex<()>,
 }
 
@@ -28,22 +28,22 @@ struct Shared {
 struct State {
     next_cookie: u64,
     waiting: HashMap<u64, Waiting>,
-    /// Why nothing works any more.
+    /// The first failure. All later requests fail with it.
     failed: Option<(io::ErrorKind, String)>,
 }
 
-/// A request that was sent.
+/// A pending request.
 struct Waiting {
-    /// What a reply without error brings.
+    /// Length of the contents of a successful reply.
     contents_bytes: u32,
-    /// To who waits for it: contents, or the number of an error.
+    /// Channel to the waiting thread: contents, or an error number.
     answer: SyncSender<Result<Vec<u8>, u32>>,
 }
 
 impl Connection {
     /// Starts the thread that reads replies.
     pub(super) fn start(stream: Stream, pace: Pace) -> io::Result<Self> {
-        // There may be nothing to reply to for long.
+        // The connection may be idle for long.
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(pace.window))?;
         let shared = Arc::new(Shared {
@@ -65,7 +65,7 @@ impl Connection {
         Ok(Self(shared))
     }
 
-    /// Sends a request and waits for what it reads.
+    /// Sends a request and waits for its reply. Returns the contents that it reads.
     pub(super) fn request(
         &self,
         command: u16,
@@ -85,7 +85,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Says good-bye, which a server may miss, and ends the thread.
+    /// Sends a disconnect request, which may fail, and ends the thread.
     fn drop(&mut self) {
         let request =
             Request { flags: 0, command: command::DISCONNECT, cookie: 0, offset: 0, len: 0 };
@@ -101,7 +101,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request that waits, and gives it a number.
+    /// Registers a pending request and returns its cookie.
     fn enter(&self, waiting: Waiting) -> io::Result<u64> {
         let mut state = self.hold();
         if state.failed.is_some() {
@@ -114,7 +114,7 @@ impl Shared {
         Ok(cookie)
     }
 
-    /// Waits for the answer to one request while replies come at the pace that they must.
+    /// Waits for one reply. Fails if replies arrive more slowly than the required pace.
     fn wait(&self, answered: &Receiver<Result<Vec<u8>, u32>>) -> io::Result<Vec<u8>> {
         loop {
             let before = self.come.load(Ordering::Relaxed);
@@ -138,10 +138,10 @@ impl Shared {
         writer.write_all(contents)
     }
 
-    /// Reads one reply and hands it to who waits for it.
+    /// Reads one reply and passes it to the waiting thread.
     fn read_reply(&self) -> io::Result<()> {
         let mut header = [0; REPLY_BYTES];
-        // There may be nothing to reply to for long; a reply that has begun keeps the pace.
+        // The connection may be idle for long. A reply that has started must keep the pace.
         self.stream.set_read_timeout(None)?;
         (&self.stream).read_exact(&mut header[..1])?;
         let mut reader = Counted { reader: Paced::new(&self.stream, self.pace), come: &self.come };
@@ -155,12 +155,12 @@ impl Shared {
             errno::NONE => Ok(read_vec(&mut reader, contents_bytes)?),
             number => Err(number),
         };
-        // Who waited may have given up.
+        // The waiting thread may have given up.
         let _ = answer.send(contents);
         Ok(())
     }
 
-    /// Ends everything for this reason, unless there was one before. Who waits is told.
+    /// Fails the connection and all pending requests. Keeps the first error.
     fn fail(&self, error: &io::Error) {
         let mut state = self.hold();
         state.failed.get_or_insert_with(|| (error.kind(), super::plain(error)));
@@ -177,7 +177,7 @@ impl Shared {
     }
 }
 
-/// Counts the bytes of replies.
+/// A reader that counts the bytes of replies.
 struct Counted<'a> {
     reader: Paced<'a>,
     come: &'a AtomicU64,
@@ -191,7 +191,7 @@ impl Read for Counted<'_> {
     }
 }
 
-/// The kind of what follows from a failure. That a connection ended must not look like the end of the device.
+/// Returns the error kind for requests after a failure. A closed connection must not look like the end of the device.
 fn kind_of_failure(kind: io::ErrorKind) -> io::ErrorKind {
     match kind {
         io::ErrorKind::UnexpectedEof => io::ErrorKind::ConnectionAborted,
@@ -200,7 +200,7 @@ fn kind_of_failure(kind: io::ErrorKind) -> io::ErrorKind {
     }
 }
 
-/// What the number of an error means.
+/// Converts an error number of the protocol.
 fn error_of(number: u32) -> io::Error {
     let (kind, what) = match number {
         errno::PERM => (io::ErrorKind::PermissionDenied, "the server forbids it"),

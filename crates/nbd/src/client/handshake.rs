@@ -1,4 +1,4 @@
-//! Asking a server for an export, and what it says of it.
+//! Negotiates an export with a server.
 
 use std::io::{self, Write};
 
@@ -9,12 +9,12 @@ use crate::protocol::{
 };
 use crate::stream::{Pace, Stream, Timed, read_array, read_vec};
 
-/// Answers to one option before it must have ended.
+/// Maximum number of replies to one option.
 const ANSWERS_MAX: usize = 64;
-/// The largest block that parts of are read and written here.
+/// Maximum block size of a server, in bytes. Partial blocks are read and written through a buffer.
 const BLOCK_BYTES_MAX: u32 = 64 << 10;
 
-/// Greets a server and agrees with it on an export.
+/// Performs the handshake and selects an export.
 pub(super) fn agree(stream: &Stream, name: &str, pace: Pace) -> io::Result<Terms> {
     stream.set_write_timeout(Some(pace.handshake))?;
     let mut timed = Timed::new(stream, pace.handshake);
@@ -42,7 +42,7 @@ pub(super) fn agree(stream: &Stream, name: &str, pace: Pace) -> io::Result<Terms
     by_name(stream, reader, name, zeroes)?.checked()
 }
 
-/// Asks with the newer option; `None` if the server does not know it.
+/// Selects the export with `GO`. Returns `None` if the server does not support it.
 fn go(stream: &Stream, reader: &mut Timed<'_>, name: &str) -> io::Result<Option<Terms>> {
     let mut data = (name.len() as u32).to_be_bytes().to_vec();
     data.extend_from_slice(name.as_bytes());
@@ -67,7 +67,7 @@ fn go(stream: &Stream, reader: &mut Timed<'_>, name: &str) -> io::Result<Option<
                 (Some(info::EXPORT | info::BLOCK_SIZE) | None, len) => {
                     return Err(violation(format!("information of {} bytes", len)));
                 }
-                // Not asked for, and of no use.
+                // Information that was not requested.
                 _ => {}
             },
             reply::UNSUPPORTED => return Ok(None),
@@ -77,7 +77,7 @@ fn go(stream: &Stream, reader: &mut Timed<'_>, name: &str) -> io::Result<Option<
     Err(violation(format!("more than {ANSWERS_MAX} answers to one option")))
 }
 
-/// Asks with the oldest option. A server that has no such export closes the connection.
+/// Selects the export with `EXPORT_NAME`. A server without such an export closes the connection.
 fn by_name(stream: &Stream, reader: &mut Timed<'_>, name: &str, zeroes: bool) -> io::Result<Terms> {
     send_option(stream, option::EXPORT_NAME, name.as_bytes())?;
     let bytes: [u8; 10] = read_array(reader).map_err(|error| match error.kind() {
@@ -99,7 +99,7 @@ fn send_option(stream: &Stream, number: u32, data: &[u8]) -> io::Result<()> {
     (&*stream).write_all(&message)
 }
 
-/// One answer to an option: its kind and its data.
+/// Reads one reply to an option: its type and data.
 fn answer(reader: &mut Timed<'_>, number: u32) -> io::Result<(u32, Vec<u8>)> {
     let header: [u8; 20] = read_array(reader)?;
     let magic = u64::from_be_bytes(part(&header, 0));
@@ -125,7 +125,7 @@ fn size_and_flags(bytes: &[u8]) -> (u64, u16) {
     (u64::from_be_bytes(part(bytes, 0)), u16::from_be_bytes(part(bytes, 8)))
 }
 
-/// Why there is no such export for us.
+/// Converts an error reply.
 fn refused(kind: u32, name: &str, data: &[u8]) -> io::Error {
     let (error, what) = match kind {
         reply::UNKNOWN => (
@@ -146,13 +146,13 @@ fn refused(kind: u32, name: &str, data: &[u8]) -> io::Error {
 }
 
 impl Terms {
-    /// Without sizes, as the protocol has it for servers that tell none.
+    /// Uses the protocol's defaults for servers that report no sizes.
     fn new(len: u64, flags: u16, sizes: Option<(u32, u32)>) -> Self {
         let (block_bytes, most) = sizes.unwrap_or((1, PAYLOAD_BYTES_MAX));
         Self { len, flags, block_bytes, payload_bytes_max: most.min(PAYLOAD_BYTES_MAX) }
     }
 
-    /// Terms that can be kept.
+    /// Validates the terms.
     fn checked(self) -> io::Result<Self> {
         let Self { len, block_bytes, payload_bytes_max, .. } = self;
         if len > i64::MAX as u64 {

@@ -1,4 +1,4 @@
-//! The client.
+//! The NBD client.
 
 mod connection;
 mod handshake;
@@ -14,31 +14,30 @@ use crate::Export;
 use crate::Pace;
 use crate::protocol::{command, transmission};
 
-/// Zeros asked for at a time, where the server stores them.
+/// Maximum length of one `WRITE_ZEROES` request.
 const ZEROES_BYTES_MAX: u64 = 1 << 30;
-/// Zeros sent at a time, where it does not.
+/// Buffer size for zeros sent as data, if the server has no `WRITE_ZEROES`.
 const ZEROS_SENT_BYTES: u64 = 1 << 20;
 
-/// An export of an NBD server as a device. Threads that use it share one connection, with as many requests under way as
-/// there are threads. A server that does not answer for a minute, or whose answers are no NBD, is given up: everything
-/// fails from then on, and says why.
+/// An export of an NBD server as a device. Threads share one connection, with one pending request each. If the server
+/// does not answer for a minute, or violates the protocol, the connection fails: all later requests return that error.
 pub struct Client {
     connection: Connection,
     terms: Terms,
     export: Export,
-    /// Held for writing while parts of the server's blocks are changed, for reading while whole ones are.
+    /// Held for writing during partial block writes, for reading during whole ones.
     parts: RwLock<()>,
     failed_flush: Mutex<Option<String>>,
 }
 
-/// What a server says of an export.
+/// Properties of an export as reported by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Terms {
     len: u64,
     flags: u16,
-    /// Offsets and lengths are multiples of it; a power of two.
+    /// Alignment of offsets and lengths; a power of two.
     block_bytes: u32,
-    /// Most that one request may read or write; a multiple of `block_bytes`.
+    /// Maximum length of a read or write; a multiple of `block_bytes`.
     payload_bytes_max: u32,
 }
 
@@ -46,15 +45,15 @@ impl Client {
     /// Connects to `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
     ///
     /// # Errors
-    /// If the address cannot be read, there is no server that speaks NBD, or it has no such export.
+    /// If the address is invalid, no NBD server answers, or it has no such export.
     pub fn connect(url: &str) -> io::Result<Self> {
         Self::connect_within(url, Pace::default())
     }
 
-    /// The same, with another pace that the server must keep.
+    /// Connects with another pace that the server must keep.
     ///
     /// # Errors
-    /// As [`Self::connect`].
+    /// See [`Self::connect`].
     pub fn connect_within(url: &str, pace: Pace) -> io::Result<Self> {
         let export: Export =
             url.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -67,7 +66,7 @@ impl Client {
         Ok(Self { connection, terms, export, parts, failed_flush })
     }
 
-    /// Whether the server lets nobody write.
+    /// Checks whether the export is read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.can(transmission::READ_ONLY)
@@ -77,7 +76,7 @@ impl Client {
         self.terms.flags & flag != 0
     }
 
-    /// An error that names the export.
+    /// Adds the export to an error.
     fn named(&self, error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{}: {}", self.export, plain(error)))
     }
@@ -102,7 +101,7 @@ impl Client {
         }
     }
 
-    /// The whole blocks of the server that a range touches. The last one may be cut by the end of the device.
+    /// Returns the whole blocks that overlap a range, as start and length. The end of the device may cut the last one.
     fn around(&self, offset: u64, len: u64) -> (u64, u64) {
         let block = u64::from(self.terms.block_bytes);
         let start = offset - offset % block;
@@ -132,7 +131,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for something that sends nothing to be done to whole blocks.
+    /// Sends a request without data for a range of whole blocks.
     fn order(&self, command: u16, offset: u64, len: u64) -> io::Result<()> {
         let mut at = offset;
         while at < offset + len {
@@ -144,7 +143,7 @@ impl Client {
         Ok(())
     }
 
-    /// The whole blocks within a range, as start and length.
+    /// Returns the whole blocks within a range, as start and length.
     fn within(&self, offset: u64, len: u64) -> (u64, u64) {
         let block = u64::from(self.terms.block_bytes);
         let start = offset.next_multiple_of(block);
@@ -216,10 +215,10 @@ impl BlockDevice for Client {
         self.order(command::TRIM, start, whole)
     }
 
-    /// After it has failed once it fails for good: what the server has lost nobody knows.
+    /// A failed flush is permanent: the server's lost writes are unknown.
     fn flush(&self) -> io::Result<()> {
         if !self.can(transmission::SEND_FLUSH) {
-            // Then it has written all that it answered for.
+            // A server without `FLUSH` has written everything that it has acknowledged.
             return Ok(());
         }
         let failed = || self.failed_flush.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +240,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What an error says, in words that a reader knows.
+/// Describes an error in plain words.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the server does not answer".into(),

@@ -1,4 +1,4 @@
-//! One client: its requests are read by one thread, and done by a few.
+//! Serves one client: one thread reads requests, and several workers perform them.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,23 +14,23 @@ use crate::protocol::{
 };
 use crate::stream::{Stream, read_vec};
 
-/// Requests that are done at a time.
+/// Number of worker threads.
 const WORKERS: usize = 4;
-/// Requests that wait to be done.
+/// Maximum number of queued requests.
 const WAITING_MAX: usize = 16;
-/// Contents of all requests of a connection that are read and not answered, at most.
+/// Maximum total contents of a connection's unanswered requests, in bytes.
 const CONTENTS_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
-/// How long a client may stall in the middle of a request, or not take a reply.
+/// Timeout for a client that stalls within a request or does not read a reply.
 const STALL: Duration = Duration::from_secs(60);
 
-/// A request with what it brought.
+/// A request with its contents.
 struct Work<'a> {
     request: Request,
     contents: Vec<u8>,
     _room: Room<'a>,
 }
 
-/// Serves a client to the end of its connection. How it ended is nobody's concern but the client's.
+/// Serves a client until its connection ends. Errors of a connection are not reported.
 pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce() -> bool) {
     if !matches!(handshake::serve(stream, exported), Ok(Wish::Requests)) || !establish() {
         return;
@@ -42,7 +42,7 @@ pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce
     let replies = Mutex::new(());
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        // The last worker that ends drops it, and then nothing can be sent.
+        // The last worker to end drops the receiver, and then sending fails.
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..WORKERS {
             let receiver = Arc::clone(&receiver);
@@ -52,7 +52,7 @@ pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce
             }
         }
         drop(receiver);
-        // It ends with the client's last request, or with its first fault.
+        // Ends with the client's last request or its first error.
         while let Ok(Some(work)) = next(stream, &budget) {
             if sender.send(work).is_err() {
                 return;
@@ -60,15 +60,15 @@ pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce
         }
     });
     if !exported.read_only {
-        // The client was told of what failed before; what it did not flush nobody promised.
+        // Earlier failures were reported to the client. Writes that it did not flush have no guarantee.
         let _ = exported.device.flush();
     }
 }
 
-/// The next request; `None` at the end.
+/// Reads the next request; `None` at the end.
 fn next<'a>(stream: &Stream, budget: &'a Budget) -> io::Result<Option<Work<'a>>> {
     let mut reader = stream;
-    // A client may be silent for as long as it likes between requests, and no longer within one.
+    // The timeout applies only within a request: a client may be idle between requests.
     stream.set_read_timeout(None)?;
     let mut header = [0; REQUEST_BYTES];
     let first = loop {
@@ -97,7 +97,7 @@ fn next<'a>(stream: &Stream, budget: &'a Budget) -> io::Result<Option<Work<'a>>>
     Ok(Some(Work { request, contents, _room: room }))
 }
 
-/// Does requests until there are no more.
+/// Performs requests until the queue is closed.
 fn work(
     stream: &Stream,
     exported: &Exported,
@@ -116,20 +116,20 @@ fn work(
         let _turn = replies.lock().unwrap_or_else(PoisonError::into_inner);
         let mut writer = stream;
         if writer.write_all(&header).and_then(|()| writer.write_all(&contents)).is_err() {
-            // A reply was cut: nothing that follows could be understood.
+            // A reply was truncated, so later replies would be unreadable.
             stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Bytes of contents that a connection holds.
+/// Memory budget of a connection, in bytes of contents.
 #[derive(Default)]
 struct Budget {
     held: Mutex<u32>,
     given_back: Condvar,
 }
 
-/// A part of the budget.
+/// A reserved part of the budget.
 struct Room<'a> {
     budget: &'a Budget,
     bytes: u32,
@@ -140,7 +140,7 @@ impl Budget {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room. No request is larger than all there is.
+    /// Waits until `bytes` are available. No request exceeds the whole budget.
     fn take(&self, bytes: u32) -> Room<'_> {
         let is_full = |held: &mut u32| *held > CONTENTS_BYTES_MAX - bytes.min(CONTENTS_BYTES_MAX);
         let held = self.given_back.wait_while(self.hold(), is_full);

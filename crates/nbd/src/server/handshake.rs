@@ -1,4 +1,4 @@
-//! What is said before requests: which export, and how it is.
+//! The server's side of the handshake.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::protocol::{
 };
 use crate::stream::{Stream, Timed, read_array, read_vec};
 
-/// How long a client may take to say what it wants.
+/// Timeout of the handshake.
 const TIME: Duration = Duration::from_secs(30);
-/// The smallest, and the best, size of what is read or written.
+/// Minimum and preferred block size.
 const BLOCK_BYTES: (u32, u32) = (1, 4096);
 
-/// Whether a client wants to make requests now.
+/// Outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Requests,
-    /// It asked for what it wanted to know.
+    /// The client only queried information.
     Nothing,
 }
 
-/// Greets a client and answers its options.
+/// Performs the handshake and answers the client's options.
 pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<Wish> {
     let mut timed = Timed::new(stream, TIME);
     stream.set_write_timeout(Some(TIME))?;
@@ -57,7 +57,7 @@ pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<Wish> {
     }
 }
 
-/// The oldest option: there is no way to say no but to close.
+/// Handles `EXPORT_NAME`. The only possible error reply is to close the connection.
 fn by_name(stream: &Stream, exported: &Exported, name: &[u8], zeroes: bool) -> io::Result<Wish> {
     if !exported.is_called(name) {
         return Err(violation("a client asks for an export that is not there"));
@@ -78,11 +78,11 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// What the client wants, once that is known.
+    /// Handles the option. Returns the outcome if it ends the handshake.
     fn answer(&self, data: &[u8]) -> io::Result<Option<Wish>> {
         match self.number {
             option::ABORT => {
-                // The client may not wait for it.
+                // The client may not wait for the reply.
                 let _ = self.say(reply::ACK, &[]);
                 return Ok(Some(Wish::Nothing));
             }
@@ -100,7 +100,7 @@ impl Answers<'_> {
         self.say(reply::ACK, &[])
     }
 
-    /// Tells about an export, and lets requests begin if they are asked for.
+    /// Handles `INFO` and `GO`. `GO` starts the transmission phase.
     fn tell(&self, data: &[u8]) -> io::Result<Option<Wish>> {
         let Some((name, asked)) = parse_go(data) else {
             self.say(reply::INVALID, b"its lengths do not fit together")?;
@@ -136,7 +136,7 @@ impl Answers<'_> {
     }
 }
 
-/// The name, and what is asked, of `INFO` and `GO`; `None` if the lengths are wrong.
+/// Parses the data of `INFO` and `GO`: the name and the requested information. Returns `None` if the lengths are wrong.
 fn parse_go(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     let (len, rest) = data.split_first_chunk::<4>()?;
     let (name, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;

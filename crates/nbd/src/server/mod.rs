@@ -1,4 +1,4 @@
-//! The server.
+//! The NBD server.
 
 mod connection;
 mod handshake;
@@ -17,25 +17,25 @@ use blockdev::BlockDevice;
 use crate::Address;
 use crate::stream::{Listener, Stream};
 
-/// Limit of clients past the handshake. Further ones are closed.
+/// Maximum number of clients past the handshake. Further ones are closed.
 const CONNECTIONS_MAX: usize = 32;
-/// Limit of connections in their handshakes. One more ends the oldest of them.
+/// Maximum number of connections in their handshakes. One more closes the oldest of them.
 const HANDSHAKES_MAX: usize = 32;
-/// How often it is looked for connections, and whether to stop.
+/// Interval of checks for new connections and for the stop flag.
 const POLL: Duration = Duration::from_millis(20);
-/// How long clients may take their last replies once the server is to stop.
+/// Time for clients to read their last replies after the stop flag is set.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Offers one device to NBD clients, at most 32 at a time, which may share it: what one has flushed is durable and seen
-/// by all. Of each connection the server holds at most 64 MiB of contents at a time. Who stalls in the middle of a
-/// message for a minute, or says what is no NBD, is disconnected; the others do not notice.
+/// Exports one device to at most 32 NBD clients at a time, which may share it: writes flushed by one client are durable
+/// and visible to all. The server buffers at most 64 MiB of contents for each connection. A client that stalls within a
+/// message for a minute, or violates the protocol, is disconnected without effect on the others.
 pub struct Server {
     listener: Listener,
     address: Address,
     exported: Exported,
 }
 
-/// What is offered.
+/// The exported device.
 #[derive(Clone)]
 struct Exported {
     device: Arc<dyn BlockDevice>,
@@ -44,11 +44,11 @@ struct Exported {
 }
 
 impl Server {
-    /// Listens at `address` to offer `device` under `name`; clients that give no name mean it, too. A Unix socket is
-    /// made there, and removed when the server is dropped.
+    /// Listens at `address` and exports `device` as `name`. Clients that request an empty name get it, too. A Unix
+    /// socket is created, and removed when the server is dropped.
     ///
     /// # Errors
-    /// If it cannot listen there: for instance, if another server does.
+    /// If it cannot listen there, for instance because another server does.
     pub fn bind(
         address: &Address,
         device: Arc<dyn BlockDevice>,
@@ -60,17 +60,17 @@ impl Server {
         Ok(Self { listener, address, exported: Exported { device, name: name.into(), read_only } })
     }
 
-    /// Where it listens. Of TCP, with the port that it got if it was asked for port 0.
+    /// Returns the listening address. For TCP port 0 it contains the actual port.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Serves until `stop` is set; then requests under way are answered, clients are disconnected, and the device is
-    /// flushed.
+    /// Serves clients until `stop` is set. Then it answers pending requests, disconnects the clients and flushes the
+    /// device.
     ///
     /// # Errors
-    /// If no connection can be accepted any more, or the device cannot be flushed at the end.
+    /// If accepting connections fails permanently, or the final flush fails.
     pub fn serve(&self, stop: &AtomicBool) -> io::Result<()> {
         let open = Connections::default();
         let accepted = thread::scope(|scope| {
@@ -99,7 +99,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a connection in a thread of its own. Where that cannot be, the client finds it closed.
+    /// Serves a connection in its own thread. If that fails, the connection is closed.
     fn start<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -112,7 +112,7 @@ impl Server {
             stream.shutdown(Shutdown::Both);
             drop(entry);
         };
-        // An entry of a thread that does not start is dropped with it.
+        // If the thread does not start, its entry is dropped.
         let _ = thread::Builder::new().name("nbd".into()).spawn_scoped(scope, serve);
     }
 }
@@ -120,15 +120,15 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.address {
-            // Somebody may have removed it already.
+            // The socket may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Whether accepting can go on: the connection's fault, or a shortage that passes.
+/// Checks whether accepting can continue: the error concerns one connection, or a temporary shortage.
 fn is_passing(error: &io::Error) -> bool {
-    // Too many open files, of the process or the machine (EMFILE, ENFILE), and no buffers (ENOBUFS).
+    // Too many open files in the process or the system (EMFILE, ENFILE), and no buffer space (ENOBUFS).
     const SHORTAGES: [i32; 3] = [24, 23, 105];
     matches!(
         error.kind(),
@@ -139,13 +139,13 @@ fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
 }
 
-/// The connections that are open, to be ended.
+/// The open connections.
 #[derive(Default)]
 struct Connections(Mutex<Open>);
 
 #[derive(Default)]
 struct Open {
-    /// Connections by number. Numbers rise.
+    /// Connections by ascending number.
     streams: BTreeMap<u64, Connected>,
     next: u64,
 }
@@ -155,7 +155,7 @@ struct Connected {
     is_established: bool,
 }
 
-/// The place of a connection among those that are open.
+/// Registration of one open connection.
 struct Entry<'a> {
     open: &'a Connections,
     number: u64,
@@ -172,8 +172,8 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a connection, and ends the oldest one in its handshake if there are too many of these. `None` if the
-    /// connection is gone, or too many are past the handshake.
+    /// Registers a connection. If too many are in their handshakes, closes the oldest of these. Returns `None` if the
+    /// connection is closed, or too many are past the handshake.
     fn enter(&self, stream: &Stream) -> Option<Entry<'_>> {
         let stream = stream.try_clone().ok()?;
         let mut open = self.hold();
@@ -195,7 +195,7 @@ impl Connections {
         Some(Entry { open: self, number })
     }
 
-    /// Lets every connection end after the requests that have come, and ends those whose clients do not take their
+    /// Lets each connection finish the requests received so far, then closes those whose clients do not read their
     /// replies.
     fn finish(&self) {
         self.shutdown(Shutdown::Read);
@@ -212,7 +212,7 @@ impl Connections {
 }
 
 impl Entry<'_> {
-    /// Counts the connection among those past the handshake; false if there are too many, or it was ended.
+    /// Marks the connection as past the handshake. Returns false if there are too many, or it was closed.
     fn establish(&self) -> bool {
         let mut open = self.open.hold();
         if open.established() >= CONNECTIONS_MAX {

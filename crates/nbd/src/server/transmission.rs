@@ -1,4 +1,4 @@
-//! What a request does to the device.
+//! Performs requests on the device.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use blockdev::BlockDevice;
 use super::Exported;
 use crate::protocol::{PAYLOAD_BYTES_MAX, Request, command, errno, flag};
 
-/// Zeros that are written at a time, where they must not be a hole.
+/// Buffer size for zeros that must be allocated.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// What a request reads, or the number of an error.
+/// Performs a request. Returns the contents of a read, or an error number.
 pub(super) fn perform(
     exported: &Exported,
     request: &Request,
@@ -29,7 +29,7 @@ pub(super) fn perform(
         command::WRITE => device.write_at(request.offset, contents),
         command::FLUSH => device.flush(),
         command::TRIM => match device.discard(request.offset, request.len.into()) {
-            // It is a hint.
+            // `TRIM` is a hint, so devices without support ignore it.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             done => done,
         },
@@ -41,7 +41,7 @@ pub(super) fn perform(
     done.map(|()| Vec::new()).map_err(|error| number_of(&error))
 }
 
-/// What is refused whatever the device.
+/// Rejects invalid requests.
 fn check(exported: &Exported, request: &Request) -> Result<(), u32> {
     let allowed = match request.command {
         command::READ | command::FLUSH | command::WRITE | command::TRIM => flag::FUA,
@@ -81,7 +81,7 @@ fn write_zeros(device: &dyn BlockDevice, request: &Request) -> io::Result<()> {
     Ok(())
 }
 
-/// The number of a device's error.
+/// Converts an error of the device.
 fn number_of(error: &io::Error) -> u32 {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => errno::NO_SPACE,

@@ -1,8 +1,8 @@
 //! Crash states around the writes to a log or journal.
 //!
-//! A large checkpoint writes many records with few flushes between them. The states here end right after a write
-//! to the log. Writes since the last flush are all there, or some of them are lost. A lost write with a later one
-//! present is also what a device leaves that reorders them.
+//! A large checkpoint writes many records with few flushes between them. The states here end right after a write to the
+//! log. Writes since the last flush are all present, or some of them are lost. A lost write with a later one present
+//! also models a device that reorders writes.
 
 use std::ops::Range;
 

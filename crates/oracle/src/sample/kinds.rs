@@ -8,13 +8,13 @@ use rustix::fs::FileType;
 
 use crate::sample::Maker;
 
-/// Longest target the kernel follows, in bytes: `PATH_MAX` less its terminating zero.
+/// Maximum length of a target that the kernel follows, in bytes: `PATH_MAX` without its terminating zero.
 const SYMLINK_BYTES_MAX: usize = 4095;
 
-/// The last second ext4 can store: 34 bits counted from -2^31.
+/// Last second that ext4 can store: 34 bits counted from -2^31.
 const EXT4_SECOND_MAX: i64 = (1 << 34) - (1 << 31) - 1;
 
-/// Makes every part.
+/// Creates all parts.
 pub(crate) fn make_all(maker: &mut Maker) {
     types(maker);
     modes(maker);
@@ -40,7 +40,7 @@ fn types(maker: &mut Maker) {
     maker.symlink("types/dangling", "/no/such/file");
     maker.special("types/fifo", FileType::Fifo, (0, 0));
     maker.special("types/socket", FileType::Socket, (0, 0));
-    // Both encodings of device numbers: 8-bit parts fit the old one, larger ones do not.
+    // Both encodings of device numbers: 8-bit parts fit the old one, larger parts need the new one.
     let (major_max, minor_max) = maker.sample.device_max;
     let devices =
         [("null", 1, 3), ("wide", major_max, minor_max), ("minor", 8, 256), ("major", 256, 0)];
@@ -69,7 +69,7 @@ fn modes(maker: &mut Maker) {
 
 fn owners(maker: &mut Maker) {
     maker.directory("owners");
-    // 16 bits are stored apart from the upper 16; 2^32 - 1 means "no change" and is no owner.
+    // The lower and upper 16 bits are stored separately. 2^32 - 1 means "no change" and is not a valid owner.
     let ids = [(0, 0), (1000, 100), (65535, 65536), (65536, 0x1_2345), (u32::MAX - 1, 0x8000_0000)];
     for (uid, gid) in ids {
         let path = format!("owners/file-{uid}-{gid}");
@@ -124,9 +124,9 @@ fn symlinks(maker: &mut Maker) {
     maker.directory("symlinks");
     let block = maker.sample.block_size as usize;
     let longest = SYMLINK_BYTES_MAX.min(block - 1).min(maker.sample.symlink_bytes_max);
-    // Up to 59 bytes fit the inode itself; 60 and more need a block.
+    // Up to 59 bytes fit into the inode itself; 60 and more need a block.
     for length in [1, 59, 60, 61, 255, 1000, longest - 1, longest] {
-        // A name longer than 255 bytes is no name, so slashes part the target.
+        // Slashes divide the target, because a path component has at most 255 bytes.
         let target: Vec<u8> = (0..length)
             .map(|at| if at % 200 == 199 { b'/' } else { b'a' + (at % 26) as u8 })
             .collect();
@@ -138,7 +138,7 @@ fn symlinks(maker: &mut Maker) {
 fn sizes(maker: &mut Maker) {
     maker.directory("sizes");
     let block = u64::from(maker.sample.block_size);
-    // 60 bytes are the inline area of an inode, 12 blocks the direct ones, then indirect.
+    // The inline area of an inode has 60 bytes. After it, sizes around 12 direct blocks and the first indirect blocks.
     let edges = [60, 160, block, 2 * block, 12 * block, (12 + block / 4) * block, 1 << 20];
     for size in edges.iter().flat_map(|&edge| [edge - 1, edge, edge + 1]) {
         maker.file(format!("sizes/{size}"), size);
@@ -154,7 +154,7 @@ fn holes(maker: &mut Maker) {
     maker.sparse_file("holes/middle", MIB, &[(0, 65536), (MIB - 65536, 65536)]);
     maker.sparse_file("holes/tail", MIB, &[(0, 65536)]);
     maker.sparse_file("holes/tail-odd-size", MIB + 17, &[(8192, 4096)]);
-    // More pieces than an inode's four extents and than one extent block of 1 KiB blocks.
+    // More pieces than the four extents of an inode, and than one extent block of 1 KiB.
     let comb: Vec<_> = (0..500).map(|tooth| (tooth * 8192, 4096)).collect();
     maker.sparse_file("holes/comb", 500 * 8192, &comb);
     if maker.sample.huge_sparse {
@@ -215,7 +215,7 @@ fn xattrs(maker: &mut Maker) {
     maker.xattr("xattrs/long-name", &name, b"value");
     maker.directory("xattrs/directory");
     maker.xattr("xattrs/directory", b"user.of directory", b"\0\xff");
-    // Equal attributes may share a block between inodes.
+    // Inodes with equal attributes may share a block.
     for number in 0..5 {
         let path = format!("xattrs/shared-{number}");
         maker.file(&path, 10);
@@ -259,7 +259,7 @@ fn acls(maker: &mut Maker) {
     maker.xattr("acls/directory", b"system.posix_acl_default", &default);
 }
 
-// Tags of linux/posix_acl.h, and the id of entries that name nobody.
+// Tags of linux/posix_acl.h, and the id of entries without a name.
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
@@ -268,7 +268,7 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 const NO_ID: u32 = u32::MAX;
 
-/// The bytes `setfacl` gives to `setxattr`: version 2 of linux/posix_acl_xattr.h.
+/// Returns the value that `setfacl` passes to `setxattr`: version 2 of linux/posix_acl_xattr.h.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {

@@ -30,7 +30,7 @@ pub enum WebFault {
     WrongRange,
     /// The body is that of another range; the header announces the right range, shortened by one byte.
     Shifted,
-    /// The body is the whole object, whatever was requested.
+    /// The body is the whole object, independent of the requested range.
     Whole,
 }
 

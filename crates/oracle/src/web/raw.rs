@@ -1,4 +1,4 @@
-//! A server that answers every request by a function, byte by byte.
+//! A server whose responses are written by a function, byte by byte.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Longest request that is read, in bytes.
+/// Maximum size of a request in bytes.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
-/// A server on the loopback that says whatever a test wants. It ends when it is dropped.
+/// A server on the loopback that sends arbitrary bytes. Dropping it stops it.
 pub struct RawServer {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
 }
 
 impl RawServer {
-    /// Starts a server. `answer` gets the request line and the headers, and writes to the connection, which is closed
-    /// after it.
+    /// Starts a server. `answer` receives the request line and the headers, and writes to the connection, which is
+    /// closed afterwards.
     pub fn new(
         answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -30,7 +30,7 @@ impl RawServer {
                     return;
                 }
                 let answer = Arc::clone(&answer);
-                // A connection that breaks is the client's affair.
+                // Broken connections are handled by the client.
                 thread::spawn(move || {
                     let mut stream = stream?;
                     let head = read_head(&stream)?;
@@ -41,7 +41,7 @@ impl RawServer {
         Self { address, is_over }
     }
 
-    /// The address of the server, as `http://HOST:PORT`.
+    /// Returns the server's address, as `http://HOST:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
@@ -51,7 +51,7 @@ impl RawServer {
 impl Drop for RawServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // The thread waits for a connection: this is one.
+        // Wakes the thread, which waits for a connection.
         let _ = TcpStream::connect(self.address);
     }
 }

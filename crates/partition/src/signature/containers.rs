@@ -1,4 +1,4 @@
-//! Disk images and archives. libblkid does not know these, so their names are those of file(1) or of the format.
+//! Disk images and archives. libblkid does not detect these, so their names are those of file(1) or of the format.
 
 use std::io;
 
@@ -109,7 +109,7 @@ pub(super) const ROWS: &[Row] = &[
         "convert it with: dmg2img or qemu-img convert -O raw",
         &[(End(512), b"koly\0\0\0\x04")],
     ),
-    // A fixed VHD is a raw disk with a footer. Its contents, if they are known, come first.
+    // A fixed VHD is a raw disk with a footer. Detected contents take precedence.
     image(
         "vhd",
         "fixed VHD images",
@@ -119,7 +119,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn bzip2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
-    // A level, and the first digits of pi.
+    // A compression level, and the first digits of pi.
     of(probe, at, 10, |raw| {
         let is_level = matches!(raw.byte(3), b'1'..=b'9');
         (is_level && raw.has(4, b"\x31\x41\x59\x26\x53\x59")).then(Details::default)

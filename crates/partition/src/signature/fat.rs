@@ -5,14 +5,14 @@ use std::io;
 use super::Details;
 use super::probe::{Fields, Probe};
 
-/// Bytes of a root directory that are searched for a label.
+/// Maximum number of bytes of a root directory that are searched for a label.
 const ROOT_BYTES_MAX: u64 = 64 << 10;
 const ENTRY_BYTES: usize = 32;
-/// Attributes of a directory entry: the label of the volume, and all bits of a long name.
+/// Attributes of a directory entry: a volume label, and the bits of a long name.
 const LABEL_ATTRIBUTE: u8 = 0x08;
 const LONG_NAME: u8 = 0x0f;
 const NO_LABEL: &[u8] = b"NO NAME";
-/// Limits of the number of clusters for each width of FAT.
+/// Minimum numbers of clusters of FAT16 and FAT32.
 const FAT12_CLUSTERS: u64 = 4085;
 const FAT16_CLUSTERS: u64 = 65525;
 
@@ -20,7 +20,7 @@ const FAT16_CLUSTERS: u64 = 65525;
 struct Layout {
     sector: u64,
     cluster: u64,
-    /// First byte of the root directory of FAT12 and FAT16, and of the first cluster.
+    /// Offset of the root directory of FAT12 and FAT16, and of the first cluster.
     root: u64,
     root_bytes: u64,
     clusters: u64,
@@ -28,7 +28,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Checks the parameter block.
+    /// Validates the parameter block.
     fn of(raw: &Fields) -> Option<Self> {
         let (sector, per_cluster) = (u64::from(raw.le16(11)), u64::from(raw.byte(13)));
         let (reserved, fats) = (u64::from(raw.le16(14)), u64::from(raw.byte(16)));
@@ -70,7 +70,7 @@ impl Layout {
 pub(super) fn fat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let raw = probe.fields(0, 512)?;
     let Some(layout) = Layout::of(&raw) else { return Ok(None) };
-    // Without a known name of the type, a boot sector is taken for one only with the mark of an extended block.
+    // Without a known type name, a boot sector must have the extended boot signature.
     let extended = if layout.is_32 { 66 } else { 38 };
     if !matches!(raw.byte(extended), 0x28 | 0x29) {
         return Ok(None);
@@ -99,7 +99,7 @@ pub(super) fn fat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     Ok(Some(details))
 }
 
-/// The label among the entries of a root directory.
+/// Returns the label in a root directory.
 fn root_label(entries: &Fields, len: usize) -> Option<Vec<u8>> {
     for at in (0..len).step_by(ENTRY_BYTES) {
         match (entries.byte(at), entries.byte(at + 11)) {
@@ -126,7 +126,7 @@ pub(super) fn exfat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let len = cluster.min(ROOT_BYTES_MAX);
     let entries = probe.fields(root, len)?;
     let serial = raw.le32(100);
-    // Entry 0x83 has the number of characters, and the label.
+    // Entry 0x83 is the label, and starts with its length in characters.
     let label = (0..len as usize).step_by(ENTRY_BYTES).find(|at| entries.byte(*at) == 0x83);
     Ok(Some(Details {
         version: Some(format!("{}.{}", raw.byte(105), raw.byte(104))),
@@ -143,7 +143,7 @@ pub(super) fn ntfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     if !(256..=4096).contains(&sector) || !sector.is_power_of_two() {
         return Ok(None);
     }
-    // Large clusters are given as a negative power of two.
+    // Large clusters are encoded as a negative power of two.
     let cluster = if per_cluster > 128 {
         1 << (256 - u32::from(per_cluster)).min(21)
     } else {
@@ -153,7 +153,7 @@ pub(super) fn ntfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
         bits @ -31..0 => 1 << u32::from(bits.unsigned_abs()),
         count => cluster.saturating_mul(count.unsigned_abs().into()),
     };
-    // The fourth record of the master file table is that of the volume.
+    // The fourth record of the master file table describes the volume.
     let at = raw.le64(48).saturating_mul(cluster).saturating_add(record.saturating_mul(3));
     let volume = probe.fields(at, record.min(4096))?;
     Ok(Some(Details {
@@ -164,7 +164,7 @@ pub(super) fn ntfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     }))
 }
 
-/// The attribute `$VOLUME_NAME` (0x60) of a file record.
+/// Returns the attribute `$VOLUME_NAME` (0x60) of a file record.
 fn ntfs_label(record: &Fields) -> Option<Vec<u8>> {
     if !record.has(0, b"FILE") {
         return None;

@@ -169,7 +169,8 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Returns true if the first sector is the boot sector of a file system, which ends as a master boot record does.
+/// Checks whether the first sector is the boot sector of a file system, which has the signature of a master boot
+/// record.
 pub(super) fn has_boot_sector(probe: &Probe<'_>) -> io::Result<bool> {
     let first = probe.fields(0, 512)?;
     let has_name = first.has(3, b"NTFS    ") || first.has(3, b"EXFAT   ");
@@ -184,7 +185,7 @@ fn block(details: Details, size: u64) -> Details {
     Details { block_size: Some(size), ..details }
 }
 
-/// A power of two that an on-disk field gives, or nothing.
+/// Returns a power of two from an on-disk field, or `None` if it is too large.
 fn shifted(bits: u32, max: u32) -> Option<u64> {
     (bits <= max).then(|| 1 << bits)
 }
@@ -195,7 +196,7 @@ fn swap(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
         if is_old {
             return Some(Details { version: Some("0".into()), ..Details::default() });
         }
-        // Version 1 in either order of bytes, and pages.
+        // Version 1, in either byte order, with at least one page.
         let is_v1 = raw.le32(0) == 1 || raw.be32(0) == 1;
         (is_v1 && raw.le32(4) != 0)
             .then(|| Details { version: Some("1".into()), ..plain(raw.uuid(12), raw.text(28, 16)) })
@@ -204,7 +205,7 @@ fn swap(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 
 fn btrfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     of(probe, 0x1_0000, 1024, |raw| {
-        // The superblock names its own place, and the size of its sectors.
+        // The superblock contains its own offset and its sector size.
         let sector = u64::from(raw.le32(0x90));
         (raw.le64(48) == 0x1_0000).then(|| {
             let details = plain(raw.uuid(32), raw.text(0x12b, 256));
@@ -227,7 +228,7 @@ fn bcachefs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 }
 
 fn udf(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
-    // Descriptors are one sector apart, of 2048 bytes or more; three are enough for all that is written.
+    // Descriptors are one sector apart, which has at least 2048 bytes. 16 are enough in practice.
     for sector in [2048, 4096] {
         for index in 0..16 {
             let at = 32768 + index * sector;
@@ -247,7 +248,7 @@ fn udf(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
 
 fn iso9660(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     of(probe, 32768, 2048, |raw| {
-        // The time of creation or, if there is one, of modification, as an identifier.
+        // The time of modification or of creation serves as UUID.
         let time = [830, 813].into_iter().find_map(|at| {
             let digits = raw.text(at, 16).filter(|text| text.iter().all(u8::is_ascii_digit))?;
             let text = String::from_utf8(digits).ok().filter(|text| text.len() == 16)?;
@@ -332,7 +333,7 @@ fn apfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 fn nilfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     of(probe, at - 6, 1024, |raw: &Fields| {
         let (size, bytes) = (shifted(raw.le32(20).checked_add(10)?, 16)?, raw.le16(8));
-        // Two bytes say too little: the superblock also has its own length and its revision.
+        // A magic number of two bytes is weak, so the superblock's length and revision are checked, too.
         (raw.le32(0) == 2 && (200..=1024).contains(&bytes)).then(|| {
             let details = block(plain(raw.uuid(152), raw.text(168, 80)), size);
             Details { version: Some(raw.le32(0).to_string()), ..details }

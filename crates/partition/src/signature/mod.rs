@@ -1,9 +1,9 @@
-//! Detection of the contents of a device by magic numbers: file systems, volumes, disk images, archives and partition
+//! Detects the contents of a device by magic numbers: file systems, volumes, disk images, archives and partition
 //! tables.
 //!
 //! [`Signature::of`] is for programs that open ext and XFS, and need a name for anything else. [`find_all`] is for
-//! programs that ask before they overwrite a device (`blkid`, `mkfs`). Names are those that libblkid prints. The facts are
-//! from the formats' documents, which the tables name, and were compared with `blkid -p`.
+//! programs that check before they overwrite a device (`blkid`, `mkfs`). Names are those that libblkid prints. The
+//! tables cite the documents of the formats. The results were compared with `blkid -p`.
 
 mod containers;
 mod fat;
@@ -20,9 +20,9 @@ use blockdev::BlockDevice;
 
 use probe::Probe;
 
-/// Bytes at the start of a device that are read for ext and XFS.
+/// Number of bytes at the start of a device that are read for ext and XFS.
 const PROBE_BYTES: u64 = 2048;
-/// ext's magic number is at byte 56 of the superblock, which starts at byte 1024.
+/// Offset of ext's magic number, at byte 56 of the superblock, which starts at byte 1024.
 const EXT_MAGIC: (usize, [u8; 2]) = (1080, [0x53, 0xef]);
 
 /// Contents of a device.
@@ -42,12 +42,12 @@ pub enum Signature {
     Unknown,
 }
 
-/// Traces of a file system that is not recognised any more.
+/// Traces of a file system that is no longer recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// `ext2/3/4` or `XFS`.
     pub format: &'static str,
-    /// First byte of the structure that was found: a copy of the superblock, or a header of a group.
+    /// Offset of the structure that was found: a copy of the superblock, or a group header.
     pub at: u64,
 }
 
@@ -62,14 +62,14 @@ pub enum Usage {
     Crypto,
     /// A swap area, a cache or other data of the system.
     Other,
-    /// A disk image or an archive. libblkid does not know these.
+    /// A disk image or an archive, which libblkid does not detect.
     Container,
     /// A partition table.
     Table,
 }
 
 impl Usage {
-    /// The value that libblkid prints. `None` for formats that it does not know and for partition tables.
+    /// Returns libblkid's name of the category. `None` for containers and partition tables.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -82,7 +82,7 @@ impl Usage {
     }
 }
 
-/// A format that was found.
+/// A detected format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Name as libblkid prints it in `TYPE`, or in `PTTYPE` for a partition table.
@@ -93,13 +93,13 @@ pub struct Found {
     pub what: &'static str,
     /// Next step for a user.
     pub advice: &'static str,
-    /// First byte of the magic number.
+    /// Offset of the magic number.
     pub at: u64,
     /// Length of the magic number in bytes.
     pub magic_len: u64,
-    /// First byte of ext or XFS inside a volume that keeps its data in one piece. Only [`Signature::of`] looks for it.
+    /// Offset of ext or XFS inside a volume with contiguous data. Only [`Signature::of`] sets it.
     pub inner: Option<u64>,
-    /// Properties that were cheap to read.
+    /// Properties that are cheap to read.
     pub details: Details,
 }
 
@@ -118,17 +118,17 @@ pub struct Details {
     pub block_size: Option<u64>,
     /// Further properties: `SEC_TYPE`, `LABEL_FATBOOT`, `SUBSYSTEM`.
     pub more: Vec<(&'static str, Vec<u8>)>,
-    /// First byte of the data of a volume that keeps it in one piece.
+    /// Offset of the data of a volume with contiguous data.
     pub data: Option<u64>,
-    /// First byte and length of a magic number that is not at a fixed place.
+    /// Offset and length of a magic number without a fixed offset.
     place: Option<(u64, u64)>,
 }
 
-/// A start of partitions and volumes that most programs choose.
+/// The usual start of partitions and of data in volumes.
 const USUAL_START: u64 = 1 << 20;
 
 impl Found {
-    /// Noun for messages, with the place of a file system inside.
+    /// Noun for messages, with the offset of a file system inside.
     #[must_use]
     pub fn description(&self) -> String {
         match self.inner {
@@ -164,7 +164,7 @@ impl Signature {
         Ok(if probe.starts_with_zeros(PROBE_BYTES as usize) { Self::Zeros } else { Self::Unknown })
     }
 
-    /// The formats that are opened here.
+    /// Detects the formats that this project opens.
     fn own(probe: &[u8]) -> Option<Self> {
         let (at, magic) = EXT_MAGIC;
         if probe.starts_with(b"XFSB") {
@@ -174,7 +174,7 @@ impl Signature {
     }
 }
 
-/// First byte of ext or XFS inside a volume that keeps its data in one piece.
+/// Returns the offset of ext or XFS inside a volume with contiguous data.
 fn inner_start(device: &dyn BlockDevice, found: &Found) -> io::Result<Option<u64>> {
     let starts = [found.details.data, (found.usage == Usage::Raid).then_some(USUAL_START)];
     for start in starts.into_iter().flatten() {

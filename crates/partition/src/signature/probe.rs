@@ -1,15 +1,15 @@
-//! Bytes of a device for the detector, and numbers and texts in them.
+//! Reads bytes of a device for the detector, and numbers and texts in them.
 
 use std::io;
 
 use blockdev::BlockDevice;
 
-/// Bytes at the start that are read at once. Most magic numbers are there.
+/// Number of bytes at the start that are read at once. They contain most magic numbers.
 const HEAD_BYTES: u64 = 72 << 10;
-/// Limit of one read behind the head.
+/// Maximum size of one read after the head.
 const READ_BYTES_MAX: u64 = 128 << 10;
 
-/// A device whose first bytes were read.
+/// A device with its first bytes in memory.
 pub(super) struct Probe<'a> {
     device: &'a dyn BlockDevice,
     head: Vec<u8>,
@@ -26,7 +26,7 @@ impl<'a> Probe<'a> {
         self.device.len()
     }
 
-    /// Returns true if there are only zeros in the first `len` bytes, as far as they were read.
+    /// Checks whether the first `len` bytes are zeros, as far as they were read.
     pub(super) fn starts_with_zeros(&self, len: usize) -> bool {
         blockdev::is_zero(&self.head[..self.head.len().min(len)])
     }
@@ -45,7 +45,7 @@ impl<'a> Probe<'a> {
         Ok(Some(bytes))
     }
 
-    /// The structure at a place, as far as the device has it.
+    /// Reads the structure at an offset. It is cut at the end of the device.
     pub(super) fn fields(&self, at: u64, len: u64) -> io::Result<Fields> {
         let len = len.min(self.device.len().saturating_sub(at));
         Ok(Fields(self.bytes(at, len)?.unwrap_or_default()))
@@ -89,7 +89,7 @@ impl Fields {
         self.0.get(at..at + magic.len()) == Some(magic)
     }
 
-    /// Text up to a NUL or to its limit. `None` if it is empty.
+    /// Returns the text up to a NUL or to its limit. `None` if it is empty.
     pub(super) fn text(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         let bytes = self.0.get(at..)?;
         let bytes = &bytes[..bytes.len().min(len)];
@@ -97,14 +97,14 @@ impl Fields {
         (!text.is_empty()).then(|| text.to_vec())
     }
 
-    /// The same without spaces at its end.
+    /// Like [`Self::text`], without trailing white space.
     pub(super) fn padded(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         let text = self.text(at, len)?;
         let text = text.trim_ascii_end();
         (!text.is_empty()).then(|| text.to_vec())
     }
 
-    /// Little-endian UTF-16 up to a NUL.
+    /// Returns little-endian UTF-16 text up to a NUL. `None` if it is empty.
     pub(super) fn utf16(&self, at: usize, units: usize) -> Option<Vec<u8>> {
         let units = (0..units).map(|unit| self.le16(at + unit * 2)).take_while(|unit| *unit != 0);
         let text: String =
@@ -112,14 +112,14 @@ impl Fields {
         (!text.is_empty()).then(|| text.into_bytes())
     }
 
-    /// A UUID in the order of its bytes. `None` if it is zero.
+    /// Returns the UUID at an offset, in byte order. `None` if it is zero.
     pub(super) fn uuid(&self, at: usize) -> Option<String> {
         let bytes: [u8; 16] = self.array(at);
         (bytes != [0; 16]).then(|| uuid(bytes))
     }
 }
 
-/// A UUID as text.
+/// Formats a UUID.
 pub(super) fn uuid(bytes: [u8; 16]) -> String {
     let mut text = String::new();
     for (index, byte) in bytes.into_iter().enumerate() {

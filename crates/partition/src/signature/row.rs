@@ -5,19 +5,20 @@ use std::io;
 use super::probe::{Fields, Probe};
 use super::{Details, Found, Usage};
 
-/// A place of a magic number.
+/// Position of a magic number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// Bytes from the start.
+    /// Offset from the start in bytes.
     Start(u64),
-    /// Bytes before the end.
+    /// Offset from the end in bytes.
     End(u64),
 }
 
 /// A magic number.
 pub(super) type Magic = (At, &'static [u8]);
 
-/// Reads the properties of a format whose magic number was found at a place. `None` if the rest is not of this format.
+/// Reads the properties of a format after its magic number was found at an offset. Returns `None` if the other fields
+/// do not match the format.
 pub(super) type Reader = fn(&Probe<'_>, u64) -> io::Result<Option<Details>>;
 
 /// A format.
@@ -30,15 +31,15 @@ pub(super) struct Row {
     pub(super) details: Reader,
 }
 
-/// In the table for a format whose reader looks for the magic number itself.
+/// Placeholder for formats whose reader searches for the magic number itself.
 pub(super) const ANYWHERE: Magic = (At::Start(0), &[]);
 
-/// Accepts a magic number that says enough.
+/// Accepts a magic number without further checks.
 pub(super) fn bare(_: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     Ok(Some(Details::default()))
 }
 
-/// Returns properties of the fields of a structure.
+/// Reads the properties from the fields of a structure.
 pub(super) fn of(
     probe: &Probe<'_>,
     at: u64,

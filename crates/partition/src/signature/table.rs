@@ -1,4 +1,4 @@
-//! The search in all formats.
+//! Searches all formats.
 
 use std::io;
 
@@ -7,7 +7,8 @@ use super::row::Row;
 use super::{Found, Lost};
 use super::{containers, file_systems, tables, volumes};
 
-/// All formats in the order of libblkid's verdict: volumes hide file systems, and both come before partition tables.
+/// Returns all formats in libblkid's order of precedence: volumes hide file systems, and both come before partition
+/// tables.
 fn rows() -> impl Iterator<Item = &'static Row> {
     let all = [volumes::ROWS, file_systems::ROWS, containers::ROWS, tables::ROWS];
     all.into_iter().flatten()
@@ -31,10 +32,10 @@ pub(super) fn find(probe: &Probe<'_>) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Places of the first copies of ext's superblock for each block size, and of the copy's group number.
+/// Offsets of the first copy of ext's superblock for each block size, and of the group number in the copy.
 const EXT_COPIES: [u64; 3] = [8193 << 10, 16384 << 11, 32768 << 12];
 const EXT_GROUP_NUMBER: usize = 90;
-/// Sector sizes of XFS; its second and third sector are the headers of free space and of inodes.
+/// Sector sizes of XFS. The second and third sector are the headers of free space and of inodes.
 const XFS_SECTORS: [u64; 2] = [512, 4096];
 
 /// Looks for traces of ext or XFS without a first superblock.
@@ -45,7 +46,7 @@ pub(super) fn lost(probe: &Probe<'_>) -> io::Result<Option<Lost>> {
             return Ok(Some(Lost { format: "ext2/3/4", at }));
         }
     }
-    // A superblock that lost nothing but its magic number still has its own sizes: blocks of a group, and inode size.
+    // A superblock that lost only its magic number still has plausible sizes: blocks per group, and inode size.
     let first = probe.fields(1024, 1024)?;
     let (bits, groups) = (first.le32(24), first.le32(32));
     let is_sized = bits <= 6 && groups > 0 && groups <= 8 << (10 + bits) && first.le32(40) > 0;

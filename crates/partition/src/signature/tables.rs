@@ -90,7 +90,7 @@ fn guid(raw: &Fields, at: usize) -> String {
 fn dos(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let Some(sector) = probe.bytes(0, mbr::SECTOR_BYTES as u64)? else { return Ok(None) };
     let Some(entries) = mbr::parse(&sector) else { return Ok(None) };
-    // Boot sectors of file systems end with the same bytes. A protective record belongs to a GPT.
+    // Boot sectors of file systems end with the same signature. A protective entry belongs to a GPT.
     if file_systems::has_boot_sector(probe)? || entries.iter().any(mbr::Entry::is_protective) {
         return Ok(None);
     }
@@ -106,7 +106,7 @@ fn mac(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 }
 
 fn sun(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
-    // All 16-bit words of the label, its checksum included, add up to zero by exclusive or.
+    // The exclusive or of all 16-bit words of the label, including its checksum, is zero.
     let label = probe.fields(0, 512)?;
     let sum = (0..256).fold(0, |sum, word| sum ^ label.be16(word * 2));
     Ok((sum == 0).then(Details::default))

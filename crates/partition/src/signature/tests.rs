@@ -1,4 +1,4 @@
-//! Detection of samples that real tools made (`tests/samples/make`), and of damaged ones.
+//! Detection of samples that were made by real tools (`tests/samples/make`), and of damaged ones.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use blockdev::{BlockDevice, MemoryDevice};
 
 use super::*;
 
-/// The device that a sample describes.
+/// Returns the device that a sample describes.
 fn sample(name: &str) -> MemoryDevice {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/samples/{name}.txt"));
     let text = fs::read_to_string(path).unwrap();
@@ -29,7 +29,7 @@ fn first(name: &str) -> Found {
     found.into_iter().next().unwrap()
 }
 
-/// Sample, name, category and place of the magic number.
+/// Sample, name, category and offset of the magic number.
 const SAMPLES: [(&str, &str, Usage, u64); 47] = [
     ("android-sparse", "android-sparse", Usage::Container, 0),
     ("apfs", "apfs", Usage::FileSystem, 32),
@@ -154,7 +154,7 @@ fn own_formats_come_first() {
     assert_eq!(Signature::of(&device).unwrap(), Signature::Ext);
     device.write_at(0, b"XFSB").unwrap();
     assert_eq!(Signature::of(&device).unwrap(), Signature::Xfs);
-    // Tables are for those that read partitions.
+    // Partition tables are read by another module.
     assert_eq!(Signature::of(&sample("gpt")).unwrap(), Signature::Unknown);
 }
 

@@ -13,7 +13,7 @@ const OPEN_LVM: &str = "activate it with: losetup and vgchange -ay; then read th
 
 /// `MD_SB_MAGIC` in little-endian order.
 const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
-/// ZFS uberblocks are in the last half of each label of 256 KiB, one in each KiB at least.
+/// Each ZFS label has 256 KiB. Uberblocks are in its second half, at least 1 KiB apart.
 const ZFS_LABEL_BYTES: u64 = 256 << 10;
 const ZFS_UBERBLOCK: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
 
@@ -167,7 +167,7 @@ pub(super) const ROWS: &[Row] = &[
 fn md_1(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     let super_offset = at / 512;
     of(probe, at, 256, |raw| {
-        // The superblock names its own place.
+        // The superblock contains its own offset.
         (raw.le32(4) == 1 && raw.le64(144) == super_offset).then(|| Details {
             version: Some(match at {
                 0 => "1.1".into(),
@@ -177,7 +177,7 @@ fn md_1(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
             label: raw.text(32, 32),
             uuid: Some(uuid(raw.array(16))),
             uuid_sub: Some(uuid(raw.array(168))),
-            // Levels other than 1 have parts only.
+            // Only level 1 has contiguous data.
             data: (raw.le32(72) == 1).then(|| raw.le64(128).saturating_mul(512)),
             ..Details::default()
         })
@@ -209,7 +209,7 @@ fn md_at_end(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
 
 fn lvm2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     of(probe, at, 512, |raw| {
-        // A label names its own sector, the place of the next header, and its type.
+        // A label contains its own sector, the offset of the next header, and its type.
         if raw.le64(8) != at / 512 || !raw.has(24, b"LVM2 001") {
             return None;
         }
@@ -229,7 +229,7 @@ fn lvm2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
 }
 
 fn luks(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
-    // The second header counts only without the first one.
+    // The second header is used only if the first one is missing.
     let is_whole = probe.fields(0, 6)?.has(0, b"LUKS\xba\xbe");
     of(probe, at, 512, |raw| {
         let version = raw.be16(6);
@@ -269,7 +269,7 @@ fn zfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
 fn bcache(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     let start = at - 24;
     of(probe, start, 256, |raw| {
-        // The superblock names its own sector. Only versions 1 and 4 are backing devices.
+        // The superblock contains its own sector. Only versions 1 and 4 are backing devices.
         (raw.le64(8) == start / 512).then(|| Details {
             uuid: raw.uuid(40),
             label: raw.text(72, 32),

@@ -1,4 +1,4 @@
-//! What the cache has of one image.
+//! Cached chunks of one image.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,13 +13,13 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use super::{DiskCache, make_private};
 
-/// What its file is called that says which image it is.
+/// Name of the file that identifies the image.
 pub(super) const ABOUT: &str = "about";
 
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 const SUM_BYTES: u64 = 8;
 
-/// Checksums that are looked at together while room is made.
+/// Number of checksums that are read together while space is freed.
 const SUMS_AT_ONCE: u64 = 4096;
 
 /// The chunks of one image on disk.
@@ -29,12 +29,12 @@ pub struct Cached {
     data: FileDevice,
     sums: File,
     chunk_bytes: u64,
-    /// The chunk that goes next when there is no room.
+    /// Next chunk to evict (clock hand).
     hand: AtomicU64,
 }
 
 impl Cached {
-    /// `None` if the directory is another image's.
+    /// Opens the directory of an image. Returns `None` if it belongs to another image.
     pub(super) fn open(
         cache: &Arc<DiskCache>,
         identity: &str,
@@ -53,13 +53,13 @@ impl Cached {
         Ok(Some(Self { cache, directory, data, sums, chunk_bytes, hand }))
     }
 
-    /// Whether a chunk is there, as far as can be told without reading it.
+    /// Checks whether a chunk is stored, without verifying its contents.
     #[must_use]
     pub fn has(&self, chunk: u64) -> bool {
         self.sum(chunk) != 0
     }
 
-    /// A chunk, if it is there and whole.
+    /// Returns a chunk if it is stored and its checksum is right.
     #[must_use]
     pub fn get(&self, chunk: u64) -> Option<Bytes> {
         let sum = self.sum(chunk);
@@ -76,7 +76,7 @@ impl Cached {
         Some(bytes.into())
     }
 
-    /// Keeps a chunk, if that is possible.
+    /// Stores a chunk. Failures are only logged.
     pub fn put(&self, chunk: u64, bytes: &[u8]) {
         let Some((start, len)) = self.place(chunk) else { return };
         if bytes.len() as u64 != len {
@@ -91,7 +91,7 @@ impl Cached {
         }
     }
 
-    /// Gives up chunks until so many bytes are free, or none is left.
+    /// Evicts chunks until `bytes` bytes are free, or no chunk is left.
     pub(super) fn give_up(&self, bytes: u64) {
         let chunks = self.data.len().div_ceil(self.chunk_bytes);
         let (mut freed, mut passed) = (0, 0);
@@ -117,8 +117,8 @@ impl Cached {
         }
     }
 
-    /// Gives back the storage of a chunk, and returns how much. A host that cannot do that of a part of a file does it of
-    /// all.
+    /// Frees the storage of a chunk and returns the number of bytes freed. If the host cannot punch holes, all chunks
+    /// are freed.
     fn forget(&self, chunk: u64) -> u64 {
         let Some((start, len)) = self.place(chunk) else { return 0 };
         let unsaid = self.sums.write_all_at(&[0; SUM_BYTES as usize], chunk * SUM_BYTES);
@@ -140,7 +140,7 @@ impl Cached {
         Some((start, self.chunk_bytes.min(self.data.len().checked_sub(start)?)))
     }
 
-    /// The checksum that a chunk should have; 0 if it is not there.
+    /// Returns the stored checksum of a chunk; 0 if the chunk is not stored.
     fn sum(&self, chunk: u64) -> u64 {
         let mut sum = [0; SUM_BYTES as usize];
         match self.sums.read_exact_at(&mut sum, chunk * SUM_BYTES) {
@@ -150,18 +150,19 @@ impl Cached {
     }
 }
 
-/// Of the chunk and its place; never 0.
+/// Returns the checksum of a chunk's contents and number; never 0.
 fn sum_of(chunk: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, chunk).max(1)
 }
 
-/// Whether the directory is of that image, which is what a new one says from now on, and since when it is in use.
+/// Checks whether the directory belongs to the image, and updates its time of last use. A new directory becomes that
+/// image's.
 fn is_about(directory: &Path, about: &str) -> io::Result<bool> {
     let path = directory.join(ABOUT);
     match fs::read(&path) {
         Ok(found) if found == about.as_bytes() => {
             let now = SystemTime::now();
-            // Another process may have removed it meanwhile.
+            // Another process may have removed the file, which is harmless.
             let _ = File::options().write(true).open(&path).and_then(|file| file.set_modified(now));
             Ok(true)
         }

@@ -1,10 +1,10 @@
-//! Chunks kept on disk, beyond one process and for several at once.
+//! A cache of chunks on disk, shared by processes and kept between them.
 //!
-//! Each image has a directory, named by a hash of what it is, with three files: `about` says in full what it is, `data`
-//! has the chunks where the image has them, with holes between, and `sums` has a checksum of each, 0 where there is none.
-//! Whatever happens to these files, wrong bytes have no right checksum, so that damage, a crash between two writes and
-//! another process that makes room are all the same thing: the chunk is not there, and is fetched again. For the same
-//! reason nothing is locked, and no failure of the cache is a failure of a reading.
+//! Each image has a directory, named by a hash of its identity, with three files. `about` contains the full identity.
+//! `data` has the chunks at their offsets in the image, with holes between. `sums` has a checksum for each chunk, 0 if
+//! it is not stored. Wrong bytes never match their checksum. Damage, a crash between two writes and eviction by another
+//! process therefore have the same effect: the chunk is fetched again. For the same reason nothing is locked, and a
+//! failure of the cache never fails a read.
 
 mod image;
 mod room;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 pub use image::Cached;
 
-/// After this part of the limit has been written, room is made if there is too much.
+/// The size is checked each time this fraction of the limit was written.
 const MEASURED_PARTS: u64 = 16;
 
 /// A directory of chunks.
@@ -31,11 +31,11 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// The cache in `directory`, which is made if it is not there, for at most about `limit` bytes: several processes
-    /// may each add a sixteenth before they notice.
+    /// Opens the cache in `directory`, which is created if missing, with about `limit` bytes. Each concurrent process
+    /// may add a sixteenth before it notices that the limit is exceeded.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the directory cannot be created.
     pub fn open(directory: &Path, limit: u64) -> io::Result<Arc<Self>> {
         make_private(directory)?;
         let cache = Self {
@@ -48,7 +48,7 @@ impl DiskCache {
         Ok(Arc::new(cache))
     }
 
-    /// The chunks of one image; `None` if they cannot be kept.
+    /// Returns the cached chunks of one image; `None` if they cannot be stored.
     #[must_use]
     pub fn of(self: &Arc<Self>, identity: &str, len: u64, chunk_bytes: u64) -> Option<Cached> {
         match Cached::open(self, identity, len, chunk_bytes) {
@@ -61,7 +61,7 @@ impl DiskCache {
         }
     }
 
-    /// Counts what was written, and makes room if it is time.
+    /// Counts written bytes, and frees space when a check is due.
     fn wrote(&self, bytes: u64, by: &Cached) {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let part = (self.limit / MEASURED_PARTS).max(1);
@@ -74,7 +74,7 @@ impl DiskCache {
     }
 }
 
-/// Makes a directory that only its owner can look into: images may hold secrets.
+/// Creates a directory that only its owner can access, because images may contain secrets.
 #[cfg(unix)]
 fn make_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;

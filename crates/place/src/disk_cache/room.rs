@@ -1,4 +1,4 @@
-//! Making room: images that nobody opened for the longest time go first, then chunks of the one that is being read.
+//! Frees space: first the least recently opened images, then chunks of the image being read.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -14,7 +14,7 @@ struct Kept {
     used: SystemTime,
 }
 
-/// Gives up what is needed for the cache to have an eighth of its limit free, if it is above the limit.
+/// Frees space if the cache exceeds its limit, until an eighth of the limit is free.
 pub(super) fn make(cache: &Path, limit: u64, reading: Option<&Cached>) {
     let Ok(mut images) = images(cache) else { return };
     let total: u64 = images.iter().map(|image| image.bytes).sum();
@@ -28,7 +28,7 @@ pub(super) fn make(cache: &Path, limit: u64, reading: Option<&Cached>) {
             return;
         }
         let is_read = reading.is_some_and(|reading| reading.directory == image.directory);
-        // Whoever reads it has its files open, and loses nothing.
+        // Processes that read it have its files open, and lose nothing.
         if !is_read && fs::remove_dir_all(&image.directory).is_ok() {
             excess = excess.saturating_sub(image.bytes);
         }
@@ -42,7 +42,7 @@ fn images(cache: &Path) -> io::Result<Vec<Kept>> {
     let mut images = Vec::new();
     for entry in fs::read_dir(cache)? {
         let directory = entry?.path();
-        // What is no image of the cache is none of its business.
+        // Not a directory of this cache: leave it.
         let Ok(about) = fs::metadata(directory.join(ABOUT)) else { continue };
         let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let files = ["data", "sums"].map(|name| fs::metadata(directory.join(name)));
@@ -52,7 +52,7 @@ fn images(cache: &Path) -> io::Result<Vec<Kept>> {
     Ok(images)
 }
 
-/// What a file takes on disk, in bytes.
+/// Returns the disk usage of a file in bytes.
 #[cfg(unix)]
 fn storage(metadata: &Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;

@@ -37,7 +37,7 @@ fn damage_is_a_chunk_that_is_not_there() {
     let data = file_of(directory.path(), "data");
     let mut bytes = fs::read(&data).unwrap();
     bytes[100] ^= 1;
-    // A chunk in the place of another is wrong, too.
+    // A chunk at the offset of another one is invalid, too.
     let (second, third) = (CHUNK as usize * 2, CHUNK as usize * 3);
     bytes.copy_within(second..third, third);
     fs::write(&data, bytes).unwrap();
@@ -45,7 +45,7 @@ fn damage_is_a_chunk_that_is_not_there() {
     assert_eq!(cached.get(1).unwrap(), contents(1));
     cached.put(0, &contents(0));
     assert_eq!(cached.get(0).unwrap(), contents(0));
-    // Both files gone or cut off, with the image open and when it is opened next.
+    // Both files truncated, while the image is open and before it is opened again.
     fs::write(&data, b"").unwrap();
     assert!(cached.get(1).is_none());
     fs::write(file_of(directory.path(), "sums"), [0xff; 10]).unwrap();
@@ -78,6 +78,6 @@ fn it_stays_within_its_size() {
     let kept = (0..chunks).filter(|&chunk| new.has(chunk)).count() as u64;
     assert!((32..=64 + 64 / MEASURED_PARTS).contains(&kept), "{kept} chunks are kept");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "the old image is gone");
-    // It is still open here, and harms nobody.
+    // The image is still open here and works.
     assert_eq!(old.get(3).unwrap(), contents(3));
 }

@@ -1,4 +1,4 @@
-//! The chunks that are in memory, and those that are on their way.
+//! The chunks in memory and in transit.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -9,10 +9,10 @@ use parking_lot::{Condvar, Mutex};
 
 use super::FetchError;
 
-/// Chunks by their numbers.
+/// Chunks by number.
 ///
-/// Those that are there take no more than `limit` bytes, but for one of them. The one that goes is the oldest that
-/// nobody used since its turn came last (a clock).
+/// Stored chunks take at most `limit` bytes, except that one chunk is always kept. Eviction uses the clock algorithm:
+/// the oldest chunk is evicted unless it was used since its last turn.
 pub(super) struct Chunks {
     slots: HashMap<u64, Slot>,
     order: VecDeque<u64>,
@@ -25,17 +25,17 @@ enum Slot {
     Coming(Arc<Run>),
 }
 
-/// A chunk to read from.
+/// Source of one chunk for a read.
 pub(super) enum Piece {
-    /// It is there.
+    /// The chunk is in memory.
     Ready(Bytes),
-    /// It comes with this run.
+    /// The chunk arrives with this run.
     Coming(Arc<Run>),
 }
 
-/// Neighbouring chunks that are fetched with one request.
+/// Neighbouring chunks that are fetched by one request.
 pub(super) struct Run {
-    /// The numbers of its chunks.
+    /// Numbers of the chunks.
     pub(super) chunks: Range<u64>,
     outcome: Mutex<Option<Result<Bytes, FetchError>>>,
     is_finished: Condvar,
@@ -46,7 +46,7 @@ impl Run {
         Arc::new(Self { chunks, outcome: Mutex::default(), is_finished: Condvar::new() })
     }
 
-    /// The bytes of all its chunks, when they are there.
+    /// Waits for the run and returns the bytes of all its chunks.
     pub(super) fn wait(&self) -> Result<Bytes, FetchError> {
         let mut outcome = self.outcome.lock();
         loop {
@@ -68,13 +68,13 @@ impl Chunks {
         Self { slots: HashMap::new(), order: VecDeque::new(), bytes: 0, limit }
     }
 
-    /// Which of these are neither there nor on their way.
+    /// Returns the chunks that are neither in memory nor in transit.
     pub(super) fn missing(&self, chunks: Range<u64>) -> Vec<u64> {
         chunks.filter(|chunk| !self.slots.contains_key(chunk)).collect()
     }
 
-    /// What to read these chunks from. Those that are missing are on their way from now on, in runs of at most
-    /// `longest`, which the caller has to fetch.
+    /// Returns the sources of these chunks. Starts runs of at most `longest` chunks for the missing ones, which the
+    /// caller must fetch.
     pub(super) fn pieces(
         &mut self,
         chunks: Range<u64>,
@@ -92,7 +92,7 @@ impl Chunks {
         (chunks.map(piece).collect(), runs)
     }
 
-    /// Makes runs of those that are missing.
+    /// Creates runs for the missing chunks.
     pub(super) fn start(&mut self, chunks: Range<u64>, longest: u64) -> Vec<Arc<Run>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for chunk in self.missing(chunks) {
@@ -110,7 +110,7 @@ impl Chunks {
         runs
     }
 
-    /// Ends a run: its chunks are there, or may be asked for again.
+    /// Ends a run: its chunks are in memory, or missing again after an error.
     pub(super) fn finish(
         &mut self,
         run: &Run,
@@ -123,14 +123,14 @@ impl Chunks {
         if let Ok(bytes) = &outcome {
             let chunk_bytes = chunk_bytes as usize;
             for (chunk, part) in run.chunks.clone().zip(bytes.chunks(chunk_bytes)) {
-                // A copy, so that one chunk does not keep all of them in memory.
+                // A copy, so that one chunk does not keep the whole run in memory.
                 self.insert(chunk, Bytes::copy_from_slice(part));
             }
         }
         run.finish(outcome);
     }
 
-    /// Takes a chunk that was found elsewhere, unless it is there or on its way.
+    /// Adds a chunk from another source, unless it is in memory or in transit.
     pub(super) fn insert(&mut self, chunk: u64, bytes: Bytes) {
         if self.slots.contains_key(&chunk) {
             return;
@@ -141,7 +141,7 @@ impl Chunks {
         self.shrink();
     }
 
-    /// Lets chunks go until there is room. The newest stays.
+    /// Evicts chunks until the limit is met, but never the newest.
     fn shrink(&mut self) {
         while self.bytes > self.limit && self.order.len() > 1 {
             let Some(chunk) = self.order.pop_front() else { return };
@@ -175,7 +175,7 @@ mod tests {
         chunks.insert(4, Bytes::from(vec![0; 100]));
         assert!(ready(&mut chunks, 0) && !ready(&mut chunks, 1) && ready(&mut chunks, 4));
         assert_eq!(chunks.bytes, 400);
-        // A chunk larger than all memory is there until the next one comes.
+        // A chunk larger than the limit stays until the next one arrives.
         chunks.insert(9, Bytes::from(vec![0; 1000]));
         assert!(ready(&mut chunks, 9));
         chunks.insert(10, Bytes::from(vec![0; 100]));

@@ -1,4 +1,4 @@
-//! The device over a source.
+//! A device that reads from a source on demand.
 
 use std::io;
 use std::ops::Range;
@@ -16,18 +16,18 @@ use super::{FetchError, LazyOptions, RangeSource};
 use crate::disk_cache::Cached;
 use crate::runtime;
 
-/// Requests that readers wait for, at a time: as many as scouts go ahead of a walk.
+/// Number of concurrent requests for waiting readers: equal to the number of scouts ahead of a walk.
 const REQUESTS_MAX: usize = 32;
 
-/// Requests ahead of readers, at a time: fewer, so that those who wait are served.
+/// Number of concurrent prefetch requests. Lower, so that waiting readers are served first.
 const REQUESTS_AHEAD_MAX: usize = 16;
 
-/// Most bytes of one reading that are on their way at a time.
+/// Maximum number of bytes of one read that are in transit at a time.
 const STEP_BYTES: u64 = 16 << 20;
 
-/// A device whose bytes are fetched when they are read. It cannot be written.
+/// A read-only device that fetches bytes when they are read.
 ///
-/// Reading waits for requests on the runtime of this crate, so it is not for that runtime's own tasks.
+/// Reads block on this crate's runtime, so tasks of that runtime must not read from it.
 pub struct LazyDevice {
     shared: Arc<Shared>,
 }
@@ -41,13 +41,13 @@ struct Shared {
     wanted: Semaphore,
     ahead: Semaphore,
     ahead_bytes: AtomicU64,
-    /// Less is on its way ahead than a moment before.
+    /// Signals that a prefetch has ended.
     has_come: Notify,
     requests: AtomicU64,
 }
 
 impl LazyDevice {
-    /// A device over `source`. Nothing is fetched yet.
+    /// Creates a device for `source`. Fetches nothing yet.
     #[must_use]
     pub fn new(source: Arc<dyn RangeSource>, options: LazyOptions) -> Self {
         let chunk_bytes = source.chunk_bytes().max(1);
@@ -68,20 +68,20 @@ impl LazyDevice {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What its bytes are: [`RangeSource::identity`].
+    /// Returns the identity of the contents: [`RangeSource::identity`].
     #[must_use]
     pub fn identity(&self) -> &str {
         self.shared.source.identity()
     }
 
-    /// Ranges that were asked for so far, those that were asked for again included.
+    /// Returns the number of requests so far, including retries.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// Fetches these ranges ahead, in their order, as what is on its way leaves room for more; as long as the device is
-    /// there, and no more than stays in memory, unless it stays on disk.
+    /// Prefetches `ranges` in order within the read-ahead budget. Stops when the device is dropped. Limited to three
+    /// quarters of the memory cache unless a disk cache is configured.
     pub fn read_ahead_in_order(&self, ranges: Vec<Range<u64>>) {
         if !self.has_read_ahead() {
             return;
@@ -103,7 +103,7 @@ impl LazyDevice {
 }
 
 impl Shared {
-    /// The chunks that have bytes of `range`.
+    /// Returns the chunks that overlap `range`.
     fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes)
     }
@@ -113,7 +113,7 @@ impl Shared {
         chunks.start * self.chunk_bytes..end
     }
 
-    /// Most chunks of a request.
+    /// Maximum number of chunks in one request.
     fn longest(&self) -> u64 {
         (self.options.request_bytes / self.chunk_bytes).max(1)
     }
@@ -139,7 +139,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Brings into memory what the cache on disk has.
+    /// Loads missing chunks from the disk cache.
     fn take_from_disk(&self, chunks: Range<u64>) {
         let Some(disk) = &self.disk else { return };
         let missing = self.chunks.lock().missing(chunks);
@@ -157,7 +157,7 @@ impl Shared {
 
     async fn fetch(&self, run: &Run, is_ahead: bool) -> Result<Bytes, FetchError> {
         let places = if is_ahead { &self.ahead } else { &self.wanted };
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _place = places.acquire().await.ok();
         let count = || {
             self.requests.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl Shared {
         let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
         let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
         let is_on_disk = |chunk| self.disk.as_ref().is_some_and(|disk| disk.has(chunk));
-        // What the disk has needs no reading ahead, and a run does not reach over it.
+        // Chunks on disk are skipped, and no run extends over them.
         let mut start = chunks.start;
         for chunk in chunks.start..end {
             if is_on_disk(chunk) {
@@ -182,7 +182,7 @@ impl Shared {
         self.start_ahead(start..end);
     }
 
-    /// Ranges in parts of a request at most, as many as have room.
+    /// Splits ranges into steps of at most one request, up to `room` bytes in total.
     fn steps(&self, ranges: &[Range<u64>], mut room: u64) -> Vec<Range<u64>> {
         let longest = self.options.request_bytes.min(self.options.read_ahead_bytes);
         let mut steps = Vec::new();
@@ -198,7 +198,7 @@ impl Shared {
         steps
     }
 
-    /// Whether this much more may be on its way ahead.
+    /// Checks whether the read-ahead budget allows `bytes` more.
     fn has_room_ahead(&self, bytes: u64) -> bool {
         let coming = self.ahead_bytes.load(Ordering::Relaxed);
         coming == 0 || coming + bytes <= self.options.read_ahead_bytes
@@ -230,7 +230,7 @@ async fn read_ahead_in_order(device: Weak<Shared>, steps: Vec<Range<u64>>) {
     }
 }
 
-/// A request that is made, and its end: those who wait for it hear of it, whatever happens to its task.
+/// Guard of one request. It finishes the run even if its task is dropped, so that waiters always wake up.
 struct Ending {
     shared: Arc<Shared>,
     run: Arc<Run>,
@@ -247,7 +247,7 @@ impl Ending {
         self.finish(outcome);
     }
 
-    /// Writes chunks to the cache on disk. A process may end right after it has what it wanted, so this comes first.
+    /// Writes chunks to the disk cache before waiters wake up, because the process may exit right after that.
     async fn keep(&self, bytes: Bytes) {
         if self.shared.disk.is_none() {
             return;
@@ -259,7 +259,7 @@ impl Ending {
                 disk.put(chunk, part);
             }
         });
-        // What is not kept is fetched again.
+        // Chunks that are not stored are fetched again.
         let _ = written.await;
     }
 

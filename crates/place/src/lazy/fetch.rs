@@ -1,4 +1,4 @@
-//! One request after the other until the bytes are there, or there is no hope.
+//! Retries requests until the bytes arrive or the error is permanent.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::{FetchError, LazyOptions, RangeSource};
 
-/// Fetches `range`: exactly as many bytes, whatever the source says. `count` is called for each request.
+/// Fetches exactly `range`, and rejects answers of another length. Calls `count` for each request.
 pub(super) async fn fetch(
     source: &dyn RangeSource,
     range: Range<u64>,

@@ -1,7 +1,7 @@
-//! Reading what lies far away as a device: nothing is fetched before it is asked for, and nothing twice.
+//! Lazy reading of remote data as a device. Bytes are fetched on demand, and not twice.
 //!
-//! A [`RangeSource`] knows how to fetch bytes of one version of something; a [`LazyDevice`] over it makes a block device
-//! of that: aligned chunks in a bounded memory, neighbours fetched with one request, what two threads want fetched once.
+//! A [`RangeSource`] fetches bytes of one version of something. A [`LazyDevice`] makes a block device of it: aligned
+//! chunks in bounded memory. Neighbouring chunks are fetched with one request, and concurrent readers share a fetch.
 
 mod chunks;
 mod device;
@@ -24,57 +24,57 @@ pub trait RangeSource: Send + Sync {
     /// Length in bytes.
     fn len(&self) -> u64;
 
-    /// Whether there are no bytes at all.
+    /// Checks whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What these bytes are: two sources that say the same have the same bytes. An address with the ETag that it was
-    /// pinned to, or a digest. A cache on disk is kept by it.
+    /// Returns the identity of these bytes, which is the key of the disk cache. Sources of equal identity must have
+    /// equal bytes. Examples are an address with its pinned ETag, and a digest.
     fn identity(&self) -> &str;
 
-    /// Fetches the bytes of `range`, which lies within the length: all of them, or an error.
+    /// Fetches all bytes of `range`, which must be within the length, or fails.
     fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>>;
 
-    /// The unit in which it is best fetched and kept, in bytes. Not 0.
+    /// Unit for fetching and caching, in bytes. Not 0.
     fn chunk_bytes(&self) -> u64;
 }
 
-/// Why bytes could not be fetched. Each names the object.
+/// The reason why bytes could not be fetched. Each variant names the object.
 #[derive(Clone, Debug, Error)]
 pub enum FetchError {
-    /// The connection broke, the server is busy, or the answer was not what was asked for: it may go well another time.
+    /// The connection broke, the server is busy, or the answer was wrong. A retry may succeed.
     #[error("{address}: {reason}")]
     Transient {
-        /// The object.
+        /// Address of the object.
         address: String,
-        /// What happened.
+        /// Description of the problem.
         reason: String,
     },
-    /// It is not what it was when it was opened.
+    /// The object was replaced after it was opened.
     #[error(
         "{address} was replaced while it was in use: it was {expected} and is {found}; open it again"
     )]
     Changed {
-        /// The object.
+        /// Address of the object.
         address: String,
-        /// The version that it was pinned to.
+        /// The pinned version.
         expected: String,
-        /// What it is now.
+        /// The current version.
         found: String,
     },
-    /// It is not there.
+    /// The object does not exist.
     #[error("{address}: there is no such object")]
     Absent {
-        /// The object.
+        /// Address of the object.
         address: String,
     },
-    /// It cannot be had, however often it is asked for.
+    /// A permanent error. Retries are useless.
     #[error("{address}: {reason}")]
     Refused {
-        /// The object.
+        /// Address of the object.
         address: String,
-        /// Why, and what to do about it.
+        /// Reason, and advice to the user.
         reason: String,
     },
 }
@@ -85,20 +85,20 @@ impl From<FetchError> for std::io::Error {
     }
 }
 
-/// How something is read lazily.
+/// Options for lazy reading.
 #[derive(Clone)]
 pub struct LazyOptions {
-    /// Memory for chunks, in bytes. What is being copied comes on top.
+    /// Size of the memory cache in bytes, without copies in progress.
     pub memory_bytes: u64,
-    /// Most bytes that one request asks for.
+    /// Maximum number of bytes per request.
     pub request_bytes: u64,
-    /// Most bytes that are fetched ahead at a time; 0: nothing is.
+    /// Maximum number of bytes being prefetched at a time; 0 disables prefetching.
     pub read_ahead_bytes: u64,
-    /// How often a request is made whose failure is transient, at most.
+    /// Maximum number of attempts of a request with transient failures.
     pub tries: u32,
-    /// Time before the second try; twice as long before each further one.
+    /// Delay before the second attempt; doubled for each further one.
     pub wait: Duration,
-    /// Where chunks are kept beyond this process.
+    /// Disk cache for chunks, kept across processes.
     pub disk: Option<Arc<DiskCache>>,
 }
 

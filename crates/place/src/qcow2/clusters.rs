@@ -60,7 +60,7 @@ impl Clusters {
         self.index.contains_key(&page)
     }
 
-    /// Takes the refcounts of a page. Nothing is kept of a page without any.
+    /// Adds the refcounts of a page. A page without refcounts takes no memory.
     pub(super) fn add_page(&mut self, page: u64, refcounts: impl Iterator<Item = u64>) {
         let mut made = Page::default();
         let mut is_empty = true;
@@ -84,7 +84,7 @@ impl Clusters {
         Some((self.pages.get_mut(index)?, (cluster % PAGE_CLUSTERS) as usize))
     }
 
-    /// Notes that a structure of metadata uses a cluster, alone.
+    /// Records that a metadata structure uses a cluster exclusively.
     pub(super) fn claim(&mut self, cluster: u64, is_in_place: bool) -> Verdict {
         let Some((page, index)) = self.page(cluster) else { return Verdict::Uncounted };
         if !page.counted.has(index) {
@@ -100,7 +100,7 @@ impl Clusters {
         Verdict::Fine
     }
 
-    /// Notes that data in a cluster is referred to `references` times more.
+    /// Records `references` more references to data in a cluster.
     pub(super) fn refer(&mut self, cluster: u64, references: u64, is_in_place: bool) -> Verdict {
         let Some((page, index)) = self.page(cluster) else { return Verdict::Uncounted };
         if !page.counted.has(index) {
@@ -121,13 +121,13 @@ impl Clusters {
         Verdict::Fine
     }
 
-    /// Clusters of data with several references, in order, and how many.
+    /// Returns the data clusters with several references, in order, with their numbers of references.
     pub(super) fn shared(&self) -> impl Iterator<Item = (u64, u64)> {
         self.shared.iter().map(|(cluster, count)| (*cluster, *count))
     }
 }
 
-/// The refcount of an index in bytes of a refcount block. Counts of less than a byte start at its least significant bit.
+/// Returns the refcount at an index of a refcount block. Counts of less than a byte start at its least significant bit.
 pub(super) fn refcount(bytes: &[u8], order: u32, index: usize) -> u64 {
     let width = 1_usize << order;
     if width < 8 {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// Why an image is refused.
+/// The reason why an image is rejected.
 #[derive(Debug, Error)]
 pub enum Qcow2Error {
     /// The file cannot be read.
@@ -52,7 +52,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// Returns what makes an image at this path readable.
+    /// Returns advice for making an image at this path readable.
     #[must_use]
     pub fn way_out(self, path: &Path) -> String {
         let path = path.display();
@@ -98,11 +98,11 @@ impl Display for Feature {
 pub struct Damage {
     /// The structure.
     pub structure: Structure,
-    /// Its place in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The property that is wrong.
     pub problem: &'static str,
-    /// The value that it has in a sound image.
+    /// The expected value.
     pub expected: String,
     /// The value that was found.
     pub found: String,

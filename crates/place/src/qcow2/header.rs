@@ -9,20 +9,21 @@ const MAGIC: [u8; 4] = *b"QFI\xfb";
 /// Bytes of the header of version 2; version 3 has at least [`HEADER_BYTES`].
 const HEADER_BYTES_V2: u64 = 72;
 pub(super) const HEADER_BYTES: usize = 104;
-/// Cluster sizes of the specification's minimum and of QEMU's maximum, as powers of two.
+/// Minimum cluster size of the specification and maximum of QEMU, as powers of two.
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 const REFCOUNT_ORDER_MAX: u32 = 6;
-/// QEMU's limits of table sizes in bytes and of the number of snapshots.
+/// QEMU's limits: table sizes in bytes, and number of snapshots.
 const L1_BYTES_MAX: u64 = 32 << 20;
 const REFCOUNT_TABLE_BYTES_MAX: u64 = 8 << 20;
 const SNAPSHOTS_MAX: u32 = 65536;
 const BACKING_NAME_BYTES_MAX: u32 = 1023;
 
-/// Incompatible features: refcounts may be too low, the image is marked as corrupt, data is in another file.
+/// Incompatible features: refcounts may be too low (dirty), the image is marked as corrupt, the data is in another
+/// file.
 const DIRTY: u64 = 1;
 const CORRUPT: u64 = 1 << 1;
 const EXTERNAL_DATA: u64 = 1 << 2;
-/// The same: compressed clusters are not deflated, L2 entries have subclusters.
+/// Incompatible features: compressed clusters are not deflated, L2 entries have subclusters.
 const COMPRESSION_TYPE: u64 = 1 << 3;
 const EXTENDED_L2: u64 = 1 << 4;
 /// The autoclear feature that declares the bitmaps consistent.
@@ -105,7 +106,7 @@ struct RawBitmap {
 pub(super) const BITMAP_BYTES: usize = 24;
 const _: () = assert!(size_of::<RawBitmap>() == BITMAP_BYTES);
 
-/// A validated header. Offsets of tables are aligned; whether they are inside the file is not known yet.
+/// A validated header. Table offsets are aligned, but may still be outside of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version 2 or 3.
@@ -118,37 +119,37 @@ pub struct Header {
     pub l1: Table,
     /// The refcount table.
     pub refcount_table: Table,
-    /// Place of the snapshot table.
+    /// Offset of the snapshot table.
     pub snapshots_offset: u64,
     /// Number of snapshots.
     pub snapshots: u32,
     /// Data clusters are in another file, where they have no refcounts.
     pub has_external_data: bool,
-    /// The name of that file, once the extensions were read; empty if the image has none.
+    /// Name of that file, set after the extensions were read; empty if the image has none.
     pub data_file: Option<String>,
     is_bitmaps_consistent: bool,
     header_bytes: u64,
-    /// Place of the backing file's name, or the end of the first cluster: extensions end there.
+    /// Offset of the backing file's name, or the end of the first cluster. Extensions end there.
     extensions_end: u64,
 }
 
 /// A table of 64-bit entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// First byte in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Number of entries.
     pub entries: u64,
 }
 
-/// Header extensions that are needed.
+/// The required header extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extensions {
     pub(super) bitmaps: Option<Bitmaps>,
     pub(super) data_file: Option<String>,
 }
 
-/// The directory of bitmaps, of the header extension that names it.
+/// The bitmaps extension, which locates the bitmap directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bitmaps {
     pub(super) count: u32,
@@ -160,15 +161,15 @@ pub(super) struct Bitmaps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) table: Table,
-    /// Length with everything that follows the fixed part, in bytes.
+    /// Length including the variable part, in bytes.
     pub(super) bytes: u64,
 }
 
 impl Header {
-    /// Parses the first bytes of a file, which are padded with zeros if the file is shorter.
+    /// Parses the first bytes of a file. Shorter files are padded with zeros.
     ///
     /// # Errors
-    /// If it is not a header, a field is out of its range, or the image has features that are not supported.
+    /// If it is not a header, a field is out of its range, or the image has unsupported features.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Qcow2Error> {
         let raw: &RawHeader = zerocopy::transmute_ref!(bytes);
         if raw.magic != MAGIC {
@@ -230,7 +231,7 @@ impl Header {
         if table.entries == 0 { Ok(()) } else { self.check_aligned(structure, table.offset) }
     }
 
-    /// Checks that a structure starts at a cluster other than that of the header.
+    /// Checks that a structure is aligned to clusters and not in the first cluster.
     pub(super) fn check_aligned(
         &self,
         structure: Structure,
@@ -244,13 +245,13 @@ impl Header {
         Err(damage(structure, offset, "place", expected, offset))
     }
 
-    /// Cluster size in bytes.
+    /// Returns the cluster size in bytes.
     #[must_use]
     pub fn cluster_bytes(&self) -> u64 {
         1 << self.cluster_bits
     }
 
-    /// Refcounts in one refcount block.
+    /// Returns the number of refcounts in one refcount block.
     pub(super) fn refcounts_per_block(&self) -> u64 {
         (self.cluster_bytes() * 8) >> self.refcount_order
     }
@@ -335,7 +336,8 @@ impl RawHeader {
         Ok((self.refcount_order.get(), header_bytes))
     }
 
-    /// Checks the place of the backing file's name, and returns it, or the end of the first cluster.
+    /// Checks the location of the backing file's name. Returns its offset, or the end of the first cluster if there is
+    /// none.
     fn backing_name(&self, cluster_bits: u32) -> Result<u64, Qcow2Error> {
         let (offset, len) = (self.backing_file_offset.get(), self.backing_file_size.get());
         let end = 1 << cluster_bits;
@@ -391,17 +393,17 @@ fn within<T: PartialOrd + std::fmt::Display>(
 /// An entry of an L1 or L2 table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapping {
-    /// No allocation.
+    /// Not allocated.
     None,
-    /// A table or a cluster of data.
+    /// A table or a data cluster.
     Cluster {
         offset: u64,
-        /// There is one reference, so the cluster is changed in place.
+        /// The only reference (`COPIED`): the cluster is changed in place.
         is_exclusive: bool,
     },
-    /// Compressed data: its first byte and its length, which may be a little too long.
+    /// Compressed data: offset and length. The length is rounded up to sectors.
     Compressed { offset: u64, bytes: u64 },
-    /// Bits are set that have no meaning.
+    /// Reserved bits are set.
     Reserved(u64),
 }
 
@@ -417,7 +419,7 @@ pub(super) fn l1_entry(raw: u64) -> Mapping {
 /// Parses an entry of an L2 table.
 pub(super) fn l2_entry(raw: u64, header: &Header) -> Mapping {
     if raw & COMPRESSED == 0 {
-        // In version 3, bit 0 says that the cluster reads as zeros, whatever it holds.
+        // In version 3, bit 0 means that the cluster reads as zeros, whatever it contains.
         let reserved = !(OFFSET | EXCLUSIVE | u64::from(header.version == 3));
         return standard(raw, reserved);
     }

@@ -1,4 +1,4 @@
-//! The walk over an image: reads each structure once and notes the clusters that it uses.
+//! Walks an image: reads each structure once and records the clusters that it uses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::header::{
     Table,
 };
 
-/// Bytes of a table that are read at a time.
+/// Read size for tables, in bytes.
 const PIECE_BYTES: u64 = 64 << 10;
 
 impl Header {
@@ -38,7 +38,7 @@ fn read_header(device: &dyn BlockDevice) -> Result<(Header, Option<Bitmaps>), Qc
     Ok((header, bitmaps))
 }
 
-/// Reads bytes, and zeros for those past the end.
+/// Reads bytes. Bytes past the end read as zeros.
 fn read_padded(device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> io::Result<()> {
     let there = device.len().saturating_sub(offset).min(buf.len() as u64) as usize;
     let (head, tail) = buf.split_at_mut(there);
@@ -68,24 +68,24 @@ pub fn verify(device: &dyn BlockDevice) -> Result<(), Qcow2Error> {
 
 /// References to one L2 table.
 struct L2Use {
-    /// The first of them.
+    /// The first referring structure.
     structure: Structure,
     references: u64,
-    /// The active L1 table refers to it: only then are its marks of exclusive clusters accurate.
+    /// The active L1 table refers to it. Only then are its `COPIED` flags accurate.
     is_active: bool,
-    /// It is changed in place.
+    /// The table is changed in place.
     is_exclusive: bool,
 }
 
 struct Walk<'a> {
     device: &'a dyn BlockDevice,
     header: Header,
-    /// Places of the refcount blocks that exist, by their index.
+    /// Offsets of the existing refcount blocks, by index.
     blocks: BTreeMap<u64, u64>,
     clusters: Clusters,
     /// First cluster and structure of all claims that are not L2 tables.
     claims: BTreeMap<u64, Structure>,
-    /// L2 tables by their place.
+    /// L2 tables by offset.
     tables: BTreeMap<u64, L2Use>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Checks that a range ends inside the file or, because the last cluster may be short, in the cluster of its end.
+    /// Checks that a range ends inside the file. The last cluster may be short, so the range may end anywhere in it.
     fn check_inside(&self, structure: Structure, at: u64, len: u64) -> Result<(), Qcow2Error> {
         let (file, unit) = (self.device.len(), self.header.cluster_bytes());
         let end = at.checked_add(len);
@@ -148,19 +148,19 @@ impl<'a> Walk<'a> {
         Err(damage(structure, at, "place", expected, found))
     }
 
-    /// The refcount of a cluster.
+    /// Returns the refcount of a cluster.
     fn refcount(&self, cluster: u64) -> io::Result<u64> {
         let counts = self.refcounts(cluster, 1)?;
         Ok(clusters::refcount(&counts, self.header.refcount_order, self.first_in(cluster)))
     }
 
-    /// Index of a cluster in the bytes that [`Self::refcounts`] returns.
+    /// Returns the index of a cluster in the bytes of [`Self::refcounts`].
     fn first_in(&self, cluster: u64) -> usize {
         let per_byte = (8_u64 >> self.header.refcount_order).max(1);
         (cluster % per_byte) as usize
     }
 
-    /// Reads the refcounts of some clusters in one refcount block, from a whole byte on. Empty without a block.
+    /// Reads refcounts from one refcount block, starting at a byte boundary. Empty if the block does not exist.
     fn refcounts(&self, first: u64, count: u64) -> io::Result<Vec<u8>> {
         let (order, per_block) = (self.header.refcount_order, self.header.refcounts_per_block());
         let Some(block) = self.blocks.get(&(first / per_block)) else { return Ok(Vec::new()) };
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         Ok(bytes)
     }
 
-    /// Loads the refcounts of the page of a cluster.
+    /// Loads the page of refcounts that contains a cluster.
     fn load_page(&mut self, cluster: u64) -> io::Result<()> {
         let page = cluster / PAGE_CLUSTERS;
         if self.clusters.has_page(page) {
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Notes that a structure of metadata uses a range of bytes, alone.
+    /// Records that a metadata structure uses a byte range exclusively.
     fn claim(
         &mut self,
         structure: Structure,
@@ -230,13 +230,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The structure of metadata that uses a cluster.
+    /// Returns the metadata structure that uses a cluster.
     fn owner(&self, cluster: u64) -> Structure {
         let at = cluster << self.header.cluster_bits;
         let table = self.tables.get(&at).map(|table| (cluster, table.structure));
         let claim =
             self.claims.range(..=cluster).next_back().map(|(first, owner)| (*first, *owner));
-        // A claim that starts here is exact; an earlier one may be a long table that reaches here.
+        // A claim that starts here is exact. An earlier one may be a long table that extends to here.
         let exact = claim.filter(|(first, _)| *first == cluster).or(table);
         exact.or(claim).map_or(Structure::Header, |(_, owner)| owner)
     }
@@ -256,7 +256,7 @@ impl<'a> Walk<'a> {
         self.claim_l1(Structure::L1, None, self.header.l1)
     }
 
-    /// Claims an L1 table, and collects the L2 tables that it names.
+    /// Claims an L1 table, and collects its L2 tables.
     fn claim_l1(
         &mut self,
         structure: Structure,
@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
             _ => false,
         };
         if is_twice(known.structure) {
-            // One L1 table names it twice.
+            // One L1 table refers to it twice.
             let found = known.structure;
             return Err(damage(structure, place, "overlap", "a cluster with one use", found));
         }
@@ -394,7 +394,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Does the same as [`Self::judge`] for an L2 table, which is not its own owner.
+    /// Like [`Self::judge`], for an L2 table, which must not count as its own owner.
     fn judge_table(
         &self,
         verdict: Verdict,

@@ -1,4 +1,4 @@
-//! The body of an answer, bounded in size, and in time by progress.
+//! Bounds the size of an answer's body, and requires progress.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Fault, Limits};
 
-/// A body with a maximum length. While a reader waits, each window must bring its bytes; time that the reader takes
-/// for itself does not count.
+/// A body with a maximum length. While a reader waits, each window must have its minimum of bytes. The time between two
+/// reads does not count.
 pub(super) struct Limited {
     body: HttpResponseBody,
     limits: Limits,
     bytes_max: u64,
     left: u64,
-    /// The end of the window while a reader waits.
+    /// End of the current window while a reader waits.
     end: Pin<Box<Sleep>>,
     is_waiting: bool,
     window_bytes: u64,
-    /// The rest of the window when the reader stopped waiting.
+    /// Remaining time of the window when the reader stopped waiting.
     rest: std::time::Duration,
 }
 
@@ -33,7 +33,7 @@ impl Limited {
         Self { body, limits, bytes_max, left, end, is_waiting: false, window_bytes: 0, rest }
     }
 
-    /// Begins to wait, or goes on.
+    /// Starts or resumes the window.
     fn wait(&mut self) {
         if !self.is_waiting {
             self.is_waiting = true;
@@ -47,7 +47,7 @@ impl Limited {
         self.rest = self.end.deadline().saturating_duration_since(Instant::now());
     }
 
-    /// Fails if a window has ended that brought too little.
+    /// Fails if a window has ended with too few bytes.
     fn poll_window(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
         while self.end.as_mut().poll(context).is_ready() {
             let (bytes, least) = (self.window_bytes, self.limits.window_bytes);
@@ -99,13 +99,13 @@ impl Body for Limited {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // Callers reserve memory by the hint, so it stays within the limit.
+        // Callers reserve memory by the hint, so it must not exceed the limit.
         let hint = self.body.size_hint();
         if hint.lower() <= self.left { hint } else { SizeHint::default() }
     }
 }
 
-/// The bytes of a body up to its end, its limit or its first fault.
+/// Returns the bytes of a body up to its end, its limit or its first error.
 pub(super) async fn collect(mut body: Limited) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) =

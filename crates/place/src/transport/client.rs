@@ -1,7 +1,7 @@
-//! The HTTP client below the stores, set up as the environment says.
+//! The HTTP client of all stores, configured from the environment.
 //!
-//! It is built here and not by the store's library, because that one's sends the whole address as `Referer` to the
-//! target of a redirect: the signature in a query would reach another server.
+//! The store's library has its own client, but that one sends the whole address as `Referer` to the target of a
+//! redirect. The signature in a query would reach another server.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use object_store::{ClientConfigKey as Key, ClientOptions, Error, Result};
 use reqwest::redirect::Policy;
 use reqwest::{Client, NoProxy, Proxy};
 
-/// Redirects that are followed.
+/// Maximum number of redirects.
 const REDIRECTS_MAX: usize = 10;
 
 pub(super) fn build(options: &ClientOptions) -> Result<Client> {
-    // Another provider that was installed before is as good.
+    // Fails if a provider is installed already. That one is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = |error: reqwest::Error| Error::Generic {
         store: "HTTP",
@@ -62,7 +62,7 @@ pub(super) fn build(options: &ClientOptions) -> Result<Client> {
     builder.build().map_err(failed)
 }
 
-/// A time as the store's library writes it.
+/// Parses a duration in the format of the store's library.
 fn duration(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok()
 }

@@ -1,4 +1,4 @@
-//! Images compressed by zstd in frames that can be sought: a table at their end says where each is.
+//! Images compressed as seekable zstd: independent frames, and a seek table at the end.
 
 mod table;
 
@@ -16,35 +16,35 @@ use thiserror::Error;
 use crate::lazy::{FetchError, RangeSource};
 use table::{Frame, Table};
 
-/// The unit for frames that are small, and for such that are large, in bytes.
+/// Minimum and maximum of the fetch unit, in bytes.
 const CHUNK_BYTES: Range<u64> = 64 << 10..4 << 20;
 
-/// Why something is not read as zstd with a seek table.
+/// The reason why a file cannot be read as seekable zstd.
 #[derive(Debug, Error)]
 pub enum ZstdError {
-    /// What it lies on cannot be read.
+    /// The underlying device failed.
     #[error("{name}: {source}")]
     Read {
-        /// What it is called.
+        /// Name of the file.
         name: String,
         /// The reason.
         source: io::Error,
     },
-    /// There is no table.
+    /// The file has no seek table.
     #[error(
         "{name}: it has no seek table, so that all of it would have to be decompressed for each reading: decompress it, \
          or have one made by build or convert with --output zstd"
     )]
     NoTable {
-        /// What it is called.
+        /// Name of the file.
         name: String,
     },
-    /// The table makes no sense.
+    /// The seek table is invalid.
     #[error("{name}: damaged seek table: {problem}")]
     Damaged {
-        /// What it is called.
+        /// Name of the file.
         name: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -62,10 +62,11 @@ struct Inner {
 }
 
 impl ZstdSource {
-    /// The contents of `device`, which `name` calls in messages. `identity` says what it holds.
+    /// Opens the compressed image on `device`. `name` is used in messages, and `identity` identifies the compressed
+    /// bytes.
     ///
     /// # Errors
-    /// If it has no seek table, or one that makes no sense.
+    /// If the seek table is missing or invalid.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         name: &str,
@@ -89,7 +90,7 @@ impl RangeSource for ZstdSource {
     fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
         let inner = Arc::clone(&self.inner);
         async move {
-            // Decompressing takes a processor, and what is below may wait for requests of its own.
+            // Decompression is CPU-bound, and the device below may wait for requests.
             let work = tokio::task::spawn_blocking(move || inner.fetch(&range)).await;
             work.unwrap_or_else(|error| {
                 let address = self.inner.name.clone();
@@ -120,7 +121,7 @@ impl Inner {
         Ok(bytes.into())
     }
 
-    /// The contents of a frame, as many as the table says.
+    /// Decompresses a frame and checks its length against the table.
     fn frame(&self, frame: &Frame) -> io::Result<Vec<u8>> {
         let mut stored = vec![0; (frame.stored.end - frame.stored.start) as usize];
         self.device.read_at(frame.stored.start, &mut stored)?;

@@ -11,28 +11,28 @@ const SEEKABLE_MAGIC: u32 = 0x8f92_eab1;
 const HEADER_BYTES: u64 = 8;
 const FOOTER_BYTES: u64 = 9;
 
-/// Of the footer's descriptor: each entry has a checksum.
+/// Flag in the footer's descriptor: each entry has a checksum.
 const CHECKSUMS: u8 = 0x80;
-/// Of the descriptor: bits that must be zero.
+/// Reserved bits of the descriptor, which must be zero.
 const RESERVED: u8 = 0x7c;
 
-/// Most frames that a table may list.
+/// Maximum number of frames in a table.
 const FRAMES_MAX: u64 = 0x800_0000;
 
-/// Longest contents of a frame: it is in memory as a whole.
+/// Maximum decompressed size of a frame. A frame is held in memory as a whole.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
-/// Entries that are read together.
+/// Number of entries that are read together.
 const ENTRIES_AT_ONCE: u64 = 8192;
 
-/// Where frames are.
+/// Locations of all frames.
 pub(super) struct Table {
-    /// Where each begins, as it is stored and in the contents, and the end of the last.
+    /// Start of each frame, in the file and in the contents, and the end of the last.
     starts: Vec<(u64, u64)>,
     longest: u64,
 }
 
-/// A frame.
+/// Byte ranges of one frame.
 pub(super) struct Frame {
     pub(super) stored: Range<u64>,
     pub(super) contents: Range<u64>,
@@ -95,17 +95,17 @@ impl Table {
         Ok(())
     }
 
-    /// Length of the contents.
+    /// Returns the length of the contents.
     pub(super) fn len(&self) -> u64 {
         self.starts.last().map_or(0, |&(_, contents)| contents)
     }
 
-    /// The longest contents of a frame.
+    /// Returns the maximum decompressed size of a frame.
     pub(super) fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// The frames that have bytes of `range`.
+    /// Returns the frames that overlap `range`.
     pub(super) fn frames(&self, range: &Range<u64>) -> impl Iterator<Item = Frame> {
         let first = self.starts.partition_point(|&(_, start)| start <= range.start);
         let frames = self.starts[first.saturating_sub(1)..].windows(2);

@@ -13,7 +13,7 @@ fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 7 + at / 1000) as u8).collect()
 }
 
-/// Frames of these lengths, with their table.
+/// Compresses contents into frames of these lengths, with a seek table.
 fn packed(contents: &[u8], lens: &[usize], checksums: bool) -> Vec<u8> {
     let (mut all, mut entries, mut at) = (Vec::new(), Vec::new(), 0);
     for &len in lens {
@@ -67,13 +67,13 @@ fn what_has_no_table_or_a_wrong_one_is_refused() {
     assert!(told(&good[..good.len() - 1]).contains("it has no seek table"));
     assert!(told(b"").contains("it has no seek table"));
     let end = good.len();
-    // Number of frames, descriptor, sizes of the first frame, the frame around the table.
+    // Number of frames, descriptor, sizes of the first frame, and the frame that contains the table.
     for at in [end - 9, end - 5, end - 25, end - 21 + 3, end - 29, end - 33] {
         let mut bad = good.clone();
         bad[at] ^= 0x41;
         assert!(told(&bad).contains("damaged seek table"), "{at}");
     }
-    // Contents that are not as long as the table says are found when they are read.
+    // Contents of another length than in the table are detected when they are read.
     let mut bad = good.clone();
     bad[end - 21] ^= 1;
     let source = open(&bad).unwrap();

@@ -1,4 +1,4 @@
-//! A manifest as bytes.
+//! Encodes and parses manifests.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::digest::Digest;
 
 const VERSION: u32 = 1;
 
-/// Most bytes of a head, which has a label of some bytes and nothing else that grows.
+/// Maximum size of a head. Its only field of variable size is a short label.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 const RUN_BYTES: u64 = 8;
@@ -24,14 +24,14 @@ struct Head {
     image: Facts,
 }
 
-/// Of a head of any version.
+/// The version field, which heads of all versions have.
 #[derive(Deserialize)]
 struct AnyHead {
     version: u32,
 }
 
 impl Manifest {
-    /// The manifest as it is stored.
+    /// Returns the manifest's encoding.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let head = Head {
@@ -56,10 +56,10 @@ impl Manifest {
         bytes
     }
 
-    /// Reads a manifest. What it takes of memory is in proportion to `bytes`, whatever they say.
+    /// Parses a manifest. Memory use is proportional to the length of `bytes`, whatever their contents are.
     ///
     /// # Errors
-    /// If they are no manifest, or what they say does not fit together.
+    /// If they are not a manifest, or their values contradict each other.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         let (head, rest) = split_head(bytes)?;
         check_sizes(head.image_bytes, head.chunk_bytes)?;
@@ -96,14 +96,14 @@ fn split_head(bytes: &[u8]) -> Result<(Head, &[u8]), ManifestError> {
     Ok((serde_json::from_slice(head).map_err(unreadable)?, rest))
 }
 
-/// What comes after the head.
+/// The tables after the head.
 struct Tables<'a> {
     runs: &'a [u8],
     digests: &'a [u8],
     order: &'a [u8],
 }
 
-/// The tables, of exactly the lengths that the head says.
+/// Splits the tables. Their total length must match the head exactly.
 fn split_tables<'a>(
     head: &Head,
     rest: &'a [u8],
@@ -117,13 +117,13 @@ fn split_tables<'a>(
         let expected = before + runs + digests + order;
         return Err(ManifestError::Length { expected, found: found as u64 });
     }
-    // They are part of what is in memory.
+    // The lengths fit `usize`: the tables are part of a slice in memory.
     let (runs, rest) = rest.split_at(runs as usize);
     let (digests, order) = rest.split_at(digests as usize);
     Ok(Tables { runs, digests, order })
 }
 
-/// The runs, which must be of as many chunks as are stored. Where they lie is checked with the manifest.
+/// Parses the runs and checks that their chunks add up to `stored`. The caller checks their positions.
 fn parse_runs(bytes: &[u8], stored: u32) -> Result<Vec<Run>, ManifestError> {
     let (mut end, mut before) = (0_u32, 0_u32);
     let pairs: Vec<u32> = words(bytes).collect();

@@ -1,13 +1,13 @@
-//! Manifests: which chunks make an image, and what is known of it. [`Manifest::parse`] and [`Manifest::to_bytes`] are pure.
+//! Manifests: the chunks of an image and facts about it. [`Manifest::parse`] and [`Manifest::to_bytes`] are pure.
 //!
-//! Numbers are little-endian. A manifest is
+//! Numbers are little-endian. A manifest consists of
 //! - the magic `DWMANIF1` and the length of the head (u32),
-//! - the head, one JSON object: version, sizes, what the image is, how many of the rest there are,
-//! - runs: how many chunks are zeros, and how many after them are stored (u32 each),
-//! - digests of the stored chunks, in the order of the image,
-//! - numbers of the chunks that a start touches first (u32 each), in that order.
+//! - the head, one JSON object: version, sizes, facts about the image, and lengths of the tables below,
+//! - runs: the number of zero chunks, then the number of stored chunks after them (u32 each),
+//! - digests of the stored chunks, in image order,
+//! - numbers of the chunks that a start reads first (u32 each), in that order.
 //!
-//! Digests are what a manifest is made of, and nothing makes them smaller: 32 bytes for each chunk that is stored.
+//! Digests dominate the size and are incompressible: 32 bytes for each stored chunk.
 
 mod bytes;
 
@@ -15,39 +15,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// First bytes of a manifest.
+/// Magic number at the start of a manifest.
 pub const MAGIC: [u8; 8] = *b"DWMANIF1";
 
-/// Sizes that chunks may have, in bytes: powers of two.
+/// Minimum chunk size in bytes. Chunk sizes are powers of two.
 pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
-/// The largest size of chunks.
+/// Maximum chunk size in bytes.
 pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
 
-/// What an image is, as its format tells: for people and programs that choose among images.
+/// Facts about an image, which help people and programs to choose among images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
-    /// `ext4`, `xfs` and so on; empty if it has no format that is known.
+    /// `ext4`, `xfs` and so on; empty if the format is unknown.
     pub format: String,
     /// Label, as text.
     pub label: String,
     /// UUID with dashes.
     pub uuid: String,
-    /// Bytes of a block; 0 if not known.
+    /// Block size in bytes; 0 if unknown.
     pub block_bytes: u32,
 }
 
-/// Chunks that are stored, one after the other.
+/// A run of consecutive stored chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    /// Number of the first.
+    /// Number of the first chunk.
     first: u32,
     count: u32,
-    /// How many are stored before it.
+    /// Number of stored chunks before this run.
     before: u32,
 }
 
-/// Which chunks make an image. All that it says fits together: see [`ManifestError`].
+/// The chunks of an image. All fields are consistent with each other: see [`ManifestError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     facts: Facts,
@@ -58,55 +58,55 @@ pub struct Manifest {
     order: Vec<u32>,
 }
 
-/// Why bytes are no manifest.
+/// The reason why bytes are not a valid manifest.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// They begin otherwise.
+    /// The magic number is missing.
     #[error("it does not begin as a manifest does")]
     Magic,
-    /// It was made by a program that knows more.
+    /// The version is newer than this program.
     #[error("it is of version {0}, and this program knows version 1: use a newer one")]
     Version(u32),
-    /// The head cannot be read.
+    /// The head cannot be parsed.
     #[error("its head cannot be read: {0}")]
     Head(String),
-    /// It is shorter or longer than what its head says.
+    /// The length does not match the head.
     #[error("it should have {expected} bytes by its head and has {found}")]
     Length {
-        /// Bytes by the head.
+        /// Length according to the head.
         expected: u64,
-        /// Bytes that there are.
+        /// Actual length.
         found: u64,
     },
-    /// A size is none that images or chunks can have.
+    /// A size is invalid for images or chunks.
     #[error("its {what} is {found}: {rule}")]
     Size {
-        /// Which size.
+        /// Name of the size.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         found: u64,
-        /// What it must be.
+        /// The rule that it violates.
         rule: &'static str,
     },
-    /// Runs of chunks do not fit the image.
+    /// A run of chunks does not fit the image.
     #[error("run {number} of its chunks {problem}")]
     Run {
-        /// Which run, from 0.
+        /// Number of the run, from 0.
         number: usize,
-        /// What is wrong.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// The order of a start names a chunk that is not stored.
+    /// The start order names a chunk that is not stored.
     #[error("its order names chunk {0}, which is not stored")]
     Order(u32),
 }
 
 impl Manifest {
-    /// A manifest of the chunks that are stored: numbers in rising order, and digests.
+    /// Creates a manifest from the stored chunks: ascending numbers, and digests.
     ///
     /// # Errors
-    /// If sizes cannot be, or a chunk lies past the end or out of order.
+    /// If a size is invalid, or a chunk is past the end or out of order.
     pub fn new(
         facts: Facts,
         image_bytes: u64,
@@ -137,39 +137,39 @@ impl Manifest {
         Ok(Self { facts, image_bytes, chunk_bytes, runs, digests, order: Vec::new() })
     }
 
-    /// What the image is.
+    /// Returns the facts about the image.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Bytes of the image.
+    /// Returns the image size in bytes.
     #[must_use]
     pub fn image_bytes(&self) -> u64 {
         self.image_bytes
     }
 
-    /// Bytes of a chunk; the last may have fewer.
+    /// Returns the chunk size in bytes. The last chunk may be shorter.
     #[must_use]
     pub fn chunk_bytes(&self) -> u32 {
         self.chunk_bytes
     }
 
-    /// Chunks of the image, those of zeros too.
+    /// Returns the number of chunks of the image, including zero chunks.
     #[must_use]
     pub fn chunks(&self) -> u32 {
-        // What `check_sizes` has seen to.
+        // `check_sizes` has ensured that this fits.
         self.image_bytes.div_ceil(self.chunk_bytes.into()) as u32
     }
 
-    /// Bytes of a chunk of the image.
+    /// Returns the length of chunk `number` in bytes.
     #[must_use]
     pub fn len_of(&self, number: u32) -> usize {
         let start = u64::from(number) * u64::from(self.chunk_bytes);
         self.image_bytes.saturating_sub(start).min(self.chunk_bytes.into()) as usize
     }
 
-    /// The digest of a chunk; `None` if it is zeros.
+    /// Returns the digest of a chunk, or `None` if it is zeros.
     #[must_use]
     pub fn digest_of(&self, number: u32) -> Option<Digest> {
         let after = self.runs.partition_point(|run| run.first <= number);
@@ -178,19 +178,19 @@ impl Manifest {
         (place < run.count).then(|| self.digests[(run.before + place) as usize])
     }
 
-    /// Digests of all chunks that are stored, in the order of the image; some may be there more than once.
+    /// Returns the digests of all stored chunks in image order. A digest may occur more than once.
     #[must_use]
     pub fn digests(&self) -> &[Digest] {
         &self.digests
     }
 
-    /// Chunks that a start touches first, in that order.
+    /// Returns the chunks that a start reads first, in that order.
     #[must_use]
     pub fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// Sets the order: of these chunks those that are stored, each once.
+    /// Sets the start order. Chunks that are not stored and duplicates are skipped.
     pub fn set_order(&mut self, numbers: impl IntoIterator<Item = u32>) {
         let mut seen = std::collections::HashSet::new();
         self.order = numbers
