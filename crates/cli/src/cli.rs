@@ -1,4 +1,4 @@
-//! The command line: its commands, each of which has its arguments in its own file.
+//! The command line and its commands. The arguments of each command are in its own file.
 
 use clap::{Parser, Subcommand};
 
@@ -37,7 +37,7 @@ Exit status:
   3  the image or archive is damaged or unsupported
   4  reading or writing failed, or there is no space";
 
-/// The examples of what this host has.
+/// Returns the examples that apply to this host.
 fn examples() -> String {
     let has = |line: &&str| cfg!(target_os = "linux") || !line.contains("diskwright mount");
     EXAMPLES.lines().filter(has).collect::<Vec<_>>().join("\n")

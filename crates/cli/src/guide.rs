@@ -1,6 +1,6 @@
-//! What is said to somebody who asks for nothing.
+//! Text for a call without a command.
 
-/// What one would do first, one line each.
+/// Suggested first commands, one per line.
 const FIRST_STEPS: &str = "\
 Diskwright builds and reads images of ext4 and XFS, and changes them, without root.
 
@@ -14,13 +14,13 @@ Diskwright builds and reads images of ext4 and XFS, and changes them, without ro
 diskwright --help names all commands, diskwright COMMAND --help has the options and examples of one, and the
 cookbook (docs/cookbook.md, or /usr/share/doc/diskwright where a package was installed) has recipes.";
 
-/// The lines of what this host has.
+/// Returns the lines that apply to this host.
 pub(crate) fn first_steps() -> String {
     let has = |line: &&str| cfg!(target_os = "linux") || !line.contains("diskwright mount");
     FIRST_STEPS.lines().filter(has).collect::<Vec<_>>().join("\n")
 }
 
-/// What to say of a command that this program was built without; `None` if it is another word.
+/// Returns a message if `word` is a command that is not part of this build, otherwise `None`.
 #[cfg(not(feature = "anywhere"))]
 pub(crate) fn not_built_in(word: Option<std::ffi::OsString>) -> Option<String> {
     let word = word?;

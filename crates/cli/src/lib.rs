@@ -1,7 +1,8 @@
-//! The command line: arguments in, exit status out. What commands do is in the library.
+//! The command line: parses arguments and returns an exit status. The commands' work is done by the
+//! `diskwright` library.
 //!
-//! It is a library of its own so that man pages and completions can be made of [`command`] by another program: nothing
-//! else of it is for others.
+//! This crate is a library so that another program can generate man pages and completions from
+//! [`command`]. The rest is not for other crates.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -16,12 +17,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use diskwright::Outcome;
 
-/// The arguments that the program takes, with its help.
+/// Returns the definition of the program's arguments, with help.
 pub fn command() -> clap::Command {
     cli::Cli::command()
 }
 
-/// All that the program does.
+/// Runs the program.
 pub fn main() -> ExitCode {
     if let Some((program, arguments)) = namesake() {
         terminal::show_messages_of_libraries();
@@ -51,8 +52,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(outcome as u8)
 }
 
-/// Prints the help that was asked for, or why the arguments are wrong. An argument may be an address with secrets, or have
-/// control characters.
+/// Prints the requested help, or the error in the arguments. Removes secrets of addresses and
+/// control characters, which arguments may contain.
 fn answer(error: &clap::Error) -> Outcome {
     let plain = error.render().to_string();
     let safe = diskwright::text::safe(&plain);
@@ -73,8 +74,8 @@ fn answer(error: &clap::Error) -> Outcome {
     }
 }
 
-/// The program that this one is called as, by its own name or after the word `as`, and its arguments: all of them are
-/// its own, `-h` too.
+/// Returns the drop-in program to run, chosen by the name of this program or by the word after
+/// `as`, with its arguments. All arguments belong to it, including `-h`.
 fn namesake() -> Option<(&'static dropin::Program, Vec<OsString>)> {
     let words = std::env::args_os().collect::<Vec<_>>();
     let called = |word: &OsString| dropin::Program::called(word);

@@ -12,13 +12,13 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Bytes of output collected before they are written.
+/// Size of the output buffer in bytes.
 const OUTPUT_BYTES: usize = 256 << 10;
 
-/// Says something on standard error. The one writer of messages: names, labels and answers of servers in it are escaped,
-/// and no address shows its secrets.
+/// Prints a message to standard error. All messages use this function: it escapes names, labels and
+/// answers of servers, and hides secrets of addresses.
 pub(crate) fn message(text: &dyn Display) {
-    // Without a standard error there is nobody to tell.
+    // Without a standard error there is no way to report anything.
     let text = text::safe(&text.to_string()).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "diskwright: {text}");
 }
@@ -28,13 +28,14 @@ pub(crate) fn lines(lines: &[u8]) {
     let _ = io::stderr().write_all(lines);
 }
 
-/// Shows the messages of libraries as those of the program: errors of a mount, which no caller is told.
+/// Prints messages of libraries as messages of the program. They report errors of a mount that no
+/// caller receives.
 pub(crate) fn show_messages_of_libraries() {
-    // It fails only if somebody shows them already.
+    // Fails only if another subscriber is already installed.
     let _ = tracing::subscriber::set_global_default(Messages);
 }
 
-/// What libraries have to say. They use no spans.
+/// Subscriber for messages of libraries, which use no spans.
 struct Messages;
 
 impl Subscriber for Messages {
@@ -59,7 +60,7 @@ impl Subscriber for Messages {
     fn exit(&self, _span: &Id) {}
 }
 
-/// Shows the message of an event.
+/// Prints the message of an event.
 struct Shown;
 
 impl Visit for Shown {
@@ -70,24 +71,24 @@ impl Visit for Shown {
     }
 }
 
-/// Whether names on standard output are for people.
+/// Returns whether standard output is a terminal, so that names must be escaped.
 pub(crate) fn escapes_names() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Runs `write` with a buffered standard output and sees to it that all of it is written.
+/// Runs `write` with a buffered standard output and flushes it.
 pub(crate) fn with_output<T>(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> Result<T>,
 ) -> Result<T> {
     let mut out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
     let result = write(&mut out);
-    // What came before an error is still worth having.
+    // Keep the output from before an error.
     let flushed = out.flush().map_err(Error::Output);
     let value = result?;
     flushed.map(|()| value)
 }
 
-/// Writes JSON in which no character does harm on a terminal.
+/// Writes JSON with control characters escaped, so that it is safe on a terminal.
 pub(crate) fn write_json(
     out: &mut (impl Write + ?Sized),
     value: &impl serde::Serialize,
@@ -96,7 +97,7 @@ pub(crate) fn write_json(
     out.write_all(json.as_bytes()).map_err(serde_json::Error::io)
 }
 
-/// The same over several lines.
+/// Like [`write_json`], but on several lines.
 pub(crate) fn write_json_pretty(
     out: &mut (impl Write + ?Sized),
     value: &impl serde::Serialize,
@@ -105,7 +106,7 @@ pub(crate) fn write_json_pretty(
     out.write_all(json.as_bytes()).map_err(serde_json::Error::io)
 }
 
-/// Has a bar move by itself, if it is shown: that takes a thread, which the system may not provide.
+/// Starts periodic redrawing of a visible bar. That requires a thread, which may be unavailable.
 fn tick(bar: &ProgressBar) {
     let has_thread = || std::thread::Builder::new().spawn(|| {}).is_ok_and(|it| it.join().is_ok());
     if !bar.is_hidden() && has_thread() {
@@ -113,7 +114,7 @@ fn tick(bar: &ProgressBar) {
     }
 }
 
-/// A spinner on standard error with counts, if that is a terminal.
+/// Creates a spinner with counts on standard error, if that is a terminal.
 pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
     let template = "{spinner} {prefix} {pos} files, {msg}, {elapsed}";
@@ -123,7 +124,7 @@ pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     bar.with_prefix(what)
 }
 
-/// Shows how copying goes.
+/// Shows the progress of copying.
 pub(crate) struct CopyProgress {
     bar: ProgressBar,
     bytes: u64,
@@ -158,7 +159,7 @@ impl Observer for CopyProgress {
     }
 }
 
-/// Shows how a check goes: how far it is in which phase, and how fast the image is read.
+/// Shows the progress of a check: its phase, and the read rate.
 pub(crate) struct CheckProgress {
     bar: ProgressBar,
 }
@@ -171,7 +172,8 @@ impl CheckProgress {
         Self { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())) }
     }
 
-    /// Shows that `done` of `total` units of a phase are done, and how much was read and found until now.
+    /// Shows that `done` of `total` units of a phase are complete, with bytes read and findings so
+    /// far.
     pub(crate) fn show(&self, phase: Phase, done: u64, total: u64, bytes_read: u64, findings: u64) {
         if self.bar.is_hidden() {
             return;
@@ -196,7 +198,7 @@ impl Drop for CheckProgress {
     }
 }
 
-/// Shows how a repair goes.
+/// Shows the progress of a repair.
 pub(crate) struct RepairProgress {
     bar: ProgressBar,
 }
@@ -210,7 +212,7 @@ impl RepairProgress {
         Self { bar: bar.with_prefix(what) }
     }
 
-    /// Shows that `done` of `total` units of a part are done.
+    /// Shows that `done` of `total` units of a part are complete.
     pub(crate) fn show(&self, part: &'static str, done: u64, total: u64) {
         if !self.bar.is_hidden() {
             self.bar.set_length(total);
@@ -227,7 +229,7 @@ impl Drop for RepairProgress {
     }
 }
 
-/// Shows how workloads go: one bar over all operations, with what is run at the moment.
+/// Shows the progress of workloads: one bar over all operations, with the name of the current one.
 pub(crate) struct WorkloadProgress {
     bar: ProgressBar,
 }
@@ -277,7 +279,7 @@ impl workload::run::Observer for WorkloadProgress {
     }
 }
 
-/// Writes a report to the standard output: one JSON object, and a newline.
+/// Writes a report to standard output: one JSON object and a newline.
 pub(crate) fn json_line(report: &impl serde::Serialize) -> diskwright::Result<()> {
     with_output(|out| {
         write_json(&mut *out, report)

@@ -1,4 +1,4 @@
-//! What people meet first when something does not work: each message says what to do next.
+//! Common first errors: each message must tell the user what to do next.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +13,7 @@ fn run(dir: &Path, line: &str) -> Output {
     command.current_dir(dir).env("LC_ALL", "C").args(line.split_whitespace()).output().unwrap()
 }
 
-/// Runs what has to fail; returns what it said.
+/// Runs a command that must fail. Returns its messages.
 fn fails(dir: &Path, line: &str, status: i32) -> String {
     let output = run(dir, line);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -21,7 +21,7 @@ fn fails(dir: &Path, line: &str, status: i32) -> String {
     said
 }
 
-/// A directory with an image, a disk and files that are none.
+/// Creates a directory with an image, a disk and files that are not images.
 fn home() -> tempfile::TempDir {
     let home = scratch();
     let dir = home.path();
@@ -41,19 +41,19 @@ fn each_message_says_what_to_do_next() {
     let home = home();
     let dir = home.path();
     for (line, status, next) in [
-        // No file system, or one that lies elsewhere.
+        // No file system, or one at another offset.
         ("ls zeros", 3, "--partition or --offset"),
         ("ls text", 3, "--partition or --offset"),
         ("ls disk", 3, "choose one with --partition N"),
         ("ls --partition 2 disk", 1, "there are: 1"),
         ("ls --partition 1 image", 1, "leave --partition out"),
         ("ls tree", 4, "an image is a regular file or a block device"),
-        // No room.
+        // Out of space.
         ("build . new --size 8M", 4, "make the image larger with --size"),
         ("cp large image:/large", 4, "remove something, or build a larger image"),
         ("shrink image --size 1M", 3, "--size min --dry-run"),
         ("grow image --size 8M", 2, "diskwright shrink"),
-        // What is there, or is not.
+        // Existing or missing files.
         ("build tree image", 2, "--force"),
         ("extract image tree", 4, "--force"),
         ("cat image /nothing", 1, "diskwright ls"),
@@ -61,7 +61,7 @@ fn each_message_says_what_to_do_next() {
         ("rmdir image /etc", 1, "diskwright rm -r"),
         ("cp tree image:/x", 2, "-r"),
         ("mkdir image /etc", 1, "choose another name"),
-        // By other names.
+        // Drop-in programs.
         ("as mke2fs new", 1, "write one after its name"),
         ("as resize2fs image 1M", 1, "--size min --dry-run"),
         ("as xfs_repair image", 1, "e2fsck"),
@@ -82,7 +82,7 @@ fn damage_is_followed_by_what_mends_it() {
     let home = home();
     let dir = home.path();
     let image = File::options().write(true).open(dir.join("image")).unwrap();
-    // A count in the superblock, under its checksum.
+    // A count in the superblock, so that its checksum is wrong.
     image.write_all_at(&[1], 1024 + 16).unwrap();
     let said = fails(dir, "ls image", 3);
     assert!(said.contains("diskwright repair") || said.contains("diskwright check"), "{said}");

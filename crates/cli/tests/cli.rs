@@ -1,4 +1,4 @@
-//! The program itself: arguments, messages and exit statuses.
+//! The program: arguments, messages and exit statuses.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ fn run(arguments: &[&str]) -> Output {
     command.env_remove("SOURCE_DATE_EPOCH").args(arguments).output().unwrap()
 }
 
-/// Exit status and messages, with nothing on standard output.
+/// Returns exit status and messages of a run that must print nothing on standard output.
 fn failure(arguments: &[&str]) -> (i32, String) {
     let output = run(arguments);
     assert!(output.stdout.is_empty(), "{arguments:?} wrote to standard output");
@@ -153,7 +153,7 @@ fn a_control_character_in_a_message_is_escaped() {
     assert!(said.contains("\\x1b[31m") && !said.contains('\x1b'), "{said:?}");
 }
 
-/// The program with standard output at a place, by a shell.
+/// Runs a shell script that redirects the program's standard output.
 fn by_shell(dir: &Path, script: &str) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", script]).current_dir(dir).env_remove("SOURCE_DATE_EPOCH");
@@ -219,7 +219,7 @@ fn names_are_escaped_in_json() {
     }
 }
 
-/// Without threads, or with few descriptors, a command does its work or says why not.
+/// Without threads, or with few descriptors, a command works or reports the reason.
 #[cfg(target_os = "linux")]
 #[test]
 fn scarce_resources_are_no_panic() {
@@ -247,7 +247,7 @@ fn scarce_resources_are_no_panic() {
             let script = format!("ulimit {limit}; timeout 60 \"$D\" {words}");
             let output = by_shell(dir.path(), &script);
             let said = String::from_utf8_lossy(&output.stderr);
-            // 134: the allocator gives up where not even a small piece of memory is left.
+            // 134: the allocator aborts if even a small allocation fails.
             let is_orderly =
                 output.status.code().is_some_and(|code| code <= 4 || code == 127 || code == 134);
             assert!(is_orderly, "{limit} {words}: {} {said}", output.status);
@@ -256,10 +256,10 @@ fn scarce_resources_are_no_panic() {
     }
 }
 
-/// The start of a disk with one partition of Linux.
+/// Creates the start of a disk with one Linux partition.
 fn disk_with_partition(dir: &Path) -> String {
     let mut bytes = vec![0; 4 << 20];
-    // Type 0x83, from sector 2048 on, 4096 sectors (MBR).
+    // Type 0x83, 4096 sectors from sector 2048 (MBR).
     bytes[446 + 4] = 0x83;
     bytes[446 + 8..446 + 16].copy_from_slice(&[0, 8, 0, 0, 0, 16, 0, 0]);
     bytes[510..512].copy_from_slice(&[0x55, 0xaa]);

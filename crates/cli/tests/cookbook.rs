@@ -1,4 +1,4 @@
-//! The recipes of `docs/cookbook.md`, as they stand there.
+//! The recipes of `docs/cookbook.md`, run as printed there.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +9,20 @@ use oracle::Need::{self, Fuse, Tool};
 /// The page.
 const PAGE: &str = include_str!("../../../docs/cookbook.md");
 
-/// A recipe: its commands, and what they print.
+/// A recipe: its commands and their output.
 struct Recipe {
     title: &'static str,
     commands: &'static str,
     printed: &'static str,
 }
 
-/// What is between two fences of this kind.
+/// Returns the text of the first fenced block of this kind.
 fn fenced(section: &'static str, kind: &str) -> Option<&'static str> {
     let (_, rest) = section.split_once(&format!("\n```{kind}\n"))?;
     rest.split_once("```").map(|(inside, _)| inside)
 }
 
-/// All recipes, with their numbers from 1 on.
+/// Returns all recipes, numbered from 1.
 fn recipes() -> Vec<Recipe> {
     let sections = PAGE.split("\n## ").skip(1);
     let numbered = sections.filter(|section| section.starts_with(|c: char| c.is_ascii_digit()));
@@ -34,7 +34,7 @@ fn recipes() -> Vec<Recipe> {
     numbered.map(recipe).collect()
 }
 
-/// What commands need that not every machine has.
+/// Returns the requirements of a recipe that not every machine meets.
 fn needs(recipe: &Recipe) -> Vec<Need> {
     let mut needs = vec![Tool("sh")];
     for name in ["sfdisk", "tar", "genimage", "fakeroot"] {
@@ -48,7 +48,7 @@ fn needs(recipe: &Recipe) -> Vec<Need> {
     needs
 }
 
-/// The directory that recipes begin in.
+/// Creates the initial files for recipes in a directory.
 fn kitchen(dir: &Path) {
     for (path, text) in
         [("etc/hostname", "box\n"), ("etc/motd", "Welcome.\n"), ("usr/bin/app", "app\n")]
@@ -83,7 +83,7 @@ fn cook(number: usize) {
     assert_eq!(out.trim_end(), recipe.printed.trim_end(), "{}: {messages}", recipe.title);
 }
 
-/// One test for each recipe.
+/// Defines one test per recipe.
 macro_rules! recipes {
     ($($name:ident $number:literal),+ $(,)?) => {
         const COUNT: usize = [$($number),+].len();

@@ -1,14 +1,14 @@
-//! Disks with one partition, for tests of images inside of a larger file.
+//! Disks with one partition, for tests of images inside a larger file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// First byte of the partition. As many bytes lie behind it.
+/// Offset of the partition in bytes. The same number of bytes follows it.
 pub(crate) const START: u64 = 1 << 20;
 
-/// Makes a disk with an MBR whose first partition holds these bytes. Returns the file, open to be read and written, and
-/// the MBR.
+/// Creates a disk with an MBR whose first partition contains these bytes. Returns the file, open
+/// for reading and writing, and the MBR.
 pub(crate) fn with_partition(path: &Path, part: &[u8]) -> (File, [u8; 512]) {
     let mut options = File::options();
     let disk = options.read(true).write(true).create(true).truncate(true).open(path).unwrap();

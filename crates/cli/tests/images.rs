@@ -1,4 +1,4 @@
-//! The program on real images: those it makes, and those of mke2fs and the kernel.
+//! The program on real images: its own, and those of mke2fs and the kernel.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ fn run(arguments: &[&str]) -> Output {
     program().args(arguments).output().unwrap()
 }
 
-/// Standard output of a run that must succeed.
+/// Runs the program, which must succeed. Returns its standard output.
 #[track_caller]
 fn output(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -30,7 +30,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The sample tree, from which nothing is left out but sockets (tar) and what names say.
+/// Creates the sample tree.
 fn sample(dir: &Path) -> Tree {
     fs::create_dir(dir).unwrap();
     sample_tree(dir, &Sample { wide_names: 1000, ..Sample::for_xfs() });
@@ -55,7 +55,7 @@ fn there_and_back(format: &str) {
     output(&["extract", text(&image), text(&to)]);
     assert_same(&expected, &Tree::of(&to), &Ignore::default());
 
-    // By way of an archive only the sockets get lost.
+    // An archive loses only the sockets.
     let made = run(&["extract", text(&image), text(&archive)]);
     assert_eq!(made.status.code(), Some(1), "{}", String::from_utf8_lossy(&made.stderr));
     output(&["build", "--fs", format, text(&archive), text(&again)]);
@@ -92,7 +92,7 @@ fn an_image_of_mke2fs_comes_out_as_it_went_in() {
     }
 }
 
-/// An image with a few files.
+/// Creates an image with a few files.
 fn small(scratch: &Path) -> std::path::PathBuf {
     let (source, image) = (scratch.join("small"), scratch.join("small.img"));
     fs::create_dir_all(source.join("etc/conf.d")).unwrap();
@@ -148,7 +148,7 @@ fn an_image_is_found_inside_a_disk() {
         assert_eq!(output(&["cat", text(&path), "/etc/motd", place[0], place[1]]), "hello\n");
     }
     assert_eq!(run(&["ls", text(&path)]).status.code(), Some(3));
-    // Cut off inside of the partition.
+    // Truncated within the partition.
     fs::write(&path, &disk[..2 << 20]).unwrap();
     let refused = run(&["cat", text(&path), "/large", "--partition", "1"]);
     assert_eq!(refused.status.code(), Some(3));

@@ -1,4 +1,4 @@
-//! What listings and searches look like, on the reference model.
+//! Output format of listings and searches, on the reference model.
 
 use diskwright::find::{self, FindOptions, find};
 use diskwright::list::{ListOptions, Style, list};

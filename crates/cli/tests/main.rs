@@ -1,4 +1,5 @@
-//! What the library and the program promise: judged by e2fsck, xfs_repair, the kernel, and programs at work.
+//! Guarantees of the library and the program, checked by e2fsck, xfs_repair, the kernel, and real
+//! programs.
 
 #[macro_use]
 extern crate oracle;

@@ -1,6 +1,7 @@
-//! Mounts of images by the program, for tests: started, waited for, and taken away whatever happens.
+//! Mounts of images by the program, for tests. A mount is started, waited for, and removed in every
+//! case.
 //!
-//! A test file takes this in with `#[path]`, and uses what it needs of it.
+//! Test files include this module with `#[path]` and may use only parts of it.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -19,33 +20,34 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) use oracle::wait_until;
 
-/// How long a mount may last unless [`Mounting::limit`] says otherwise. Its server is killed then, so
-/// that whatever waits for it fails instead of hanging.
+/// Maximum lifetime of a mount unless [`Mounting::limit`] sets another. Then its server is killed,
+/// so that waiting programs fail instead of hanging.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The program with an environment of its own.
+/// Returns the program with a defined environment.
 pub(crate) fn diskwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
     command
 }
 
-/// Waits for the end of a process.
+/// Waits for a process to end.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, child: &mut Child) -> ExitStatus {
     wait_until(what, || child.try_wait().unwrap().is_some());
     child.wait().unwrap()
 }
 
-/// Whether something is mounted at a path. Asks nobody who may not answer.
+/// Returns whether a path is a mount point. Sends no request to the file system, which may not
+/// answer.
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let point = point.to_str().expect("scratch directories have plain names");
-    // As this thread sees it: a test may have mounts for itself.
+    // In this thread's view: a test may have a private mount namespace.
     let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap();
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(point))
 }
 
-/// A new directory to mount at, which is removed when dropped, but never with what is in it.
+/// A new directory for a mount. On drop it is removed only if it is empty.
 pub(crate) struct Point(PathBuf);
 
 impl Point {
@@ -66,7 +68,7 @@ impl Drop for Point {
     }
 }
 
-/// Unmounts whatever is mounted at a path, though it is in use or its server is dead.
+/// Unmounts everything mounted at a path, even if it is in use or its server is dead.
 pub(crate) fn take_away(point: &Path) {
     while is_mounted(point) {
         if unmount(point, UnmountFlags::DETACH).is_err() {
@@ -79,8 +81,8 @@ pub(crate) fn take_away(point: &Path) {
     }
 }
 
-/// Runs `diskwright unmount` until nobody uses the mount: a process that another test is just starting has
-/// copies of what was open here, for as long as the machine takes to start it.
+/// Runs `diskwright unmount` until the mount is free. A process that a concurrent test is starting
+/// briefly inherits this process's open files.
 pub(crate) fn unmount_when_free(point: &Path) -> Output {
     let mut unmount = diskwright();
     unmount.args(["unmount", "--timeout", &HANG_AFTER.as_secs().to_string()]).arg(point);
@@ -95,7 +97,7 @@ pub(crate) fn unmount_when_free(point: &Path) -> Output {
     last.expect("it was run")
 }
 
-/// A mount that is about to be made: `Mounting::new(image).options("ro").start()`.
+/// Builder for a mount: `Mounting::new(image).options("ro").start()`.
 pub(crate) struct Mounting {
     command: Command,
     image: PathBuf,
@@ -112,14 +114,14 @@ impl Mounting {
         })
     }
 
-    /// A mount that another program serves, at the place that it is given.
+    /// Prepares a mount served by another program, at the given mount point.
     pub(crate) fn served_by(image: &Path, command: impl FnOnce(&Path) -> Command) -> Self {
         let point = Point::new();
         let command = command(point.path());
         Self { command, image: image.to_owned(), point, limit: LIMIT }
     }
 
-    /// `-o OPTIONS`.
+    /// Adds `-o OPTIONS`.
     pub(crate) fn options(self, options: &str) -> Self {
         self.arguments(["-o", options])
     }
@@ -132,16 +134,16 @@ impl Mounting {
         self
     }
 
-    /// How long it may last.
+    /// Sets the maximum lifetime.
     pub(crate) fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Mounts, and returns when the mount can be used.
+    /// Mounts, and returns when the mount is ready.
     ///
     /// # Panics
-    /// With what the program said, if it ends instead.
+    /// If the program ends instead, with its messages.
     #[track_caller]
     pub(crate) fn start(self) -> Mounted {
         let Self { mut command, image, point, limit } = self;
@@ -155,7 +157,7 @@ impl Mounting {
             if let Some(status) = mounted.server.try_wait().unwrap() {
                 panic!("{command:?} ended with {status}: {}", mounted.said());
             }
-            // The first answer shows that it is served.
+            // The first answer shows that the mount is served.
             is_mounted(mounted.path())
                 && fs::metadata(mounted.path()).is_ok_and(|root| root.dev() != outside)
         });
@@ -163,7 +165,8 @@ impl Mounting {
     }
 }
 
-/// A mount served by the program in the foreground. Dropped, the server is killed and the mount goes.
+/// A mount served by the program in the foreground. On drop the server is killed and the mount
+/// removed.
 pub(crate) struct Mounted {
     server: Child,
     said: File,
@@ -173,18 +176,18 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts an image that can be changed, without options.
+    /// Mounts an image read-write, without options.
     #[track_caller]
     pub(crate) fn new(image: &Path) -> Self {
         Mounting::new(image).start()
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub(crate) fn path(&self) -> &Path {
         self.point.path()
     }
 
-    /// A path in it.
+    /// Returns a path in the mount.
     pub(crate) fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         self.path().join(path)
     }
@@ -193,21 +196,21 @@ impl Mounted {
         &self.image
     }
 
-    /// What the server has said so far.
+    /// Returns the server's messages so far.
     pub(crate) fn said(&mut self) -> String {
         let mut text = String::new();
-        // The place in the file is shared with the server, which writes at the end.
+        // The file offset is shared with the server, which writes at the end.
         let mut said = File::open(format!("/proc/self/fd/{}", fd(&self.said))).unwrap();
         said.rewind().unwrap();
         said.read_to_string(&mut text).unwrap();
         text
     }
 
-    /// Unmounts by `diskwright unmount`, which waits for the server to let go of the image.
-    /// Returns what the server said.
+    /// Unmounts by `diskwright unmount`, which waits for the server to release the image. Returns
+    /// the server's messages.
     ///
     /// # Panics
-    /// If that fails, or the server ends with another status than 0.
+    /// If unmounting fails, or the server ends with a status other than 0.
     #[track_caller]
     pub(crate) fn unmount(mut self) -> String {
         let output = unmount_when_free(self.path());
@@ -224,14 +227,14 @@ impl Mounted {
         kill_process(Pid::from_child(&self.server), signal).unwrap();
     }
 
-    /// Waits for the server to end by itself; its status and what it said.
+    /// Waits for the server to end. Returns its status and messages.
     #[track_caller]
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = wait_for("the end of the server", &mut self.server);
         (status, self.said())
     }
 
-    /// Kills the server, as a crash would, and takes the dead mount away. The image is left as it is.
+    /// Kills the server, like a crash, and removes the dead mount. The image is not changed.
     pub(crate) fn kill(mut self) {
         self.server.kill().unwrap();
         self.server.wait().unwrap();
@@ -241,7 +244,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The server ends first: what is left of the mount then cannot hang.
+        // Kill the server first: operations on the dead mount cannot hang.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -252,7 +255,7 @@ fn fd(file: &File) -> i32 {
     file.as_raw_fd()
 }
 
-/// Kills a server that lives too long, unless dropped before.
+/// Kills a server that exceeds its lifetime, unless dropped before.
 struct Watchdog {
     _alive: Sender<()>,
 }

@@ -1,4 +1,4 @@
-//! Where workloads are run in this process: what names of targets mean, file systems in memory, image
+//! Workload targets within this process: parsing of target names, file systems in memory, image
 //! files.
 
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ const EXISTING: Need = Need { existing: true, ..NEED };
 /// Sizes of files by name.
 type Files = BTreeMap<Vec<u8>, u64>;
 
-/// Names of 40 bytes, so that XFS directories get an index of free space soon.
+/// Returns a name of 40 bytes. With such names, XFS directories soon get an index of free space.
 fn name(random: &mut fastrand::Rng) -> Vec<u8> {
     (0..40).map(|_| random.lowercase() as u8).collect()
 }
 
-/// Makes, changes and removes files in the directory `files`, in an order that follows from `seed`.
+/// Creates, changes and removes files in the directory `files`, in an order determined by `seed`.
 fn work<T: Target>(target: &T, files: &mut Files, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let top = target.top().unwrap();
@@ -63,7 +63,7 @@ fn work<T: Target>(target: &T, files: &mut Files, seed: u64) {
             }
             14 => {
                 let Some(name) = any(files, &mut random) else { continue };
-                // Removed while it is open.
+                // Removed while open.
                 let file = target.open(&dir, &name).unwrap();
                 target.unlink(&dir, &name).unwrap();
                 target.close(file).unwrap();
@@ -78,7 +78,7 @@ fn work<T: Target>(target: &T, files: &mut Files, seed: u64) {
     }
 }
 
-/// Checks that the directory `files` has these files.
+/// Asserts that the directory `files` contains these files.
 #[track_caller]
 fn check<T: Target>(target: &T, files: &Files) {
     let dir = target.open_dir(&target.top().unwrap(), b"files").unwrap();
@@ -97,7 +97,7 @@ fn check<T: Target>(target: &T, files: &Files) {
     assert!(found == *files, "{} files, {} expected", found.len(), files.len());
 }
 
-/// Leaves files open, one without a name.
+/// Leaves files open, one of them unlinked.
 fn leave_open<T: Target>(target: &T) {
     let top = target.top().unwrap();
     for name in [b"named", b"gone!"] {
@@ -107,7 +107,7 @@ fn leave_open<T: Target>(target: &T) {
     target.unlink(&top, b"gone!").unwrap();
 }
 
-/// Works, drops caches, checks, works on.
+/// Works, drops caches, checks, and continues.
 fn work_in_two_parts(session: &mut dyn Session) {
     let mut files = Files::new();
     with_target!(session.target(), target => work(target, &mut files, 1));
@@ -125,7 +125,7 @@ fn memory(text: &str) -> FsSpec {
     }
 }
 
-/// What a run leaves on the device.
+/// Returns the device after a run.
 fn run(text: &str) -> std::sync::Arc<MemoryDevice> {
     let mut session = Memory::new(memory(text), None).make(&NEED).unwrap();
     work_in_two_parts(&mut session);
@@ -218,7 +218,7 @@ fn what_does_not_fit_is_refused_before_the_run() {
     }
 }
 
-/// Sizes follow from the need, and hold what they are to hold.
+/// Sizes are derived from the need, and provide the required space.
 #[test]
 fn file_systems_have_room_for_what_is_needed() {
     let need = |inodes, bytes, threads| Need { inodes, bytes, threads, existing: false };
@@ -310,7 +310,7 @@ fn the_same_seed_gives_the_same_bytes() {
     }
 }
 
-/// Offsets and hashes of what is on a device, block by block.
+/// Returns offsets and hashes of a device's contents, block by block.
 fn parts(device: &MemoryDevice) -> Vec<(u64, u32)> {
     let mut parts = Vec::new();
     let each = |offset, bytes: &[u8]| {
@@ -328,7 +328,7 @@ const IMAGE_BYTES: u64 = 320 << 20;
 /// The formats of image files.
 const FORMATS: [&str; 2] = ["ext4", "xfs"];
 
-/// An image file with something in it, made by the format's own mkfs.
+/// Creates an image file with some contents, by the format's own mkfs.
 fn image_of(format: &str, dir: &Path) -> std::path::PathBuf {
     let image = dir.join(format);
     let source = dir.join("source");
@@ -342,7 +342,7 @@ fn image_of(format: &str, dir: &Path) -> std::path::PathBuf {
     image
 }
 
-/// The names in the root of an image.
+/// Returns the names in the root of an image.
 fn root_names(image: &Path) -> Vec<String> {
     let image = Image::open(image, &Default::default()).unwrap();
     let entries = image.paths().read_dir(b"/").unwrap();
@@ -363,7 +363,7 @@ fn nothing_is_left_in(format: &str) {
     let mut session = image.start(&NEED).unwrap();
     assert_eq!(session.size(), IMAGE_BYTES);
     work_in_two_parts(&mut *session);
-    // Nobody else gets at it meanwhile.
+    // Meanwhile no other user can open it.
     let Err(error) = image.start(&NEED) else { panic!("opened twice") };
     assert!(matches!(error, Error::Unsupported(_)), "{error}");
     session.finish().unwrap();
@@ -378,7 +378,7 @@ fn nothing_is_left_in(format: &str) {
     oracle::judge(&path);
 }
 
-/// The image of a program that was killed has the directory, and goes on to be of use.
+/// After a kill, the image still contains the directory, and remains usable.
 #[test]
 fn what_a_kill_leaves_is_sound() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
@@ -409,7 +409,7 @@ fn what_a_kill_leaves_in(format: &str) {
     assert!(files.keys().all(|name| found.contains(name)) && found.len() >= files.len());
     drop(opened);
 
-    // Another run of the same process takes another name.
+    // Another run of the same process uses another name.
     let mut session = ImageFile::new(killed.clone(), None).unwrap().start(&NEED).unwrap();
     work_in_two_parts(&mut *session);
     session.finish().unwrap();
@@ -458,7 +458,7 @@ fn images_that_cannot_be_used_say_why() {
     oracle::e2fsck(&path);
 
     let file = File::options().write(true).open(&path).unwrap();
-    // The superblock alone would be read from a copy.
+    // A damaged superblock alone would be read from a copy.
     file.write_all_at(&[0xff; 8], 4096).unwrap();
     let error = ImageFile::new(path, None).unwrap_err();
     assert_eq!(error.outcome(), diskwright::Outcome::Image, "{error}");

@@ -1,4 +1,4 @@
-//! The program on XFS images: what it says about them, and what it does to those that a crash has left.
+//! The program on XFS images: its output, and recovery after a crash.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use oracle::{
 };
 use serde_json::Value;
 
-/// Runs a command on the image, which stands for `IMAGE` in the line.
+/// Runs a command line on the image. `IMAGE` stands for its path.
 fn run(image: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     let image = image.to_str().unwrap();
@@ -32,7 +32,7 @@ fn json(image: &Path, line: &str) -> Value {
     serde_json::from_str(&ok(image, line)).unwrap()
 }
 
-/// A tree with a file of several names.
+/// Creates a tree with a file of several names.
 fn source(dir: &Path) -> PathBuf {
     let source = dir.join("source");
     fs::create_dir_all(source.join("a/b/c")).unwrap();
@@ -48,7 +48,7 @@ fn source(dir: &Path) -> PathBuf {
     source
 }
 
-/// An image of the source.
+/// Creates an image of the source.
 fn image(dir: &Path, options: &str) -> PathBuf {
     let (source, image) = (source(dir), dir.join("a.img"));
     let line = format!("build --fs xfs --label xfs-label {options} SOURCE IMAGE");
@@ -175,7 +175,7 @@ fn damage_is_shown_and_named() {
     let inode = json(&image, "dump --json IMAGE inode /a");
     let at = inode["block"].as_u64().unwrap() * 4096 + inode["offset"].as_u64().unwrap();
     let file = File::options().read(true).write(true).open(&image).unwrap();
-    // The owner, which is at byte 8 of the inode.
+    // The owner, at byte 8 of the inode.
     file.write_all_at(&[0, 0, 0, 9], at + 8).unwrap();
     let shown = run(&image, &format!("dump --json IMAGE inode {}", inode["inode"]));
     assert_eq!(shown.status.code(), Some(3));
@@ -195,18 +195,18 @@ fn damage_is_shown_and_named() {
     assert!(String::from_utf8(shown.stdout).unwrap().contains("damaged"));
 }
 
-/// Files that [`crashed`] removes by their names.
+/// Number of files that [`crashed`] unlinks.
 const REMOVED: u64 = 167;
 
-/// A tree that the kernel has written, with a file that is open without a name, and copies of the image from
-/// under the mount: as a crash would leave it.
+/// Creates a tree by the kernel's driver, with an unlinked open file. Copies the image from under
+/// the mount, in the state that a crash would leave.
 fn crashed(dir: &Path, copies: &[&Path]) {
     let image = dir.join("kernel.img");
     MkfsXfs::default().create(&image, 300 << 20);
     let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
     sample_tree(mount.path(), &Sample { wide_names: 300, huge_sparse: false, ..Sample::for_xfs() });
     rustix::fs::syncfs(File::open(mount.path()).unwrap()).unwrap();
-    // What comes now is in the log alone.
+    // Later changes are only in the log.
     for n in 0..500 {
         fs::write(mount.path().join(format!("a rather long name {n}")), format!("{n}")).unwrap();
     }
@@ -239,7 +239,7 @@ fn what_the_kernel_left_is_read_in_memory_and_recovered_as_by_the_kernel() {
         let mount = KernelMount::new(&theirs, &MountOptions::read_write("xfs"));
         Tree::of(mount.path())
     };
-    // The kernel shows ACLs a second time.
+    // The kernel lists ACLs a second time.
     let ignore = Ignore { xattr_prefixes: vec![b"trusted.SGI_ACL_"], ..Ignore::default() };
     let before = fs::read(&ours).unwrap();
     assert_eq!(state(&ours), ("the log holds changes".into(), true.into()));
@@ -251,7 +251,7 @@ fn what_the_kernel_left_is_read_in_memory_and_recovered_as_by_the_kernel() {
     let report = json(&ours, "recover --json IMAGE");
     let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
     assert!(count("transactions") > 0 && count("items_replayed") > 100, "{report}");
-    // The open file, and removed files that the kernel had not yet freed: it does that in the background.
+    // The open file, and unlinked files that the kernel had not yet freed in the background.
     assert!((1..=1 + REMOVED).contains(&count("orphans_freed")), "{report}");
     xfs_repair(&ours);
     assert_eq!(state(&ours), ("clean".into(), false.into()));

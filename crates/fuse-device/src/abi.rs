@@ -1,6 +1,8 @@
-//! Messages as they lie in memory, by protocol 7.45 (Linux 6.18): host byte order, natural alignment.
-//! Names of fields are those of `fuse.h`, without what they mean again: kernel documentation and
-//! `fuse.h` say it, and the comments here only what is not plain from the name.
+//! Layout of FUSE messages in memory, protocol 7.45 (Linux 6.18): host byte order, natural
+//! alignment.
+//!
+//! Fields have the names of `fuse.h`. Their meaning is documented there and in the kernel
+//! documentation; comments here add only what the name does not say.
 // The fields would only repeat their names.
 #![allow(missing_docs)]
 
@@ -8,14 +10,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Major version of the protocol.
 pub const KERNEL_VERSION: u32 = 7;
-/// Minor version of the protocol that is described here.
+/// Minor version of the protocol that this module describes.
 pub const KERNEL_MINOR_VERSION: u32 = 45;
-/// The node that every mount starts with.
+/// Node number of the root of every mount.
 pub const ROOT_ID: u64 = 1;
-/// A read from the device needs room for as many bytes (`FUSE_MIN_READ_BUFFER`).
+/// Minimum buffer size for a read from the device, in bytes (`FUSE_MIN_READ_BUFFER`).
 pub const MIN_READ_BUFFER: usize = 8192;
 
-/// Numbers of requests.
+/// Request numbers.
 pub mod opcode {
     pub const LOOKUP: u32 = 1;
     pub const FORGET: u32 = 2;
@@ -63,7 +65,8 @@ pub mod opcode {
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// What stands in [`OutHeader::error`] of a message that answers nothing, with `unique` 0.
+/// Notification code: the value of [`OutHeader::error`] in a message with `unique` 0, which answers
+/// no request.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
 // Bits of [`GetattrIn::getattr_flags`].
@@ -113,7 +116,7 @@ pub const IOCTL_RETRY: u32 = 1 << 2;
 pub const IOCTL_32BIT: u32 = 1 << 3;
 pub const IOCTL_DIR: u32 = 1 << 4;
 
-/// What every request starts with. (`fuse_in_header`)
+/// Header of every request. (`fuse_in_header`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -130,7 +133,7 @@ pub struct InHeader {
     pub padding: u16,
 }
 
-/// What every reply starts with. `error` is 0 or a negated error number. (`fuse_out_header`)
+/// Header of every reply. `error` is 0 or a negated error number. (`fuse_out_header`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -141,7 +144,7 @@ pub struct OutHeader {
     pub unique: u64,
 }
 
-/// The attributes of an inode. (`fuse_attr`)
+/// Attributes of an inode. (`fuse_attr`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -165,7 +168,8 @@ pub struct Attr {
     pub flags: u32,
 }
 
-/// A name that was looked up or made, and its inode. `nodeid` 0 says there is none, and lets the kernel remember that. (`fuse_entry_out`)
+/// A name that was looked up or created, and its inode. `nodeid` 0 means that the name does not
+/// exist; the kernel caches that. (`fuse_entry_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -180,7 +184,7 @@ pub struct EntryOut {
     pub attr: Attr,
 }
 
-/// Answer to GETATTR and SETATTR. (`fuse_attr_out`)
+/// Reply to GETATTR and SETATTR. (`fuse_attr_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -283,7 +287,7 @@ pub struct LinkIn {
     pub oldnodeid: u64,
 }
 
-/// SETATTR. `valid` has the `FATTR_` bits of what is to be set. (`fuse_setattr_in`)
+/// SETATTR. `valid` contains the `FATTR_` bits of the attributes to set. (`fuse_setattr_in`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -329,7 +333,8 @@ pub struct CreateIn {
     pub open_flags: u32,
 }
 
-/// Answer to OPEN and OPENDIR; CREATE and TMPFILE answer with [`EntryOut`] and this. (`fuse_open_out`)
+/// Reply to OPEN and OPENDIR. The reply to CREATE and TMPFILE is an [`EntryOut`] followed by this.
+/// (`fuse_open_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -394,7 +399,7 @@ pub struct WriteIn {
     pub padding: u32,
 }
 
-/// Answer to WRITE and COPY_FILE_RANGE. (`fuse_write_out`)
+/// Reply to WRITE and COPY_FILE_RANGE. (`fuse_write_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -404,7 +409,7 @@ pub struct WriteOut {
     pub padding: u32,
 }
 
-/// Answer to COPY_FILE_RANGE_64. (`fuse_copy_file_range_out`)
+/// Reply to COPY_FILE_RANGE_64. (`fuse_copy_file_range_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -413,7 +418,7 @@ pub struct CopyFileRangeOut {
     pub bytes_copied: u64,
 }
 
-/// Answer to STATFS. (`fuse_kstatfs`)
+/// Reply to STATFS. (`fuse_kstatfs`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -454,7 +459,7 @@ pub struct SetxattrIn {
     pub padding: u32,
 }
 
-/// GETXATTR and LISTXATTR. `size` 0 asks how long the answer is. (`fuse_getxattr_in`)
+/// GETXATTR and LISTXATTR. `size` 0 requests only the length of the reply. (`fuse_getxattr_in`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -464,7 +469,7 @@ pub struct GetxattrIn {
     pub padding: u32,
 }
 
-/// Answer to GETXATTR and LISTXATTR if the size was 0. (`fuse_getxattr_out`)
+/// Reply to GETXATTR and LISTXATTR with size 0. (`fuse_getxattr_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -498,7 +503,7 @@ pub struct InitIn {
     pub unused: [u32; 11],
 }
 
-/// Answer to INIT. (`fuse_init_out`)
+/// Reply to INIT. (`fuse_init_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -543,7 +548,7 @@ pub struct IoctlIn {
     pub out_size: u32,
 }
 
-/// Answer to IOCTL; at most `out_size` bytes follow. (`fuse_ioctl_out`)
+/// Reply to IOCTL; at most `out_size` bytes follow. (`fuse_ioctl_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -568,7 +573,9 @@ pub struct FallocateIn {
     pub padding: u32,
 }
 
-/// Answer to READDIR, again and again: the name follows, then zeros up to a multiple of 8. `off` is where a listing goes on after it; `type` is `st_mode >> 12`. (`fuse_dirent`)
+/// One record of a reply to READDIR; the name follows, zero-padded to a multiple of 8. `off` is the
+/// offset at which a listing continues after this record. `type` is `st_mode >> 12`.
+/// (`fuse_dirent`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -592,7 +599,7 @@ pub struct LseekIn {
     pub padding: u32,
 }
 
-/// Answer to LSEEK. (`fuse_lseek_out`)
+/// Reply to LSEEK. (`fuse_lseek_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -625,7 +632,7 @@ pub struct SyncfsIn {
     pub padding: u64,
 }
 
-/// BMAP: a block of a file, counted in `blocksize` bytes. (`fuse_bmap_in`)
+/// BMAP: a block of a file, in units of `blocksize` bytes. (`fuse_bmap_in`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -636,7 +643,7 @@ pub struct BmapIn {
     pub padding: u32,
 }
 
-/// Its place on the device, counted alike; 0 for a hole. (`fuse_bmap_out`)
+/// Reply to BMAP: the block on the device, in the same unit; 0 for a hole. (`fuse_bmap_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -658,7 +665,7 @@ pub struct StatxIn {
     pub sx_mask: u32,
 }
 
-/// A time in [`Statx`]. (`fuse_sx_time`)
+/// A timestamp in [`Statx`]. (`fuse_sx_time`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -669,7 +676,7 @@ pub struct SxTime {
     pub reserved: i32,
 }
 
-/// What statx(2) reports. (`fuse_statx`)
+/// Result of statx(2). (`fuse_statx`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -698,7 +705,7 @@ pub struct Statx {
     pub spare2: [u64; 14],
 }
 
-/// Answer to STATX. (`fuse_statx_out`)
+/// Reply to STATX. (`fuse_statx_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -711,8 +718,8 @@ pub struct StatxOut {
     pub stat: Statx,
 }
 
-/// Says of which bytes of a node the kernel shall write back what it caches, and forget it: `len` bytes, or
-/// with 0 all from `off` on. (`fuse_notify_inval_inode_out`)
+/// Requests that the kernel write back and drop cached data of a node: `len` bytes from `off`, or
+/// everything from `off` if `len` is 0. (`fuse_notify_inval_inode_out`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -775,7 +782,7 @@ const _: () = {
     assert!(size_of::<NotifyInvalInodeOut>() == 24);
 };
 
-/// Bytes that a record of a listing takes, padding included.
+/// Size of a directory record in bytes, padding included.
 pub const fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }

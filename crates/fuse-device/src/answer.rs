@@ -1,4 +1,4 @@
-//! From a request to its answer: what all transports share.
+//! Common path from a request to its reply, for all transports.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,16 +8,16 @@ use crate::abi::OutHeader;
 use crate::complain::complain;
 use crate::{Errno, Handler, Malformed, Reply, Request};
 
-/// What a thread has that serves requests.
+/// A thread that serves requests.
 pub(crate) trait ServingThread: Send {
-    /// Where the requests come from, in a word.
+    /// Short name of the transport.
     fn transport(&self) -> &'static str;
 
-    /// Serves until the mount is gone.
+    /// Serves requests until the mount is gone.
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()>;
 }
 
-/// Says once for all threads that a request was malformed.
+/// Reports malformed requests, once for all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(AtomicBool);
 
@@ -29,44 +29,45 @@ impl Complaints {
     }
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// 0 or a negated error number.
     pub(crate) error: i32,
-    /// Bytes of the buffer that belong to the answer; 0 if there is an error.
+    /// Length of the reply in the buffer; 0 on error.
     pub(crate) len: usize,
-    /// It is with the kernel.
+    /// Whether the reply was already sent to the kernel.
     pub(crate) is_sent: bool,
 }
 
 impl Answer {
-    /// That it failed.
+    /// Creates the answer for a failed request.
     pub(crate) fn failed(error: Errno) -> Self {
         Self { error: -error.raw_os_error(), len: 0, is_sent: false }
     }
 
-    /// The header of the answer to the request `unique`.
+    /// Returns the reply header for the request `unique`.
     pub(crate) fn header(self, unique: u64) -> OutHeader {
-        // An answer is no longer than the buffer, which has at most a few MiB.
+        // A reply fits the buffer, which has at most a few MiB.
         let len = (size_of::<OutHeader>() + self.len) as u32;
         OutHeader { len, error: self.error, unique }
     }
 }
 
-/// Has a request done, with its answer in `buffer`. A handler that panics fails this one request.
+/// Handles a request and puts the reply into `buffer`. A panic in the handler fails only this
+/// request.
 pub(crate) fn answer(handler: &dyn Handler, request: &Request<'_>, buffer: &mut [u8]) -> Answer {
     answer_with(request, Reply::new(buffer), |reply| handler.handle(request, reply))
 }
 
-/// As [`answer`], by `handle`, into an empty answer.
+/// Like [`answer`], but calls `handle` with `reply`, which is empty.
 pub(crate) fn answer_with(
     request: &Request<'_>,
     mut reply: Reply<'_>,
     handle: impl FnOnce(&mut Reply<'_>) -> Result<(), Errno>,
 ) -> Answer {
-    // What a handler shares between threads is its own to keep sound, as locks do by poisoning. The
-    // reply is not used after a panic.
+    // A handler is responsible for the consistency of state that its threads share, for example by
+    // poisoned locks. The reply is not used after a panic.
     match catch_unwind(AssertUnwindSafe(|| handle(&mut reply))) {
         Ok(Ok(())) => Answer { error: 0, len: reply.len(), is_sent: reply.is_sent() },
         Ok(Err(error)) => Answer::failed(error),

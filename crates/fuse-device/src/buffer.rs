@@ -2,12 +2,11 @@
 
 use zerocopy::IntoBytes;
 
-/// Alignment of a buffer in bytes. The kernel copies page by page, so that a buffer that starts with one
-/// costs it the fewest steps.
+/// Alignment of a buffer in bytes. The kernel copies page by page, so page alignment minimises the
+/// number of copies.
 const PAGE: usize = 4096;
 
-/// Bytes that start at a page. They come zeroed from the allocator, so that parts that are never used
-/// take no memory.
+/// Page-aligned bytes. The allocator provides them zeroed, so unused parts take no memory.
 pub(crate) struct Buffer {
     words: Vec<u64>,
     len: usize,

@@ -1,9 +1,10 @@
-//! What nobody can be told otherwise.
+//! Error messages that cannot be returned to a caller.
 
 use std::fmt;
 use std::io::{self, Write};
 
-/// Says on standard error what nobody can be told otherwise. That it is closed is no reason to panic.
+/// Prints a message to standard error. Ignores write errors, so that a closed stream causes no
+/// panic.
 pub(crate) fn complain(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "{what}");
 }

@@ -1,4 +1,4 @@
-//! The descriptor that requests are read from and answers are written to.
+//! The FUSE device: requests are read from it, replies are written to it.
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
@@ -12,14 +12,14 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, NotifyInvalInodeOut, OutHeader};
 
-/// Where the kernel's side is opened.
+/// Path of the FUSE device.
 pub(crate) const PATH: &str = "/dev/fuse";
 
-/// `FUSE_DEV_IOC_CLONE`: ties a descriptor of the device to the mount of another one.
+/// `FUSE_DEV_IOC_CLONE`: attaches a descriptor of the device to the mount of another descriptor.
 const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 
-/// An open `/dev/fuse` that belongs to a mount. When the last one is closed, the kernel gives the mount
-/// up: everything asked of it fails with `ENOTCONN`.
+/// An open `/dev/fuse` that belongs to a mount. When the last descriptor is closed, the kernel
+/// aborts the connection, and all requests fail with `ENOTCONN`.
 #[derive(Debug)]
 pub(crate) struct Device {
     fd: OwnedFd,
@@ -30,16 +30,19 @@ impl Device {
         Self { fd }
     }
 
-    /// Another descriptor of the same mount, so that threads do not share what the kernel keeps for one.
-    /// Where that is not possible, they do.
+    /// Returns another descriptor of the same mount. A cloned descriptor has its own state in the
+    /// kernel, which avoids contention between threads. If cloning is unsupported, the descriptor
+    /// is duplicated.
     pub(crate) fn for_another_thread(&self) -> io::Result<Self> {
         self.cloned().or_else(|_| self.fd.try_clone()).map(Self::new)
     }
 
-    /// Another descriptor of the same mount, whose reads do not wait ([`Self::receive_now`]).
+    /// Returns another descriptor of the same mount with non-blocking reads
+    /// ([`Self::receive_now`]).
     ///
     /// # Errors
-    /// If there is no way to have one: shared with others, it would be theirs, too, that do not wait.
+    /// If the descriptor cannot be cloned. A duplicate is no substitute: it would share the
+    /// non-blocking flag with the others.
     pub(crate) fn without_waiting(&self) -> io::Result<Self> {
         let fd = self.cloned()?;
         rustix::fs::fcntl_setfl(&fd, OFlags::RDWR | OFlags::NONBLOCK)?;
@@ -49,7 +52,7 @@ impl Device {
     fn cloned(&self) -> io::Result<OwnedFd> {
         let fd = OwnedFd::from(OpenOptions::new().read(true).write(true).open(PATH)?);
         let own = self.fd.as_raw_fd() as u32;
-        // SAFETY: the request takes a pointer to a descriptor's number as `u32`, which it only reads.
+        // SAFETY: the ioctl takes a pointer to a `u32` with a descriptor number and only reads it.
         // rustix has no safe call for it.
         #[allow(unsafe_code)]
         unsafe {
@@ -58,14 +61,14 @@ impl Device {
         Ok(fd)
     }
 
-    /// Waits for the next request and returns its length; `None` if the mount is gone. `buffer` must
-    /// have room for any request, or the kernel refuses.
+    /// Waits for the next request and returns its length, or `None` if the mount is gone. The
+    /// kernel rejects a `buffer` that is too small for the largest request.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::io::read(&self.fd, &mut *buffer) {
                 Ok(0) => return Ok(None),
                 Ok(len) => return Ok(Some(len)),
-                // The request was taken back, or a signal came.
+                // The request was cancelled, or a signal arrived.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
                 Err(error) if is_gone(error) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -73,7 +76,7 @@ impl Device {
         }
     }
 
-    /// Reads a request if there is one, from a descriptor of [`Self::without_waiting`].
+    /// Reads a request if one is pending. The descriptor must come from [`Self::without_waiting`].
     pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::io::read(&self.fd, buffer) {
             Ok(len) => Ok((len > 0).then_some(len)),
@@ -82,10 +85,11 @@ impl Device {
         }
     }
 
-    /// Sends an answer. That nobody waits for it any more is no error.
+    /// Sends a reply. Succeeds if the request was cancelled meanwhile.
     pub(crate) fn send(&self, header: &OutHeader, payload: &[u8]) -> io::Result<()> {
         match self.try_send(header, payload) {
-            // The kernel does not take the answer: the program that waits for it must not wait for ever.
+            // The kernel rejects the reply. Fail the request instead, or its caller would wait
+            // forever.
             Err(Errno::INVAL) => {
                 let error = -Errno::IO.raw_os_error();
                 let len = size_of::<OutHeader>() as u32;
@@ -94,22 +98,23 @@ impl Device {
             }
             // The request was interrupted.
             Err(Errno::NOENT) => Ok(()),
-            // The next `receive` says the same.
+            // The next `receive` reports the same.
             Err(error) if is_gone(error) => Ok(()),
             Err(error) => Err(error.into()),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Has the kernel write back and forget what it caches of a node's bytes (`FUSE_NOTIFY_INVAL_INODE`).
+    /// Requests that the kernel write back and drop cached data of a node
+    /// (`FUSE_NOTIFY_INVAL_INODE`).
     pub(crate) fn invalidate(&self, nodeid: u64, range: Range<u64>) -> Result<(), Errno> {
         let off = i64::try_from(range.start).map_err(|_| Errno::INVAL)?;
-        // 0 stands for all that follows.
+        // A length of 0 means everything from `off`.
         let len = i64::try_from(range.end).map_or(0, |end| end.saturating_sub(off).max(0));
         self.notify_invalid(nodeid, off, len)
     }
 
-    /// Has the kernel forget what it knows of a node, and not its bytes.
+    /// Invalidates the kernel's cached attributes of a node, but not its data.
     pub(crate) fn invalidate_attributes(&self, nodeid: u64) -> Result<(), Errno> {
         self.notify_invalid(nodeid, -1, 0)
     }
@@ -136,7 +141,7 @@ impl AsFd for Device {
     }
 }
 
-/// Whether the error says that the mount is gone.
+/// Returns whether the error means that the mount is gone.
 fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NODEV | Errno::CONNABORTED)
 }

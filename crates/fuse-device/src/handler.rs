@@ -1,61 +1,64 @@
-//! What a file system is to this crate.
+//! Interface between a session and a file system.
 
 use crate::{Errno, InitFlags, Operation, PageCache, Reply, Request};
 
-/// What the kernel offers when a session starts.
+/// Capabilities that the kernel offers when a session starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Minor version of its protocol; the major one is 7.
+    /// Minor version of the kernel's protocol; the major version is 7.
     pub minor: u32,
-    /// Most bytes that it reads ahead.
+    /// Maximum read-ahead in bytes.
     pub max_readahead: u32,
-    /// What it can do.
+    /// Features that the kernel supports.
     pub features: InitFlags,
 }
 
-/// What a file system wants of the kernel.
+/// Settings that a file system requests from the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What it uses of [`Kernel::features`]. The session adds what concerns the transport alone
-    /// (`INIT_EXT`, `MAX_PAGES`, `BIG_WRITES`, `OVER_IO_URING`), and takes away what was not offered.
+    /// Features of [`Kernel::features`] to use. The session adds those of the transport
+    /// (`INIT_EXT`, `MAX_PAGES`, `BIG_WRITES`, `OVER_IO_URING`) and removes those that the kernel
+    /// does not offer.
     pub features: InitFlags,
-    /// Most bytes of one write, and of one read: a multiple of 4096, at most 1 MiB.
+    /// Maximum size of one write or read in bytes: a multiple of 4096, at most 1 MiB.
     pub max_write: u32,
-    /// Most bytes to read ahead.
+    /// Maximum read-ahead in bytes.
     pub max_readahead: u32,
-    /// Granularity of times in nanoseconds: a power of ten up to 1,000,000,000.
+    /// Timestamp granularity in nanoseconds: a power of ten up to 1,000,000,000.
     pub time_gran: u32,
 }
 
-/// A file system as a session sees it. Called from several threads at once.
+/// A file system that serves requests. Several threads call it concurrently.
 pub trait Handler: Send + Sync {
-    /// Chooses what is used. Called once, before anything else.
+    /// Chooses the settings. Called once, before any other method.
     fn init(&self, kernel: &Kernel) -> Settings;
 
-    /// Does what is asked and puts the answer into `reply`; an error becomes the answer instead.
-    /// For requests without an answer (`Forget`, `BatchForget`, `Interrupt`) the result is ignored.
+    /// Handles a request and puts the reply into `reply`. On error the error number is sent
+    /// instead. The result is ignored for requests without a reply (`Forget`, `BatchForget`,
+    /// `Interrupt`).
     ///
     /// # Errors
-    /// The error number that the calling program gets.
+    /// The error number for the calling program.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno>;
 
-    /// Whether a request surely waits for no other one, and hardly ever takes longer than waking a thread:
-    /// then the thread that has read it does it before anybody reads the next.
+    /// Returns whether a request never waits for another one and usually takes less time than
+    /// waking a thread. The reading thread handles such a request before another thread reads the
+    /// next one.
     fn is_quick(&self, _request: &Request<'_>) -> bool {
         false
     }
 
-    /// Whether a request is one for [`Self::handle_late`].
+    /// Returns whether a request must be handled by [`Self::handle_late`].
     fn is_late(&self, _operation: &Operation<'_>) -> bool {
         false
     }
 
-    /// Does what is asked, as [`Self::handle`], on a thread of its own that does one such request after
-    /// the other: here the kernel may be asked for something that it needs other requests done for. Where
-    /// requests come through io_uring there is no such thread, and [`Self::handle`] gets them all.
+    /// Like [`Self::handle`], but runs on a dedicated thread that handles one request at a time.
+    /// The handler may call the kernel here even if the kernel must send other requests to complete
+    /// the call. Requests over io_uring have no such thread; [`Self::handle`] receives all of them.
     ///
     /// # Errors
-    /// The error number that the calling program gets.
+    /// The error number for the calling program.
     fn handle_late(
         &self,
         request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! The first request of a mount, INIT, in which both sides say what they can do.
+//! Handling of INIT, the first request of a mount, which negotiates protocol and features.
 
 use std::io;
 
@@ -11,53 +11,54 @@ use crate::device::Device;
 use crate::pipe::Pipe;
 use crate::{Errno, Handler, InitFlags, Kernel, Operation, Request, Settings};
 
-/// The oldest protocol that is spoken, 7.34 (Linux 5.14): the first whose kernels all have
-/// `SETXATTR_EXT`, without which SETXATTR looks otherwise.
+/// Oldest supported protocol, 7.34 (Linux 5.14). From this version on, all kernels have
+/// `SETXATTR_EXT`, which changes the layout of SETXATTR.
 const MINOR_VERSION_MIN: u32 = 34;
-/// Requests that nobody waits for (reading ahead, writing back) that the kernel may have under way.
+/// Maximum number of concurrent background requests (read-ahead, write-back).
 const MAX_BACKGROUND: u16 = 64;
-/// From how many of them on it holds back what makes more; three quarters, as kernels have it.
+/// Number of background requests at which the kernel throttles their sources: three quarters of the
+/// maximum, as is the kernel's default.
 const CONGESTION_THRESHOLD: u16 = 48;
-/// What `max_write` is a multiple of, in bytes.
+/// Unit of `max_write` in bytes.
 const WRITE_UNIT: u32 = 4096;
-/// Most bytes of a write or a read: what kernels allow unless they are told otherwise.
+/// Maximum size of a write or a read in bytes: the default limit of the kernel.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
-/// Most bytes of the value of an extended attribute, and of a list of their names.
+/// Maximum size in bytes of an extended attribute's value and of a list of attribute names.
 const XATTR_MAX: usize = 64 << 10;
-/// What a buffer has room for beside data: headers, structures, names.
+/// Buffer space in addition to data, in bytes: headers, structures, names.
 const BESIDES_DATA: usize = 4096;
 
-/// What a session uses whatever its handler wants.
+/// Features that a session uses regardless of its handler.
 const TRANSPORT: InitFlags = InitFlags::BIG_WRITES
     .union(InitFlags::MAX_PAGES)
     .union(InitFlags::SETXATTR_EXT)
     .union(InitFlags::INIT_EXT);
 
-/// What both sides agreed on.
+/// Result of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
-    /// Most bytes of a write or a read.
+    /// Maximum size of a write or a read in bytes.
     pub(crate) max_write: usize,
-    /// What is used.
+    /// Features in use.
     pub(crate) features: InitFlags,
 }
 
 impl Agreed {
-    /// Bytes of a buffer that has room for any request, and for any answer.
+    /// Returns the size in bytes of a buffer for any request and any reply.
     pub(crate) fn buffer_len(&self) -> usize {
         self.max_write.max(XATTR_MAX) + BESIDES_DATA
     }
 }
 
-/// Answers INIT. `transport` is used if the kernel offers it, besides what always is. `None` if it is
-/// unmounted before that.
+/// Answers INIT. Adds the features of `transport` if the kernel offers them. Returns `None` if the
+/// mount is unmounted first.
 pub(crate) fn shake_hands(
     device: &Device,
     handler: &dyn Handler,
     transport: InitFlags,
 ) -> io::Result<Option<Agreed>> {
-    // Larger than INIT can be: the kernel reads nothing into less.
+    // Larger than any INIT: the kernel rejects reads into a smaller buffer.
     let mut buffer = vec![0_u64; MIN_READ_BUFFER / size_of::<u64>()];
     let buffer = buffer.as_mut_bytes();
     loop {
@@ -82,7 +83,7 @@ pub(crate) fn shake_hands(
         }
         let answer = Answer { error: 0, len: size_of::<InitOut>(), is_sent: false };
         device.send(&answer.header(unique), ours.as_bytes())?;
-        // A kernel with a newer major version asks again, with ours.
+        // A kernel with a newer major version sends INIT again with ours.
         if theirs.major == KERNEL_VERSION {
             return Ok(Some(agreed));
         }
@@ -137,7 +138,7 @@ fn negotiate(theirs: &InitIn, handler: &dyn Handler, transport: InitFlags) -> (I
         congestion_threshold: CONGESTION_THRESHOLD,
         max_write,
         time_gran: time_gran.clamp(1, 1_000_000_000),
-        // Reads, and whatever else has no limit of its own, are no longer than this.
+        // Limits reads and other requests that have no limit of their own.
         max_pages: (max_write as usize / page_size()).max(1) as u16,
         ..InitOut::default()
     };
@@ -150,7 +151,8 @@ mod tests {
     use crate::abi::InitIn;
     use crate::{Errno, Handler, InitFlags, Kernel, Reply, Request, Settings};
 
-    /// Wants these settings of this kernel.
+    /// A handler with these settings. The second field contains the kernel features that it
+    /// expects.
     struct Wants(Settings, u64);
 
     impl Handler for Wants {
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(agreed.features, expected);
         assert_eq!(u64::from(ours.flags) | u64::from(ours.flags2) << 32, expected.bits());
         assert_eq!((ours.major, ours.minor, ours.max_readahead), (7, 45, 131_072));
-        // Whole pages.
+        // Rounded down to whole pages.
         assert_eq!((agreed.max_write, ours.max_write), (299_008, 299_008));
         assert_eq!(usize::from(ours.max_pages), 299_008 / rustix::param::page_size());
         assert_eq!(ours.time_gran, 1);

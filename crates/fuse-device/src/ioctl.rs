@@ -1,23 +1,23 @@
-//! Requests by ioctl(2): their numbers, and what goes in and out.
+//! Requests by ioctl(2): numbers, input and output.
 //!
-//! For a file system the kernel takes an ioctl's number at its word: it copies as many bytes in, and out, as
-//! the number says, and hands over no pointer that could be followed. So what a request brings is
-//! [`Operation::Ioctl`](crate::Operation::Ioctl)'s `data`, of [`IoctlIn::in_size`] bytes, and an answer has
-//! at most [`IoctlIn::out_size`] bytes. [`input`] and [`answer`] keep to both.
+//! For FUSE the kernel derives the sizes of input and output from the ioctl's number. It copies
+//! exactly these bytes and passes no pointer that could be followed. The input is the `data` of
+//! [`Operation::Ioctl`](crate::Operation::Ioctl), [`IoctlIn::in_size`] bytes long. A reply has at
+//! most [`IoctlIn::out_size`] bytes. [`input`] and [`answer`] enforce both.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{IoctlIn, IoctlOut};
 use crate::{Errno, Reply};
 
-// Where the parts of a number are (`_IOC_...` of `asm-generic/ioctl.h`).
+// Positions of the fields of an ioctl number (`_IOC_...` of `asm-generic/ioctl.h`).
 const TYPE_SHIFT: u32 = 8;
 const SIZE_SHIFT: u32 = 16;
 const SIZE_BITS: u32 = 14;
 const DIRECTION_SHIFT: u32 = SIZE_SHIFT + SIZE_BITS;
-/// The caller writes: something goes in.
+/// Direction bit: the caller passes input.
 const WRITE: u32 = 1;
-/// The caller reads: something comes out.
+/// Direction bit: the caller receives output.
 const READ: u32 = 2;
 
 const fn number(direction: u32, kind: u8, nr: u8, size: usize) -> u32 {
@@ -28,43 +28,43 @@ const fn number(direction: u32, kind: u8, nr: u8, size: usize) -> u32 {
         | nr as u32
 }
 
-/// A number of which nothing goes in or out (`_IO`).
+/// Returns the number of an ioctl without input and output (`_IO`).
 pub const fn none(kind: u8, nr: u8) -> u32 {
     number(0, kind, nr, 0)
 }
 
-/// A number by which a caller reads `size` bytes (`_IOR`).
+/// Returns the number of an ioctl with `size` bytes of output (`_IOR`).
 pub const fn read(kind: u8, nr: u8, size: usize) -> u32 {
     number(READ, kind, nr, size)
 }
 
-/// A number by which a caller writes `size` bytes (`_IOW`).
+/// Returns the number of an ioctl with `size` bytes of input (`_IOW`).
 pub const fn write(kind: u8, nr: u8, size: usize) -> u32 {
     number(WRITE, kind, nr, size)
 }
 
-/// A number by which a caller writes `size` bytes and reads as many (`_IOWR`).
+/// Returns the number of an ioctl with `size` bytes of input and of output (`_IOWR`).
 pub const fn read_write(kind: u8, nr: u8, size: usize) -> u32 {
     number(READ | WRITE, kind, nr, size)
 }
 
-/// Whether something goes in with a request of this number.
+/// Returns whether an ioctl with this number has input.
 pub const fn takes_input(cmd: u32) -> bool {
     cmd >> DIRECTION_SHIFT & WRITE != 0
 }
 
-/// What came in, as a structure.
+/// Parses the input as a structure.
 ///
 /// # Errors
-/// `EINVAL` if it is not as long.
+/// `EINVAL` if the length differs.
 pub fn input<T: FromBytes>(data: &[u8]) -> Result<T, Errno> {
     T::read_from_bytes(data).map_err(|_| Errno::INVAL)
 }
 
-/// Answers with what goes out. What ioctl(2) returns is 0.
+/// Puts the output into the reply; ioctl(2) returns 0.
 ///
 /// # Errors
-/// `EINVAL` if the caller has no room for it: then the number says less.
+/// `EINVAL` if the output is larger than the ioctl's number allows.
 pub fn answer<T: IntoBytes + Immutable + ?Sized>(
     args: &IoctlIn,
     value: &T,
@@ -78,10 +78,10 @@ pub fn answer<T: IntoBytes + Immutable + ?Sized>(
     reply.put_bytes(bytes)
 }
 
-/// Answers that it is done, with nothing that goes out: what ioctl(2) returns is 0.
+/// Puts an empty success into the reply; ioctl(2) returns 0.
 ///
 /// # Errors
-/// `EIO` if there is no room, which there always is.
+/// `EIO` if the reply buffer is too small, which does not occur in a session.
 pub fn done(reply: &mut Reply<'_>) -> Result<(), Errno> {
     reply.put(&IoctlOut::default())
 }
@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn numbers_are_the_kernels() {
-        // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FITRIM, FS_IOC_GETFSLABEL and VT_WAITACTIVE, as C has them.
+        // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FITRIM, FS_IOC_GETFSLABEL and VT_WAITACTIVE with their
+        // values in C.
         assert_eq!(read(b'f', 1, 8), 0x8008_6601);
         assert_eq!(write(b'f', 2, 8), 0x4008_6602);
         assert_eq!(read_write(b'X', 121, 24), 0xc018_5879);

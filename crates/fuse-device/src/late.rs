@@ -1,8 +1,8 @@
-//! Requests that can be answered only after the kernel has done something for which it sends other ones.
+//! Requests whose handling makes the kernel send other requests.
 //!
-//! A thread that serves requests must never wait for such a thing: the requests it waits for could be its
-//! own to serve. So these few go to a thread that serves nothing else. How many of them wait is bounded by
-//! how many threads there are that ask.
+//! A serving thread must never wait for these other requests, because it might be the thread that
+//! has to serve them. A dedicated thread handles such late requests and serves nothing else. The
+//! number of threads in calling programs limits the number of queued late requests.
 
 use std::io;
 use std::sync::Arc;
@@ -14,24 +14,25 @@ use crate::device::Device;
 use crate::mount::Mount;
 use crate::{Handler, PageCache, Reply, Request};
 
-/// Most bytes of an answer: all are small.
+/// Maximum size of a reply in bytes: all are small.
 const ANSWER_LEN: usize = 4096;
 
-/// A request as it was read, and where: the kernel takes the answer from that descriptor only.
+/// A request as read, and its descriptor: the kernel accepts the reply only from that descriptor.
 type Late = (Arc<Device>, Vec<u8>);
 
-/// Hands requests to the thread.
+/// Sends requests to the late thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ToLate(Sender<Late>);
 
 impl ToLate {
-    /// Hands over a request that was read from `device`. If the thread has ended, so has the mount.
+    /// Sends a request that was read from `device`. If the thread has ended, so has the mount, and
+    /// the request is dropped.
     pub(crate) fn send(&self, device: &Arc<Device>, message: &[u8]) {
         let _ = self.0.send((Arc::clone(device), message.to_vec()));
     }
 }
 
-/// The thread. It ends when nobody can hand it anything any more.
+/// The late thread. Ends when all [`ToLate`] handles are dropped.
 pub(crate) struct LateThread {
     mount: Arc<Mount>,
     requests: Receiver<Late>,
@@ -39,7 +40,7 @@ pub(crate) struct LateThread {
 }
 
 impl LateThread {
-    /// The thread's part, and what the others hand it requests with.
+    /// Returns the thread and a handle that sends requests to it.
     pub(crate) fn new(mount: Arc<Mount>) -> (Self, ToLate) {
         let (sender, requests) = channel();
         (Self { mount, requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender))
@@ -63,7 +64,7 @@ impl ServingThread for LateThread {
                     let header = done.header(request.header.unique);
                     device.send(&header, &buffer[..done.len])?;
                 }
-                // It was well made when it was handed over.
+                // Unreachable in practice: the request was parsed before it was queued.
                 Err(malformed) => complaints.about(&malformed),
             }
         }

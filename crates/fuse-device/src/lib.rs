@@ -1,11 +1,10 @@
-//! The kernel's FUSE protocol: the layout of its messages, mounting, and sessions that read requests
-//! and send replies. It knows no file system: that is a [`Handler`]'s.
+//! The kernel's FUSE protocol: layout of messages, mounting, and sessions that read requests and
+//! send replies. File systems implement [`Handler`].
 //!
 //! The protocol is described by `include/uapi/linux/fuse.h` (BSD-2-Clause or GPL-2.0) and by the
 //! kernel's `Documentation/filesystems/fuse*.rst`.
 //!
-//! `unsafe` is allowed only where the kernel is asked for what no library has a safe call for, each time
-//! with its reason.
+//! `unsafe` is allowed only for system calls that no library wraps safely, each time with a reason.
 #![deny(unsafe_code)]
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Mounting and unmounting.
 //!
-//! A process that may mount does so itself ([`direct`]); others ask `fusermount3`, which is installed
-//! set-user-id for that ([`fusermount`]). Permissions are always checked by the kernel
-//! (`default_permissions`): a [`Handler`](crate::Handler) does what it is asked.
+//! A process with sufficient privileges mounts directly ([`direct`]). Others run `fusermount3`,
+//! which is installed set-user-ID for that purpose ([`fusermount`]). The kernel always checks
+//! permissions (`default_permissions`); a [`Handler`](crate::Handler) checks none.
 
 mod child;
 mod direct;
@@ -21,38 +21,38 @@ use crate::handshake::MAX_WRITE;
 pub(crate) use unmount::Mount;
 pub use write_back::WriteBack;
 
-/// How the kernel mounts.
+/// Options of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// What `mount` and `/proc/mounts` show as the device.
+    /// Device name in `mount` and `/proc/mounts`.
     pub fs_name: OsString,
-    /// What they show as the type, after `fuse.`.
+    /// File system type after `fuse.` in `mount` and `/proc/mounts`.
     pub subtype: String,
-    /// The block size of a mount whose device is the block device `fs_name` (the type `fuseblk`; needs root). The kernel
-    /// claims the device: no other program may have it open exclusively. In return syncfs(2) reaches the handler,
-    /// umount(2) waits for it, and FIBMAP works.
+    /// Block size of a mount of the block device `fs_name` (type `fuseblk`; needs root). The kernel
+    /// opens the device exclusively, so no other program may have it open exclusively. In return
+    /// syncfs(2) reaches the handler, umount(2) waits for it, and FIBMAP works.
     pub block_size: Option<u32>,
-    /// Nothing can be changed.
+    /// Mount read-only.
     pub read_only: bool,
-    /// Other users than the one who mounts may use it (needs root, or `user_allow_other` in
+    /// Users other than the mounting one may access the mount (needs root, or `user_allow_other` in
     /// `/etc/fuse.conf`).
     pub allow_other: bool,
-    /// Set-user-id bits and capabilities count (needs root).
+    /// Set-user-ID bits and capabilities take effect (needs root).
     pub suid: bool,
-    /// Devices work (needs root).
+    /// Device files work (needs root).
     pub dev: bool,
-    /// Programs can not be run.
+    /// Programs cannot be executed.
     pub noexec: bool,
     /// Symbolic links are not followed (needs root).
     pub nosymfollow: bool,
-    /// Every write waits until it is durable.
+    /// Every write is synchronous.
     pub sync: bool,
-    /// Every change of a directory waits until it is durable.
+    /// Every directory change is synchronous.
     pub dirsync: bool,
 }
 
 impl MountOptions {
-    /// What the kernel's FUSE itself is told, whichever way it is mounted.
+    /// Returns the options for the kernel's FUSE code, which both ways of mounting use.
     fn fuse_options(&self) -> String {
         let others = if self.allow_other { ",allow_other" } else { "" };
         format!("default_permissions,max_read={MAX_WRITE}{others}")
@@ -70,27 +70,26 @@ impl Unmounter {
         Self { mount }
     }
 
-    /// Writes back what the kernel caches and unmounts. While programs use the mount, it goes from
-    /// where it is mounted at once, and for good when the session ends. Not to be called by a
-    /// [`Handler`](crate::Handler): that would wait for itself.
+    /// Writes back the kernel's cache and unmounts. A busy mount is detached from its mount point
+    /// at once and ends when it is no longer in use. A [`Handler`](crate::Handler) must not call
+    /// this, because it would wait for itself.
     ///
     /// # Errors
-    /// If it cannot be unmounted, or something could not be written back. That it is not mounted any
-    /// more is none.
+    /// If unmounting or write-back fails. If the mount is already gone, the call succeeds.
     pub fn unmount(&self) -> io::Result<()> {
         self.mount.unmount()
     }
 }
 
-/// Why mounting failed.
+/// Reason why mounting failed.
 enum Failure {
-    /// This process may not, but `fusermount3` may.
+    /// This process lacks the privilege, but `fusermount3` may have it.
     NotPermitted,
-    /// For good.
+    /// Any other error.
     Other(io::Error),
 }
 
-/// Mounts, and returns the device that requests come from.
+/// Mounts, and returns the device with the requests.
 pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<(Device, Mount)> {
     let mountpoint = check_mountpoint(mountpoint).map_err(|error| about(mountpoint, error))?;
     let fd = match direct::mount(&mountpoint, options) {
@@ -110,7 +109,8 @@ fn about(mountpoint: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Says what is wrong with a mountpoint better than mount(2) can. Returns it without symbolic links.
+/// Checks a mount point, with more precise errors than mount(2). Returns its path without symbolic
+/// links.
 fn check_mountpoint(mountpoint: &Path) -> io::Result<PathBuf> {
     let found = fs::metadata(mountpoint).map_err(explain_mountpoint)?;
     if !found.is_dir() {

@@ -1,4 +1,4 @@
-//! What the kernel holds of a mount's files, and how it is asked to let go of it.
+//! The kernel's cache of a mount's files, and requests to write it back.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::Errno;
 use crate::device::Device;
 use crate::mount::Mount;
 
-/// What the kernel holds of files.
+/// The kernel's cache of files.
 #[derive(Debug)]
 pub struct PageCache<'a> {
     device: &'a Device,
@@ -18,22 +18,22 @@ impl<'a> PageCache<'a> {
         Self { device, mount }
     }
 
-    /// Has the kernel write back all that it holds of the whole mount, times too, and keep it. It comes as
-    /// requests, which are done when this returns.
+    /// Writes back all cached data and timestamps of the mount, and keeps the cache. The kernel
+    /// sends requests for it; they are complete when this returns.
     ///
     /// # Errors
-    /// If the mount is not where it was made any more, or something cannot be written.
+    /// If the mount is no longer at its mount point, or a write fails.
     pub fn write_back_all(&self) -> Result<(), Errno> {
         let written = self.mount.write_back();
         written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// Has the kernel write back what it holds of a range of a node's bytes, and forget it: pages that
-    /// the range touches, up to `u64::MAX` for all from its start on. They come as WRITEs, which are done
-    /// when this returns. Files of which the kernel holds nothing are none of its business.
+    /// Writes back and drops the cached pages that intersect a byte range of a node. An end of
+    /// `u64::MAX` means the end of the file. The kernel sends WRITE requests; they are complete
+    /// when this returns. A node without cached data causes no error.
     ///
     /// # Errors
-    /// If the mount is gone, or the kernel does not know this notification.
+    /// If the mount is gone, or the kernel does not support this notification.
     pub fn write_back(&self, nodeid: u64, range: Range<u64>) -> Result<(), Errno> {
         match self.device.invalidate(nodeid, range) {
             Err(Errno::NOENT) => Ok(()),

@@ -1,9 +1,9 @@
-//! Answers whose bytes lie in files: the kernel takes them from there, and they are never copied into this
+//! Replies with data from files: the kernel splices the data, which is never copied into this
 //! process.
 //!
-//! A pipe holds references to the pages of the files, behind the header of the answer. What is in it is
-//! passed to the device, which copies the pages, before [`Pipe::send`] returns: who sees to it that the
-//! bytes stay until then has sent what they were.
+//! A pipe contains the reply header, followed by references to pages of the files. [`Pipe::send`]
+//! passes it to the device, which copies the pages before the call returns. The caller must keep
+//! the files' data unchanged until then.
 
 use std::fs::File;
 use std::io;
@@ -18,31 +18,33 @@ use zerocopy::IntoBytes;
 
 use crate::abi::OutHeader;
 
-/// Pages of a pipe that are not for data: headers have one, and data that begin within a page need one more
-/// for each piece.
+/// Pages of a pipe that are not available for data. The header takes one, and each piece that
+/// starts within a page needs one more.
 const BESIDES_DATA: u64 = 6;
 
-/// A request should be no smaller than these pages only because of pipes.
+/// Minimum data pages for which pipes are used. Requests are not made smaller than this because of
+/// pipes.
 const PAGES_MIN: u64 = 128;
 
-/// A pipe with room for an answer. It is empty between two of them.
+/// A pipe for one reply. Empty between replies.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     reads: OwnedFd,
     writes: OwnedFd,
-    /// Pages, and parts of pages, that it takes at most.
+    /// Capacity in whole or partial pages.
     pages_max: u64,
 }
 
 impl Pipe {
-    /// A pipe for answers of `len_max` bytes, or of less where this user may not have one that large.
+    /// Creates a pipe for replies of `len_max` bytes, or a smaller one if the user's limit requires
+    /// it.
     ///
     /// # Errors
-    /// If there is none to be had.
+    /// If no pipe can be created.
     pub(crate) fn new(len_max: usize) -> io::Result<Self> {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let page = page_size();
-        // A page of its own for the header, and one more for bytes that begin within one.
+        // One page for the header, and one more for data that starts within a page.
         let wanted = len_max.next_multiple_of(page) + 2 * page;
         let size = fcntl_setpipe_size(&writes, wanted)
             .or_else(|_| fcntl_setpipe_size(&writes, wanted.next_power_of_two() / 2))
@@ -50,15 +52,15 @@ impl Pipe {
         Ok(Self { reads, writes, pages_max: (size / page) as u64 })
     }
 
-    /// Pages of data, of `len_max` bytes at most, that always fit into a pipe that this user may have,
-    /// wherever they begin: a request should have no more. `None` if pipes are so small that requests had
-    /// better be copied.
+    /// Returns the number of data pages, for at most `len_max` bytes, that always fit a pipe of
+    /// this user, at any alignment. Requests should not be larger. Returns `None` if pipes are so
+    /// small that copying is better.
     pub(crate) fn pages_for_data(len_max: usize) -> Option<u16> {
         let pages_max = Self::new(len_max).ok()?.pages_max.saturating_sub(BESIDES_DATA);
         (pages_max >= PAGES_MIN).then(|| u16::try_from(pages_max).unwrap_or(u16::MAX))
     }
 
-    /// Whether it has room for an answer of these bytes.
+    /// Returns whether a reply with these parts fits.
     pub(crate) fn fits<'f>(&self, parts: impl Iterator<Item = (&'f File, u64, u64)>) -> bool {
         let page = page_size() as u64;
         let pages =
@@ -66,12 +68,12 @@ impl Pipe {
         pages.fold(1, u64::saturating_add) <= self.pages_max
     }
 
-    /// Sends an answer: what the header says, and these parts of files (first byte, length), which have to
+    /// Sends a reply: the header, then these parts of files (first byte, length). The parts must
     /// fit.
     ///
     /// # Errors
-    /// If the files do not have them all, or cannot be read, or the device does not take the answer. The
-    /// pipe is not to be used again then.
+    /// If a file is too short or cannot be read, or the device rejects the reply. The pipe must not
+    /// be used again after an error.
     pub(crate) fn send<'f>(
         &self,
         device: impl AsFd,
@@ -95,7 +97,8 @@ impl Pipe {
         let end = offset + len;
         while offset < end {
             let left = usize::try_from(end - offset).map_err(|_| Errno::INVAL)?;
-            // It moves `offset` on. It must not wait for a reader of the pipe, which would be this thread.
+            // splice advances `offset`. It must not wait for a reader of the pipe, because this
+            // thread is the reader.
             let taken = rustix::io::retry_on_intr(|| {
                 let now = SpliceFlags::NONBLOCK;
                 splice(file, Some(&mut offset), &self.writes, None, left, now)
@@ -166,7 +169,7 @@ mod tests {
         let fits = |len| pipe.fits([(&some, 1, len)].into_iter());
         assert!(fits(1) && fits(8 << 10));
         assert!(!fits(pipe.pages_max * 4096) && !fits(u64::MAX));
-        // Each part has pages of its own.
+        // Each part takes its own pages.
         let parts = |count| (0..count).map(|at| (&some, at * 4096, 1));
         assert!(pipe.fits(parts(pipe.pages_max - 1)));
         assert!(!pipe.fits(parts(pipe.pages_max)));

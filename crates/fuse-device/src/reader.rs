@@ -1,10 +1,11 @@
-//! Threads that read requests from the device, one of them at a time.
+//! Threads that read requests from the device, one thread at a time.
 //!
-//! A thread that sleeps when the next request comes has to be woken, which takes longer than most requests
-//! do, above all in virtual machines. So who reads looks out for the next request for a moment before it
-//! sleeps, as long as that proves worth while: not where nobody asks at once, and not where the one who
-//! asks would need the processor for it. And it does itself what is quick before it reads on, unless
-//! requests come faster than that: anything else it does after it has let another thread read.
+//! Waking a sleeping thread takes longer than most requests, especially in virtual machines. So the
+//! reading thread polls for a short time before it sleeps, as long as this pays off. It does not
+//! pay off if requests are rare, or if the calling program needs the processor.
+//!
+//! The reading thread handles quick requests itself before it reads on, unless requests arrive
+//! faster than that. For all others it first lets another thread read.
 
 use std::io;
 use std::sync::Arc;
@@ -25,36 +26,37 @@ use crate::request::is_answered;
 use crate::unmounted::Unmounted;
 use crate::{Errno, Handler, Operation, Reply, Request};
 
-/// How long a thread looks out: a few times what a program needs from one answer to its next request, and
-/// about what waking a thread costs.
+/// Polling time: a few times the interval between a reply and a program's next request, and about
+/// the cost of waking a thread.
 const LOOKOUT: Duration = Duration::from_micros(25);
 
-/// How sure a thread can be that looking out pays.
+/// Maximum of [`Trust::level`].
 const TRUST_MAX: u8 = 8;
-/// What is left of that after each time in vain.
+/// Amount that each unsuccessful poll subtracts from [`Trust::level`].
 const TRUST_LOST: u8 = 2;
-/// A thread without trust tries again after as many requests.
+/// Number of requests after which a thread with trust level 0 polls again.
 const TRIED_AGAIN: u8 = 64;
 
-/// Requests in a row that were waiting already: from so many on, one thread is not enough.
+/// Number of consecutive requests that were already pending from which one thread is not enough.
 const CROWD: u32 = 4;
 
-/// The right to read, which one thread of a session has at a time.
+/// The right to read, held by one thread of a session at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     state: Mutex<State>,
-    /// DESTROY ends all threads and is answered later. Threads that wait for other descriptors forbid that.
+    /// DESTROY ends all threads and is answered later. This is impossible if threads wait for other
+    /// descriptors.
     answers_destroy_late: bool,
 }
 
-/// State that the threads share.
+/// State shared by the threads.
 #[derive(Debug, Default)]
 struct State {
-    /// Number of requests in a row that were waiting already when they were read.
+    /// Number of consecutive requests that were already pending when they were read.
     crowd: u32,
-    /// DESTROY came: no request follows.
+    /// DESTROY was received: no request follows.
     is_over: bool,
-    /// The end of the mount, until the session takes it.
+    /// End of the mount, until the session takes it.
     unmounted: Unmounted,
 }
 
@@ -63,13 +65,13 @@ impl Turn {
         Self { answers_destroy_late, ..Self::default() }
     }
 
-    /// Returns the end of the mount after all threads have ended.
+    /// Returns the end of the mount. Call it after all threads have ended.
     pub(crate) fn take_unmounted(&self) -> Unmounted {
         std::mem::take(&mut self.state.lock().unmounted)
     }
 }
 
-/// Whether looking out has paid so far.
+/// Success of polling so far.
 #[derive(Debug)]
 struct Trust {
     level: u8,
@@ -77,13 +79,13 @@ struct Trust {
 }
 
 impl Trust {
-    /// Whether to look out for the next request.
+    /// Returns whether to poll for the next request.
     fn is_enough(&mut self) -> bool {
         self.since_last = self.since_last.saturating_add(1);
         self.level > 0 || self.since_last >= TRIED_AGAIN
     }
 
-    /// A request came while the thread looked out, or none.
+    /// Records whether a request arrived during a poll.
     fn learn(&mut self, came: bool) {
         self.since_last = 0;
         self.level = if came {
@@ -94,18 +96,19 @@ impl Trust {
     }
 }
 
-/// A thread that reads requests and does them, one after the other.
+/// A thread that reads and handles requests, one at a time.
 pub(crate) struct DeviceThread {
-    /// Reads wait.
+    /// Device with blocking reads.
     pub(crate) waiting: Arc<Device>,
-    /// Reads do not. The kernel takes an answer only from the descriptor that the request came from.
+    /// Device with non-blocking reads. The kernel accepts a reply only from the descriptor that the
+    /// request was read from.
     looking: Option<Arc<Device>>,
     turn: Arc<Turn>,
     trust: Trust,
     late: ToLate,
     request: Buffer,
     reply: Buffer,
-    /// For answers from files, if it has one.
+    /// Pipe for replies from files, if available.
     pipe: Option<Pipe>,
     max_write: usize,
 }
@@ -131,13 +134,13 @@ impl DeviceThread {
         })
     }
 
-    /// Gives it a pipe, if one can be had, so that it sends answers from files.
+    /// Adds a pipe, if one can be created, for replies from files.
     pub(crate) fn with_pipe(mut self) -> Self {
         self.pipe = Pipe::new(self.max_write).ok();
         self
     }
 
-    /// The next request. `None` if the mount is gone.
+    /// Reads the next request. Returns `None` if the mount is gone.
     fn receive(&mut self) -> io::Result<Option<Received>> {
         if let Some(looking) = &self.looking
             && self.trust.is_enough()
@@ -152,8 +155,8 @@ impl DeviceThread {
         Ok(len.map(|len| Received { len, at_once: false, device: Arc::clone(&self.waiting) }))
     }
 
-    /// Does the request that was read, with others reading on meanwhile if it may take longer than waking
-    /// one of them.
+    /// Handles a request. Other threads read meanwhile if it may take longer than waking one of
+    /// them.
     fn serve(
         &mut self,
         received: &Received,
@@ -201,14 +204,14 @@ impl DeviceThread {
 /// A request that was read.
 struct Received {
     len: usize,
-    /// It was waiting already.
+    /// Whether the request was already pending.
     at_once: bool,
-    /// The descriptor that it came from.
+    /// Descriptor that the request was read from.
     device: Arc<Device>,
 }
 
-/// Reads a request if one comes soon: its length, and whether it was there already. Errors are left to who
-/// reads next.
+/// Polls for a request. Returns its length and whether it was already pending. Errors are not
+/// reported, because the next read reports them.
 fn look_out(device: &Device, buffer: &mut [u8]) -> Option<(usize, bool)> {
     let start = Instant::now();
     let mut at_once = true;
@@ -242,7 +245,7 @@ impl ServingThread for DeviceThread {
     }
 }
 
-/// Answers a malformed request, if it is one that is answered.
+/// Answers a malformed request, if its operation has a reply.
 fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
     match InHeader::read_from_prefix(message) {
         Ok((header, _)) if is_answered(header.opcode) => {

@@ -1,4 +1,4 @@
-//! The answer to a request: what follows the `fuse_out_header`, which the session makes.
+//! The reply to a request: the part after the `fuse_out_header`, which the session adds.
 
 use std::fs::File;
 
@@ -9,51 +9,52 @@ use crate::abi::OutHeader;
 use crate::device::Device;
 use crate::pipe::Pipe;
 
-/// An answer in the making, in a buffer of the session's. Nothing is allocated.
+/// A reply under construction in a buffer of the session. Does not allocate.
 #[derive(Debug)]
 pub struct Reply<'a> {
     buffer: &'a mut [u8],
     len: usize,
-    /// Where it can be sent from files.
+    /// Set if the reply can be sent from files.
     by_pipe: Option<ByPipe<'a>>,
     is_sent: bool,
 }
 
-/// What an answer from files takes.
+/// Resources for a reply from files.
 #[derive(Debug)]
 pub(crate) struct ByPipe<'a> {
-    /// Empty. It is taken away when it failed.
+    /// An empty pipe. `None` after a failure.
     pub(crate) pipe: &'a mut Option<Pipe>,
-    /// Where the request came from.
+    /// Descriptor that the request was read from.
     pub(crate) device: &'a Device,
-    /// The number of the request.
+    /// Number of the request.
     pub(crate) unique: u64,
 }
 
 impl<'a> Reply<'a> {
-    /// An empty answer, to be put into `buffer`. What that holds is overwritten.
+    /// Creates an empty reply in `buffer`. Overwrites the contents of `buffer`.
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Self { buffer, len: 0, by_pipe: None, is_sent: false }
     }
 
-    /// The same where answers may be sent from files.
+    /// Like [`Self::new`], for replies that can be sent from files.
     pub(crate) fn with_pipe(buffer: &'a mut [u8], by_pipe: ByPipe<'a>) -> Self {
         Self { buffer, len: 0, by_pipe: Some(by_pipe), is_sent: false }
     }
 
-    /// Whether [`Self::send_files`] can send anything at all.
+    /// Returns whether [`Self::send_files`] can succeed.
     pub fn sends_files(&self) -> bool {
         self.by_pipe.as_ref().is_some_and(|by| by.pipe.is_some())
     }
 
-    /// Sends the whole answer at once: these parts of files, each with its first byte and its length. They
-    /// must not change before this returns; then the kernel has copied them.
+    /// Sends the whole reply from parts of files, each with its first byte and length. The data
+    /// must not change before this returns; the kernel has copied it by then.
     ///
-    /// Whether they were sent. If not, nothing was, and the answer has to be put together as ever: too
-    /// much, bytes that cannot be read, a kernel that does not take it.
+    /// Returns whether the reply was sent. If not, nothing was sent, and the caller must build the
+    /// reply in the buffer. Reasons are an oversized reply, unreadable data, and a kernel that
+    /// rejects it.
     ///
     /// # Panics
-    /// If something was put in before.
+    /// If the reply is not empty.
     pub fn send_files<'f>(
         &mut self,
         parts: impl Iterator<Item = (&'f File, u64, u64)> + Clone,
@@ -68,13 +69,13 @@ impl<'a> Reply<'a> {
         let header = OutHeader { len, error: 0, unique: *unique };
         match there.send(device, &header, parts) {
             Ok(()) => self.is_sent = true,
-            // Something may be left in it.
+            // The pipe may still contain data.
             Err(_) => **pipe = None,
         }
         self.is_sent
     }
 
-    /// Whether it is with the kernel.
+    /// Returns whether the reply was already sent to the kernel.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sent
     }
@@ -82,7 +83,7 @@ impl<'a> Reply<'a> {
     /// Appends a structure of the protocol.
     ///
     /// # Errors
-    /// `EIO` if there is no room, as for all that is appended.
+    /// `EIO` if the buffer is full, as with all methods that append.
     pub fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result<(), Errno> {
         self.put_bytes(value.as_bytes())
     }
@@ -90,7 +91,7 @@ impl<'a> Reply<'a> {
     /// Appends bytes.
     ///
     /// # Errors
-    /// `EIO` if there is no room.
+    /// `EIO` if the buffer is full.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         let room = self.buffer.get_mut(self.len..self.len + bytes.len()).ok_or(Errno::IO)?;
         room.copy_from_slice(bytes);
@@ -98,45 +99,45 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    /// The next `len` bytes, to be filled in place; they hold anything. [`Self::advance`] says how many
-    /// of them belong to the answer.
+    /// Returns the next `len` bytes of the buffer, with unspecified contents, to be filled in
+    /// place. [`Self::advance`] appends them to the reply.
     ///
     /// # Errors
-    /// `EIO` if there is no room.
+    /// `EIO` if the buffer is full.
     pub fn room(&mut self, len: usize) -> Result<&mut [u8], Errno> {
         self.buffer.get_mut(self.len..).and_then(|rest| rest.get_mut(..len)).ok_or(Errno::IO)
     }
 
-    /// Takes the next `len` bytes, filled through [`Self::room`], into the answer.
+    /// Appends the next `len` bytes of the buffer, which were filled through [`Self::room`].
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the buffer has fewer bytes left.
     pub fn advance(&mut self, len: usize) {
         assert!(len <= self.buffer.len() - self.len, "more than the reply has room for");
         self.len += len;
     }
 
-    /// The answer so far.
+    /// Returns the reply so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
 
-    /// The answer so far, to be corrected in place.
+    /// Returns the reply so far, for changes in place.
     pub fn as_bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.len]
     }
 
-    /// Bytes of the answer so far.
+    /// Returns the length of the reply so far, in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing has been put in.
+    /// Returns whether the reply is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes everything back from byte `len` on.
+    /// Shortens the reply to at most `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

@@ -1,8 +1,8 @@
-//! A request, taken apart.
+//! Parsing of requests.
 //!
-//! A request is a header, a structure that its opcode calls for, and what follows that: names that end
-//! in NUL, or data. Nothing in it is believed before it is checked: every length agrees with what is
-//! there, every name ends, and nothing is left over.
+//! A request is a header, a structure that depends on the opcode, and names that end in NUL, or
+//! data. Nothing is trusted before it is checked: all lengths are consistent, every name ends, and
+//! no bytes are left over.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -14,22 +14,22 @@ use crate::abi::{
     SetxattrIn, StatxIn, SyncfsIn, WriteIn,
 };
 
-/// Bytes of INIT's structure from kernels before protocol 7.36.
+/// Size in bytes of INIT's structure before protocol 7.36.
 const INIT_IN_LEN_MIN: usize = 16;
 /// Unit of [`InHeader::total_extlen`] in bytes.
 const EXTENSION_UNIT: usize = 8;
 
-/// A request of the kernel.
+/// A request from the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The caller, and the node.
+    /// Header with caller and node.
     pub header: InHeader,
-    /// What is asked.
+    /// Requested operation.
     pub operation: Operation<'a>,
 }
 
-/// What is asked of the node of the header. Names are not empty and have no NUL, and those of files no
-/// `/` either; they may be longer than a file system allows.
+/// An operation on the node in the header. Names are not empty and contain no NUL. File names
+/// contain no `/`, but may be longer than a file system allows.
 // The fields would only repeat their names.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,13 +68,13 @@ pub enum Operation<'a> {
     Rmdir { name: &'a [u8] },
     /// RENAME, or RENAME2 with the `flags` of renameat2(2).
     Rename { newdir: u64, flags: u32, name: &'a [u8], newname: &'a [u8] },
-    /// LINK: a new name in this node for another one.
+    /// LINK: a new name in this directory for the node `oldnodeid`.
     Link { oldnodeid: u64, name: &'a [u8] },
     /// OPEN.
     Open(OpenIn),
     /// CREATE.
     Create { args: CreateIn, name: &'a [u8] },
-    /// TMPFILE: a file without a name, in this directory's file system.
+    /// TMPFILE: an unnamed file in this directory's file system.
     Tmpfile { args: CreateIn },
     /// READ.
     Read(ReadIn),
@@ -90,7 +90,7 @@ pub enum Operation<'a> {
     Fallocate(FallocateIn),
     /// LSEEK.
     Lseek(LseekIn),
-    /// COPY_FILE_RANGE; `wide` if it is COPY_FILE_RANGE_64.
+    /// COPY_FILE_RANGE; `wide` for COPY_FILE_RANGE_64.
     CopyFileRange { args: CopyFileRangeIn, wide: bool },
     /// OPENDIR.
     Opendir(OpenIn),
@@ -108,36 +108,37 @@ pub enum Operation<'a> {
     Syncfs,
     /// SETXATTR.
     Setxattr { args: SetxattrIn, name: &'a [u8], value: &'a [u8] },
-    /// GETXATTR; `size` 0 asks for the length.
+    /// GETXATTR; `size` 0 requests only the length.
     Getxattr { size: u32, name: &'a [u8] },
-    /// LISTXATTR; `size` 0 asks for the length.
+    /// LISTXATTR; `size` 0 requests only the length.
     Listxattr { size: u32 },
     /// REMOVEXATTR.
     Removexattr { name: &'a [u8] },
     /// IOCTL.
     Ioctl { args: IoctlIn, data: &'a [u8] },
-    /// BMAP: the place of a file's block on the device. Only mounts of block devices are asked.
+    /// BMAP: returns the device block of a file's block. The kernel sends it only for mounts of
+    /// block devices.
     Bmap(BmapIn),
-    /// A request that is not described here.
+    /// An operation that this enum does not describe.
     Other { opcode: u32 },
 }
 
-/// A request that is not what the protocol says.
+/// A request that violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed FUSE request (opcode {opcode}): {what}")]
 pub struct Malformed {
-    /// Its number, if it has one.
+    /// Request number, or 0 if there is none.
     pub opcode: u32,
-    /// What is wrong.
+    /// Description of the violation.
     pub what: &'static str,
 }
 
 impl<'a> Request<'a> {
-    /// Takes a message apart as it is read from the device. For [`Operation::BatchForget`] it has to
-    /// start at a multiple of 8.
+    /// Parses a message as read from the device. It must be 8-byte aligned for
+    /// [`Operation::BatchForget`].
     ///
     /// # Errors
-    /// If it is not what the protocol says.
+    /// If the message violates the protocol.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed { opcode: 0, what: "shorter than its header" };
         let (header, body) = InHeader::read_from_prefix(message).map_err(|_| short)?;
@@ -148,12 +149,12 @@ impl<'a> Request<'a> {
         Self::from_parts(header, args, payload)
     }
 
-    /// Takes a request apart whose structure lies apart from what follows it. `args` may be longer than
-    /// the structure, `payload` may not be longer than what follows; the length in the header is not
-    /// looked at.
+    /// Parses a request whose structure is stored separately from what follows it. `args` may be
+    /// longer than the structure; `payload` must have the exact length. The length in the header is
+    /// ignored.
     ///
     /// # Errors
-    /// If it is not what the protocol says.
+    /// If the request violates the protocol.
     pub fn from_parts(header: InHeader, args: &[u8], payload: &'a [u8]) -> Result<Self, Malformed> {
         let extensions_len = usize::from(header.total_extlen) * EXTENSION_UNIT;
         let parsed = match payload.len().checked_sub(extensions_len) {
@@ -167,8 +168,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bytes of the structure that comes after the header in a request of this number; 0 if there is none.
-/// That of INIT may be shorter.
+/// Returns the size in bytes of the structure after the header for this request number; 0 if there
+/// is none. The structure of INIT may be shorter.
 pub(crate) fn argument_len(opcode: u32) -> usize {
     match opcode {
         op::FORGET => size_of::<ForgetIn>(),
@@ -203,12 +204,12 @@ pub(crate) fn argument_len(opcode: u32) -> usize {
     }
 }
 
-/// Whether the kernel waits for an answer to requests of this number.
+/// Returns whether requests with this number have a reply.
 pub(crate) fn is_answered(opcode: u32) -> bool {
     !matches!(opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT)
 }
 
-/// What is wrong with a request.
+/// Description of a protocol violation.
 type Fault = &'static str;
 
 fn operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>, Fault> {
@@ -238,7 +239,7 @@ fn operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>,
         }
         op::OPEN => Op::Open(parts.args()?),
         op::CREATE => Op::Create { args: parts.args()?, name: parts.file_name()? },
-        // Kernels send a name that means nothing.
+        // Kernels send a name without meaning.
         op::TMPFILE => return Ok(Op::Tmpfile { args: parts.args()? }),
         op::READ => Op::Read(parts.args()?),
         op::WRITE => {
@@ -288,7 +289,7 @@ fn less_usual_operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Ope
     Ok(operation)
 }
 
-/// What is left of a request after its header.
+/// Unparsed rest of a request after its header.
 struct Parts<'b, 'a> {
     args: &'b [u8],
     payload: &'a [u8],
@@ -300,7 +301,8 @@ impl<'a> Parts<'_, 'a> {
         Ok(args)
     }
 
-    /// What an old kernel does not send is zero. Newer ones may send more.
+    /// Parses INIT. Fields that an old kernel does not send are zero; excess bytes of a newer
+    /// kernel are ignored.
     fn init(&self) -> Result<InitIn, Fault> {
         let mut init = InitIn::default();
         let len = self.args.len().min(size_of::<InitIn>());
@@ -319,13 +321,13 @@ impl<'a> Parts<'_, 'a> {
     }
 
     fn rename(&mut self, flags: u32) -> Result<Operation<'a>, Fault> {
-        // Both structures start with it.
+        // Both structures start with this field.
         let newdir = self.args::<RenameIn>()?.newdir;
         let (name, newname) = (self.file_name()?, self.file_name()?);
         Ok(Operation::Rename { newdir, flags, name, newname })
     }
 
-    /// The next string, without the NUL that ends it.
+    /// Returns the next string without its final NUL.
     fn string(&mut self) -> Result<&'a [u8], Fault> {
         let len = self.payload.iter().position(|&byte| byte == 0).ok_or("a name does not end")?;
         let string = &self.payload[..len];

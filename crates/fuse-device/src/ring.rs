@@ -1,22 +1,21 @@
-//! Requests over io_uring instead of reads and writes of the device (Linux 6.14, where the module
-//! parameter `enable_uring` of `fuse` is on; `Documentation/filesystems/fuse/fuse-io-uring.rst`).
+//! Requests over io_uring instead of reads and writes of the device. Needs Linux 6.14 and the
+//! module parameter `enable_uring` of `fuse`; see
+//! `Documentation/filesystems/fuse/fuse-io-uring.rst`.
 //!
-//! The kernel has a queue for each processor, and puts a request into that of the processor that it is
-//! asked on. So each processor has threads that are bound to it and do what its queue holds: the way
-//! there and back is a change of the running thread, and no other processor has to be woken. One call
-//! hands in an answer and waits for the next request.
+//! The kernel has one queue per processor and queues a request on the processor of its caller. Each
+//! processor has threads bound to it that serve its queue, so a request costs a context switch but
+//! wakes no other processor. One system call submits a reply and waits for the next request. A
+//! thread has room for one request per queue. With more, the kernel would assign it requests while
+//! it waits for a disk and others are idle.
 //!
-//! A thread has room for one request. With more, the kernel would give it requests while it waits for a
-//! disk and others of its queue are idle.
+//! Rings are created before INIT is answered. After INIT, the kernel holds back all requests until
+//! every queue has an entry or one registration fails. If one fails, requests come from the device,
+//! so its threads run too. FORGET and INTERRUPT always come from the device.
 //!
-//! The rings are made before INIT is answered: once the kernel was told of them it holds every request
-//! back until all queues have an entry, or until one is refused. In the latter case requests come from
-//! the device as ever, so its threads run besides; forgetting and interrupting always comes from there.
-//!
-//! A new entry gets only what is asked from then on. What waits in its queue already is taken by whoever
-//! hands in the next answer there, and that thread may itself wait, for what is in the queue. The first
-//! entry of the last queue makes the kernel begin, so nobody is told that the mount is ready before all
-//! rings have given theirs.
+//! A new entry receives only requests queued after it was registered. Older ones go to the next
+//! thread that submits a reply to that queue, which may itself wait for one of them. The first
+//! entry of the last queue makes the kernel start, so `ready` is called only after all rings have
+//! registered their entries.
 
 mod cpus;
 mod entry;
@@ -37,24 +36,24 @@ use crate::request::is_answered;
 use crate::{Errno, Handler, Request};
 use entry::Entry;
 
-/// Fewest threads of a queue: one that waits for a disk must not keep others waiting that do not.
+/// Minimum threads per queue: one that waits for a disk must not delay requests that do not.
 const THREADS_PER_QUEUE_MIN: usize = 2;
 
-/// A ring, not yet in use.
+/// A ring that is not yet in use.
 pub(crate) struct Ring {
     ring: IoUring<Entry128>,
-    /// The processor that its thread is bound to.
+    /// Processor that its thread is bound to.
     cpu: u16,
-    /// The queues that it serves.
+    /// Queues that it serves.
     queues: Vec<u16>,
-    /// Until its entries are with the kernel.
+    /// Dropped when its entries are registered.
     not_yet: Sender<Never>,
 }
 
-/// Tells when all rings have given their entries to the kernel, or never will.
+/// Waits until all rings have registered their entries or have failed.
 pub(crate) struct AllRegistered(Receiver<Never>);
 
-/// What is never sent.
+/// Message type of a channel that only signals its end.
 enum Never {}
 
 impl AllRegistered {
@@ -64,12 +63,12 @@ impl AllRegistered {
     }
 
     pub(crate) fn wait(&self) {
-        // It ends with an error when all senders are gone.
+        // Returns an error when all senders are dropped.
         let _ = self.0.recv();
     }
 }
 
-/// Of no rings.
+/// The value for no rings: does not wait.
 impl Default for AllRegistered {
     fn default() -> Self {
         Self::new().0
@@ -77,10 +76,11 @@ impl Default for AllRegistered {
 }
 
 impl Ring {
-    /// Rings for all queues: for about as many threads, and for as many as are needed.
+    /// Creates rings for all queues, with about `threads` threads, or more if the queues require
+    /// it.
     ///
     /// # Errors
-    /// If io_uring is not there or not allowed, or lacks something.
+    /// If io_uring is unavailable, not permitted, or lacks a feature.
     pub(crate) fn for_all_queues(
         device: &Device,
         threads: usize,
@@ -92,7 +92,8 @@ impl Ring {
         let new = |cpu, queues| Self::new(device, cpu, queues, not_yet.clone());
         let mut rings = Vec::new();
         for cpu in 0..cpus {
-            // Queues of processors that are not there are shared out: each needs somebody.
+            // Queues of offline processors are distributed over the others: each queue needs a
+            // thread.
             rings.push(new(cpu, (cpu..queues).step_by(cpus.into()).collect())?);
             for _ in 1..threads_per_queue {
                 rings.push(new(cpu, vec![cpu])?);
@@ -108,7 +109,7 @@ impl Ring {
         not_yet: Sender<Never>,
     ) -> io::Result<Self> {
         let entries = queues.len().next_power_of_two() as u32;
-        // Only the thread that serves it enters it: completions are made when that asks for them.
+        // Only the serving thread enters the ring: completions are produced when it asks for them.
         let ring = IoUring::<Entry128, cqueue::Entry>::builder()
             .setup_r_disabled()
             .setup_single_issuer()
@@ -121,21 +122,21 @@ impl Ring {
 
 #[cfg(test)]
 impl Ring {
-    /// One that the kernel refuses.
+    /// Returns a ring that the kernel rejects.
     pub(crate) fn of_no_queue(device: &Device) -> Self {
         Self::new(device, 0, vec![u16::MAX], AllRegistered::new().1).unwrap()
     }
 }
 
-/// What the thread of a ring has for itself.
+/// State of a ring's thread.
 pub(crate) struct RingThread {
     ring: IoUring<Entry128>,
     cpu: u16,
-    /// One for each queue.
+    /// One entry per queue.
     entries: Vec<Entry>,
-    /// Until the entries are with the kernel.
+    /// Dropped when the entries are registered.
     not_yet: Option<Sender<Never>>,
-    /// For answers to requests that lie where the answer goes.
+    /// Reply buffer for requests whose data occupies the reply's memory.
     aside: Buffer,
 }
 
@@ -147,9 +148,9 @@ impl RingThread {
         Self { ring, cpu, entries, not_yet: Some(not_yet), aside: Buffer::new(len) }
     }
 
-    /// Gives all entries to the kernel, for the first time.
+    /// Registers all entries with the kernel.
     fn register(&mut self) -> io::Result<()> {
-        // Dropped at the end, whichever it is.
+        // Dropped at return, whether registration succeeds or fails.
         let _not_yet = self.not_yet.take();
         self.ring.submitter().register_enable_rings()?;
         for index in 0..self.entries.len() {
@@ -159,7 +160,7 @@ impl RingThread {
         Ok(())
     }
 
-    /// Gives an entry to the kernel with the next submission.
+    /// Queues an entry for the next submission.
     fn push(&mut self, index: usize) -> io::Result<()> {
         self.entries[index].push(&mut self.ring.submission(), index as u64)
     }
@@ -168,7 +169,7 @@ impl RingThread {
         self.ring.completion().next()
     }
 
-    /// Hands in what was pushed, and waits for a request or more.
+    /// Submits queued entries and waits for at least one request.
     fn wait(&self) -> io::Result<()> {
         match self.ring.submit_and_wait(1) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -205,12 +206,13 @@ impl ServingThread for RingThread {
     }
 }
 
-/// Does the request that is in an entry, and puts the answer there.
+/// Handles the request in an entry and stores the reply there.
 fn fulfil(handler: &dyn Handler, entry: &mut Entry, aside: &mut Buffer, complaints: &Complaints) {
     let (header, payload_len) = (entry.in_header(), entry.payload_len());
     let (args, payload) = entry.parts();
     let (asked, room) = payload.split_at_mut(payload_len);
-    // What is asked and what is answered share the memory. Most requests leave it to the answer.
+    // Request data and reply data share memory. Most requests have no data, so the reply can use it
+    // directly.
     let is_shared = !asked.is_empty();
     let (asked, room) = if is_shared { (&*asked, aside.bytes()) } else { (&[][..], room) };
     let done = match Request::from_parts(header, args, asked) {
@@ -227,7 +229,7 @@ fn fulfil(handler: &dyn Handler, entry: &mut Entry, aside: &mut Buffer, complain
     entry.set_answer(done.header(header.unique), done.len);
 }
 
-/// Binds this thread to a processor, if that is allowed: without it all is slower and nothing is wrong.
+/// Binds this thread to a processor. Ignores errors, because without it requests are only slower.
 fn bind_to(cpu: usize) {
     if cpu < CpuSet::MAX_CPU {
         let mut set = CpuSet::new();
@@ -236,7 +238,7 @@ fn bind_to(cpu: usize) {
     }
 }
 
-/// Whether the error says that the mount is gone.
+/// Returns whether the error means that the mount is gone.
 fn is_over(error: Errno) -> bool {
     matches!(error, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV)
 }

@@ -1,8 +1,8 @@
-//! A mount that is served.
+//! Serving a mount.
 //!
-//! Each thread has descriptors of the device and two buffers of its own, and does one request after the
-//! other, from reading it to writing its answer. Only late requests are handed on; for all others nothing is
-//! allocated once a thread runs.
+//! Each thread has its own device descriptors and two buffers. It handles one request at a time,
+//! from reading it to writing its reply. Only late requests are passed to another thread; all
+//! others need no allocation in a running thread.
 
 use std::io;
 use std::path::Path;
@@ -18,65 +18,65 @@ use crate::reader::{DeviceThread, Turn};
 use crate::ring::{AllRegistered, Ring, RingThread};
 use crate::{Handler, InitFlags, MountOptions, Unmounted, Unmounter, WriteBack};
 
-/// Threads that have a pipe: more would be too many descriptors for what a process has by default (1024),
-/// with two or three for each thread besides.
+/// Maximum number of threads with a pipe. Each thread needs two or three descriptors, and a pipe
+/// adds two; a process has 1024 by default.
 const PIPES_MAX: usize = 64;
 
-/// How a session is served.
+/// Options for serving a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Threads that serve requests, at least 1. Over io_uring each processor has its share of them, at
-    /// least two.
+    /// Number of threads that serve requests, at least 1. Over io_uring they are divided among the
+    /// processors, at least two each.
     pub threads: usize,
-    /// Use io_uring if kernel and system allow it.
+    /// Use io_uring if the kernel supports and permits it.
     pub io_uring: bool,
 }
 
-/// A mount whose requests this process answers. Dropped, it is unmounted.
+/// A mount whose requests this process answers. Unmounted on drop.
 #[derive(Debug)]
 pub struct Session {
-    // Dropped first: nothing may wait for an answer while the mount is taken away.
+    // Dropped first: no request may wait for a reply during unmounting.
     device: Device,
     mount: MountGuard,
 }
 
 impl Session {
-    /// Mounts, by mount(2) if that is allowed and else by `fusermount3`.
+    /// Mounts by mount(2) if permitted, otherwise by `fusermount3`.
     ///
     /// # Errors
-    /// If it cannot be mounted; the error says why.
+    /// If mounting fails; the error contains the reason.
     pub fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<Self> {
         let (device, mount) = mount::mount(mountpoint, options)?;
         Ok(Self { device, mount: MountGuard(Arc::new(mount)) })
     }
 
-    /// What unmounts it from elsewhere.
+    /// Returns a handle that unmounts the session from any thread.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter::new(Arc::clone(&self.mount.0))
     }
 
-    /// What steers how far programs that write may run ahead. It serves as long as the session does.
+    /// Returns a handle that limits dirty data in the kernel's cache. Valid as long as the session.
     ///
     /// # Errors
-    /// If there is no other descriptor of the device to be had.
+    /// If no further descriptor of the device can be opened.
     pub fn write_back(&self) -> io::Result<WriteBack> {
         let device = self.device.for_another_thread()?;
         Ok(WriteBack::new(Arc::clone(&self.mount.0), device))
     }
 
-    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
-    /// the mount. If it is unmounted before that, `ready` is not called. umount(2) of a block device's mount waits until
-    /// the result is dropped, unless requests came through io_uring.
+    /// Starts the protocol, calls `ready`, and answers requests until the mount is unmounted.
+    /// `ready` may use the mount. If it is unmounted earlier, `ready` is not called. umount(2) of a
+    /// block device's mount waits until the result is dropped, unless requests use io_uring.
     ///
     /// # Errors
-    /// If the kernel speaks another protocol, or the device fails.
+    /// If the kernel uses an unsupported protocol version, or the device fails.
     pub fn serve(
         self,
         handler: &dyn Handler,
         options: &SessionOptions,
         ready: impl FnOnce(),
     ) -> io::Result<Unmounted> {
-        // In this order they are dropped: see `Session`.
+        // Locals are dropped in reverse order: the device before the mount, as in `Session`.
         let Self { mount: guard, device } = self;
         let Some((agreed, rings, all_registered)) = start(&device, handler, options)? else {
             return Ok(Unmounted::default());
@@ -90,27 +90,28 @@ impl Session {
             let thread = DeviceThread::new(&device, &agreed, to_late, turn)?;
             threads.push(Box::new(if nth < PIPES_MAX { thread.with_pipe() } else { thread }));
         }
-        // The thread for late requests ends with the last one that has some to hand over.
+        // The late thread ends when the last sender is dropped.
         drop(to_late);
         for ring in rings {
             threads.push(Box::new(RingThread::new(ring, &agreed)));
         }
-        // The threads' descriptors are all: with the last one the kernel gives the mount up.
+        // Only the threads' descriptors are left: when the last one is closed, the kernel aborts
+        // the connection.
         drop(device);
         serve_all(threads, handler, &guard.0, &all_registered, ready)?;
         Ok(shared.take_unmounted())
     }
 }
 
-/// Starts the protocol: with rings if they are asked for and both sides can have them. `None` if it is
-/// unmounted before that.
+/// Negotiates the protocol, with rings if requested and if both sides support them. Returns `None`
+/// if the mount is unmounted first.
 fn start(
     device: &Device,
     handler: &dyn Handler,
     options: &SessionOptions,
 ) -> io::Result<Option<(Agreed, Vec<Ring>, AllRegistered)>> {
     let (mut rings, all_registered) = if options.io_uring {
-        // Where they cannot be had there are none.
+        // Without io_uring, use the device alone.
         Ring::for_all_queues(device, options.threads).unwrap_or_default()
     } else {
         Default::default()
@@ -125,7 +126,7 @@ fn start(
     }))
 }
 
-/// Unmounts at the end of its life, when nobody serves the mount any more.
+/// Unmounts on drop, when the mount is no longer served.
 #[derive(Debug)]
 struct MountGuard(Arc<Mount>);
 
@@ -136,7 +137,7 @@ impl Drop for MountGuard {
     }
 }
 
-/// Runs the threads until the mount is gone, or one of them fails.
+/// Runs the threads until the mount is gone or one of them fails.
 fn serve_all(
     threads: Vec<Box<dyn ServingThread>>,
     handler: &dyn Handler,
@@ -172,7 +173,7 @@ fn serve_all(
     })
 }
 
-/// Serves until the mount is gone. On an error it goes for all threads.
+/// Serves requests until the mount is gone. On error, aborts the mount for all threads.
 fn run_to_end(
     mut thread: Box<dyn ServingThread>,
     handler: &dyn Handler,
@@ -281,7 +282,7 @@ mod tests {
         ];
         drop((device, to_late));
         let ready = || {
-            // Nobody would answer this if the kernel counted on the ring.
+            // This would never be answered if the kernel relied on the ring.
             let error = fs::metadata(place.path()).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
             unmounter.unmount().unwrap();
@@ -291,10 +292,10 @@ mod tests {
         assert!(!is_mounted(place.path()));
     }
 
-    /// A name is looked up when somebody asks how much is free.
+    /// Handler whose LOOKUP waits for a STATFS.
     #[derive(Default)]
     struct AfterTheOther {
-        /// Whether it is looked up, and whether the other was asked.
+        /// Whether a LOOKUP and a STATFS were received.
         came: Mutex<[bool; 2]>,
         changed: Condvar,
     }
@@ -305,7 +306,7 @@ mod tests {
             self.changed.notify_all();
         }
 
-        /// Whether one comes before it is held not to.
+        /// Waits for one of the two requests. Returns whether it arrives in time.
         fn comes(&self, which: usize) -> bool {
             const LONG: Duration = Duration::from_secs(10);
             let mut came = self.came.lock();
@@ -334,13 +335,13 @@ mod tests {
         }
     }
 
-    /// A directory that everybody may look into, for a minute.
+    /// Attributes of a world-readable directory, valid for a minute.
     fn root() -> AttrOut {
         let attr = Attr { ino: 1, mode: 0o040_755, nlink: 2, ..Attr::default() };
         AttrOut { attr_valid: 60, attr, ..AttrOut::default() }
     }
 
-    /// A ring whose thread begins late.
+    /// A ring thread that starts late.
     struct Late(RingThread);
 
     impl ServingThread for Late {
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Binds this thread to the processor whose queue is asked.
+    /// Binds this thread to the first processor, whose queue the test uses.
     fn on_the_first_processor() {
         let mut first = CpuSet::new();
         first.set(0);
@@ -380,7 +381,7 @@ mod tests {
             vec![Box::new(late), Box::new(device_thread(&device, &agreed, &to_late))];
         for (nth, ring) in rings.into_iter().enumerate() {
             let thread = RingThread::new(ring, &agreed);
-            // Each processor has two.
+            // Each processor has two rings. The second one starts late.
             threads.push(if nth % 2 == 0 { Box::new(thread) } else { Box::new(Late(thread)) });
         }
         drop((device, to_late));

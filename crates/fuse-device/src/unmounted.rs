@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::answer::Answer;
 use crate::device::Device;
 
-/// The end of a mount. umount(2) of a block device's mount returns when this is dropped, so that the caller can close the
-/// image before.
+/// The end of a mount. umount(2) of a block device's mount returns when this is dropped, so that
+/// the caller can close the image first.
 #[derive(Debug, Default)]
 pub struct Unmounted {
-    /// The DESTROY request that the kernel waits for, and its descriptor. Other mounts have none.
+    /// The pending DESTROY request and its descriptor. Other mounts send none.
     request: Option<(Arc<Device>, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Mounts that another process serves: one that is killed, and one that may not mount itself.
+//! Mounts served by another process: one that is killed, and one that lacks the privilege to mount.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -23,14 +23,14 @@ over_both!(
     what_is_used_is_detached_by_fusermount,
 );
 
-/// Says where to mount, to the test that is run as a program of its own.
+/// Variable with the mount point, for the test that runs as a separate program.
 const PLACE: &str = "FUSE_DEVICE_TEST_PLACE";
-/// Says to it that it is to serve over io_uring.
+/// Variable that makes it serve over io_uring.
 const IO_URING: &str = "FUSE_DEVICE_TEST_IO_URING";
-/// Nobody's number, as user and group.
+/// User and group ID of nobody.
 const NOBODY: u32 = 65534;
 
-/// Not a test: what the others start. It unmounts when its standard input ends.
+/// Not a test: the program that the other tests start. Unmounts when its standard input ends.
 #[test]
 fn serves_for_another_process() {
     let Some(place) = env::var_os(PLACE) else { return };
@@ -49,7 +49,7 @@ fn serves_for_another_process() {
     session.serve(&Memory::new(uid), &session_options(over, 2), ready).unwrap();
 }
 
-/// What a session in another process needs: its program, and a place of nobody's.
+/// Resources for a session in another process: its program, and a mount point owned by nobody.
 struct Ground {
     folder: TempDir,
     over: Transport,
@@ -60,9 +60,10 @@ impl Ground {
     fn new(over: Transport) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ground = Self { folder, over, _io_uring: over.switch_on().0 };
-        // Where everybody can run it.
+        // Make it executable for all users.
         fs::set_permissions(ground.folder.path(), Permissions::from_mode(0o755)).unwrap();
-        // Written by this process, it would stay open for writing in a child that another test starts.
+        // Copy it by another process. If this process wrote it, a child started by a concurrent
+        // test could inherit the open descriptor, and execution would fail.
         let exe = env::current_exe().unwrap();
         assert!(Command::new("cp").arg(exe).arg(ground.program()).status().unwrap().success());
         fs::create_dir(ground.place()).unwrap();
@@ -84,8 +85,8 @@ impl Ground {
         command
     }
 
-    /// As nobody, in a name space of mounts where everybody may open the device, as is usual: not every
-    /// machine has it so.
+    /// Returns a command that runs as nobody, in a mount namespace in which every user may open the
+    /// device. That is the usual configuration, but not on all machines.
     fn nobody(&self) -> Command {
         let mut command = oracle::command("unshare");
         let script = "set -e; mkdir $1/dev; mount -t tmpfs device $1/dev; \
@@ -106,13 +107,13 @@ impl Ground {
     }
 }
 
-/// A process that serves.
+/// A process that serves a mount.
 struct Served {
     child: Child,
 }
 
 impl Served {
-    /// Starts it and waits until it is ready.
+    /// Starts the process and waits until it is ready.
     fn new(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -121,12 +122,12 @@ impl Served {
             line.clear();
             assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended before it was ready");
         }
-        // It prints more at its end.
+        // The process prints more at its end.
         thread::spawn(move || io::copy(&mut output, &mut io::sink()));
         Self { child }
     }
 
-    /// A path as the process sees it.
+    /// Returns a path as the process sees it.
     fn sees(&self, path: &Path) -> PathBuf {
         Path::new("/proc")
             .join(self.child.id().to_string())
@@ -134,7 +135,7 @@ impl Served {
             .join(&path.to_str().unwrap()[1..])
     }
 
-    /// The mounts at a path that it sees.
+    /// Returns the mounts at a path in the process's mount namespace.
     fn mounts_at(&self, path: &Path) -> Vec<String> {
         mounts_in(&format!("/proc/{}/mounts", self.child.id()), path)
     }
@@ -160,8 +161,8 @@ impl Drop for Served {
     }
 }
 
-/// How a mount fails that lost its process. Over io_uring the kernel lets go of the device a moment after
-/// the process has ended; until then requests fail in other ways.
+/// Returns the final error of a mount whose process has ended. Over io_uring the kernel releases
+/// the device slightly later; until then requests fail with other errors.
 fn error_at_last(over: Transport, place: &Path) -> ErrorKind {
     let error = || fs::read_dir(place).unwrap_err().kind();
     if over == Transport::IoUring {
@@ -186,7 +187,7 @@ fn a_killed_process_leaves_a_mount_that_can_be_unmounted(over: Transport) {
     drop(Session::mount(place, &mount_options()).unwrap());
 }
 
-/// A line of shell as nobody.
+/// Returns a shell command that runs as nobody.
 fn as_nobody(line: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line]).uid(NOBODY).gid(NOBODY).current_dir("/");
@@ -208,7 +209,7 @@ fn users_mount_by_fusermount(over: Transport) {
     let line = format!("echo text >{0}/file && cat {0}/file", place.display());
     let output = as_nobody(&line).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "text\n", "{output:?}");
-    // Others may not, not even root.
+    // Other users have no access, not even root.
     assert_eq!(fs::read_dir(&place).unwrap_err().kind(), ErrorKind::PermissionDenied);
     served.ask_to_unmount();
     served.assert_ends_well();

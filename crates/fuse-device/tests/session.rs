@@ -1,4 +1,4 @@
-//! Real mounts of a file system in memory, served by this process.
+//! Real mounts of an in-memory file system, served by this process.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -53,7 +53,7 @@ fn files_are_made_read_and_listed(over: Transport) {
     });
 }
 
-/// Has the kernel forget the contents of a file, so that it asks for them again.
+/// Drops the kernel's cached contents of a file, so that it reads them again.
 fn forget_contents(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -74,7 +74,7 @@ fn the_mount_is_as_asked_for(over: Transport) {
     });
 }
 
-/// What is shown of a mount with these options that nobody serves.
+/// Returns the options that `/proc/mounts` shows for an unserved mount with these options.
 fn shown(options: MountOptions) -> Vec<String> {
     let place = tempfile::tempdir().unwrap();
     let session = Session::mount(place.path(), &options).unwrap();
@@ -141,16 +141,16 @@ fn clients_are_served_in_parallel(over: Transport) {
 
 fn a_request_that_waits_keeps_no_other_waiting(over: Transport) {
     oracle::require!(Root, Fuse);
-    // Over io_uring, requests of one processor come to the same threads.
+    // Over io_uring, requests of one processor are served by the same threads.
     let on_one_processor = || {
         let mut first = CpuSet::new();
         first.set(0);
-        // Where it is not allowed the test is easier to pass.
+        // If this is not permitted, the test is easier to pass.
         let _ = sched_setaffinity(None, &first);
     };
     let memory = Memory::new(0);
     serve(&memory, over, 2, |place, unmounter| {
-        // In a folder of its own: the kernel makes one file of a folder at a time.
+        // Use a separate directory: the kernel creates one file per directory at a time.
         fs::create_dir(place.join("directory")).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -179,7 +179,7 @@ fn it_ends_and_nothing_stays_when_others_use_force(over: Transport) {
     oracle::require!(Root, Fuse, Tool("umount"));
     serve(&Memory::new(0), over, 2, |place, _| {
         let file = File::create(place.join("file")).unwrap();
-        // It is in use, so that it stays mounted, but without its connection.
+        // The mount is in use, so it stays, but its connection is aborted.
         let forced = oracle::command("umount").arg("-f").arg(place).stderr(Stdio::null()).status();
         assert!(!forced.unwrap().success());
         drop(file);
@@ -260,7 +260,7 @@ fn what_comes_after_it_stays() {
     drop(session);
     assert_eq!(mounts_at(place.path()).len(), 1);
     unmount_other(place.path());
-    // A mount may get the numbers of one that is gone.
+    // A new mount may reuse the numbers of a removed one.
     let next = Session::mount(place.path(), &mount_options()).unwrap();
     unmounter.unmount().unwrap();
     assert_eq!(mounts_at(place.path()).len(), 1);

@@ -29,7 +29,7 @@ one change: killed at any moment, the image is the old or the new one. A layer t
 not go with the image or does not fit changes nothing. Otherwise it is applied in steps, each of which
 leaves whole files, and an error says how far it came.";
 
-/// Threads that read a directory of the host ahead.
+/// Number of threads that read directories of the host ahead.
 const READ_AHEAD_THREADS: usize = 2;
 
 /// Apply a layer of a container image to an image, in place
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The image itself is not part of a directory that holds it.
+/// Returns the identity of a file. It excludes the image itself from a directory that contains it.
 fn file_id(path: &Path) -> Option<FileId> {
     diskwright::file_id(path)
 }

@@ -1,4 +1,4 @@
-//! Arguments that several commands have.
+//! Arguments shared by several commands.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub(crate) struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    /// How an image is opened that lies there.
+    /// Returns the options for opening an image at this location.
     pub(crate) fn options(self, norecovery: bool) -> OpenImage {
         let mut options = OpenImage::default().offset(self.offset).norecovery(norecovery);
         options.partition = self.partition;
@@ -58,7 +58,7 @@ pub(crate) struct SuperblockArgs {
     pub(crate) superblock: Option<SuperblockPlace>,
 }
 
-/// Reads the place of a copy of the superblock.
+/// Parses the location of a superblock copy.
 fn superblock_place(text: &str) -> Result<SuperblockPlace, String> {
     let (block, bytes) =
         text.split_once(':').map_or((text, None), |(block, bytes)| (block, Some(bytes)));
@@ -72,8 +72,8 @@ fn superblock_place(text: &str) -> Result<SuperblockPlace, String> {
     Ok(SuperblockPlace { block, block_bytes })
 }
 
-/// Memory for cached metadata while an image is only read, in bytes: with all else that a command has, it stays
-/// below 256 MiB, whatever the image. What a walk has passed it does not need again.
+/// Metadata cache size of read-only commands, in bytes. It keeps a command below 256 MiB in total,
+/// regardless of the image. A tree walk does not revisit metadata.
 const READING_CACHE_BYTES: usize = 192 << 20;
 
 /// Where in a file the image is. Part of every command that changes one.
@@ -87,7 +87,7 @@ pub(crate) struct ImageToEdit {
 }
 
 impl ImageArgs {
-    /// How the image is opened.
+    /// Returns the options for opening the image.
     pub(crate) fn options(&self) -> OpenImage {
         self.place.options(self.norecovery)
     }
@@ -96,13 +96,13 @@ impl ImageArgs {
         open_to_read(&self.image, &self.options())
     }
 
-    /// As [`Self::open`], though the image may have no root directory.
+    /// Like [`Self::open`], but accepts an image without a root directory.
     pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
         diskwright::Image::open_rootless(&self.image, &to_read(&self.options())).map(told)
     }
 }
 
-/// Opens an image for reading, and says what is to be known about it.
+/// Opens an image read-only and prints its remarks.
 pub(crate) fn open_to_read(
     path: &std::path::Path,
     options: &OpenImage,
@@ -110,25 +110,25 @@ pub(crate) fn open_to_read(
     diskwright::Image::open(path, &to_read(options)).map(told)
 }
 
-/// The same, with the memory that a command has that reads.
+/// Returns the options with the default cache size of read-only commands.
 fn to_read(options: &OpenImage) -> OpenImage {
     options.cache_bytes(options.cache_bytes.unwrap_or(READING_CACHE_BYTES))
 }
 
-/// Says what is to be known about an image.
+/// Prints an image's remarks.
 fn told(image: diskwright::Image) -> diskwright::Image {
     image.remarks().iter().for_each(|remark| crate::terminal::message(remark));
     image
 }
 
-/// A path in an image, as the bytes it was typed as.
+/// Returns a path in an image as bytes, as typed.
 pub(crate) fn bytes(text: &std::ffi::OsStr) -> &[u8] {
     text.as_encoded_bytes()
 }
 
-/// A UUID in hexadecimal.
+/// Parses a UUID in hexadecimal.
 pub(super) fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {
-    // Hyphens may stand anywhere, or be left out.
+    // Hyphens are optional and may be anywhere.
     let digits = text.replace('-', "");
     let problem = "write 32 hexadecimal digits, such as 01234567-89ab-cdef-0123-456789abcdef";
     uuid::Uuid::try_parse(&digits).map(uuid::Uuid::into_bytes).map_err(|_| problem.into())

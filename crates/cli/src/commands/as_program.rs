@@ -36,7 +36,7 @@ pub(crate) fn run(args: &AsArgs) -> Result<Outcome> {
         })
         .map(|()| Outcome::Done);
     }
-    // One that there is was found before the arguments were looked at.
+    // Known programs are handled before the arguments are parsed.
     let name = diskwright::text::escaped(args.name.as_encoded_bytes());
     Err(Error::Usage(format!("{name} is no program that this one can be: diskwright as list")))
 }

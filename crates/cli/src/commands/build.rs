@@ -141,9 +141,9 @@ pub(crate) struct BuildArgs {
     log_size: Option<u64>,
 }
 
-/// Heading of options that only container images have.
+/// Help heading of options for container images.
 const CONTAINER: &str = "Options of container images";
-/// Heading of options that only ext4 has.
+/// Help heading of options for ext4.
 const EXT4: &str = "Options of ext4";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -179,7 +179,7 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     Ok(Owner { uid, gid })
 }
 
-/// What the arguments name.
+/// Returns the source that the arguments specify.
 fn source(args: &BuildArgs) -> Result<BuildSource> {
     let placed = |named: &SourceArg| {
         Ok(PlacedSource { source: one_source(args, &named.source)?, at: named.at.clone() })
@@ -211,7 +211,8 @@ fn refuse_options_of_containers(args: &BuildArgs) -> Result<()> {
     Ok(())
 }
 
-/// What an argument names: a container image or the image of a file system if it begins as one, else a path.
+/// Returns the source for an argument: a container image or a file system image if it has such a
+/// prefix, otherwise a path.
 fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
     if let Some(file) = ImageFile::parse(source.as_os_str()) {
         return Ok(BuildSource::Image(file));
@@ -267,7 +268,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
     Ok(options)
 }
 
-/// Shows how a build goes.
+/// Shows the progress of a build.
 pub(crate) struct Bar(pub(crate) ProgressBar);
 
 impl Progress for Bar {
@@ -299,7 +300,8 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Says why nothing was built. A source has no option for its partition, so the hint names another way.
+/// Prints why a build failed. A source has no option for its partition, so the advice gives another
+/// syntax.
 fn told(error: &Error) -> Outcome {
     let text = error.with_advice();
     let hint = "name one: image:FILE:N";
@@ -307,7 +309,7 @@ fn told(error: &Error) -> Outcome {
     error.outcome()
 }
 
-/// Says what was made.
+/// Prints the result of a build.
 pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport) -> Result<()> {
     let warnings = report.corrections.iter().flat_map(|corrections| &corrections.warnings);
     warnings.for_each(|warning| terminal::message(&format_args!("warning: {warning}")));

@@ -1,4 +1,4 @@
-//! Arguments of `diskwright build` about what is changed on the way from the source.
+//! Arguments of `diskwright build` that change entries of the source.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use diskwright::build::correct::{
 use diskwright::edit::{ModeChange, parse_owner_change, parse_xattr_value};
 use vfs::FileType;
 
-/// Heading of these options.
+/// Help heading of these options.
 const CORRECTIONS: &str = "Corrections of the source";
 
 /// What is changed on the way from the source. GLOB is a pattern of paths: with a slash of the whole path, without
@@ -53,7 +53,8 @@ pub(crate) struct CorrectionArgs {
 }
 
 impl CorrectionArgs {
-    /// What they ask for. Owners come before permissions, and attributes last.
+    /// Returns the corrections for these arguments. Owners come before permissions, and attributes
+    /// last.
     pub(crate) fn options(&self) -> CorrectionOptions {
         let rules = [&self.chown, &self.chmod, &self.xattr, &self.capability];
         CorrectionOptions {
@@ -68,7 +69,7 @@ impl CorrectionArgs {
     }
 }
 
-/// `--exclude` and `--include` in the order in which they were given.
+/// `--exclude` and `--include` in command-line order.
 #[derive(Clone, Debug, Default)]
 struct ChoiceArgs(Vec<Choice>);
 
@@ -121,7 +122,7 @@ impl Args for ChoiceArgs {
     }
 }
 
-/// Takes `GLOB=REST` apart. A pattern with an equals sign has it as `[=]`.
+/// Splits `GLOB=REST`. An equals sign in a pattern must be written as `[=]`.
 fn parts<'a>(text: &'a str, form: &str) -> Result<(Glob, &'a str), String> {
     let mut in_class = false;
     let at = text.char_indices().find_map(|(at, char)| {

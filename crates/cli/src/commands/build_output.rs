@@ -1,4 +1,4 @@
-//! Arguments of `diskwright build` that say what is made of the finished file system.
+//! Arguments of `diskwright build` for the output format of the finished file system.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use diskwright::{Error, Result};
 
 use crate::terminal;
 
-/// Heading of options that say what is made.
+/// Help heading of output options.
 const OUTPUT: &str = "Options of what is made";
 
 #[derive(Debug, Args)]
@@ -92,7 +92,7 @@ impl OutputArgs {
     }
 }
 
-/// Says what was made besides the file system.
+/// Prints the outputs other than the file system itself.
 pub(crate) fn report(report: &OutputReport) {
     if let (Some(format), Some(bytes)) = (report.output, report.output_bytes) {
         terminal::message(&format_args!("written as {format}: {}", size(bytes)));

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
     Ok(if report.left_out > 0 { outcome.max(Outcome::No) } else { outcome })
 }
 
-/// Copies each source; goes on after one that cannot be copied, unless the image is the reason.
+/// Copies each source. Continues after a failure unless the image or a device caused it.
 fn each(from: &[Side], mut copy: impl FnMut(&Side) -> Result<CopyReport>) -> (CopyReport, Outcome) {
     let (mut report, mut worst) = (CopyReport::default(), Outcome::Done);
     for side in from {

@@ -26,7 +26,7 @@ enum What {
 }
 
 impl DedupeArgs {
-    /// What was asked for.
+    /// Returns the selected deduplication.
     pub(crate) fn chosen(&self) -> Option<Dedupe> {
         self.dedupe.map(|what| match what {
             What::Files => Dedupe::Files,

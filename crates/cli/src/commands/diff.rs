@@ -186,7 +186,7 @@ fn changes(
             let end = serde_json::json!({
                 "added": added, "removed": removed, "modified": modified, "bytes_read": bytes_read,
             });
-            // The object goes on behind its list.
+            // The object continues after its list.
             let end = end.to_string();
             writeln!(out, "\n],{}", &end[1..]).map_err(Error::Output)?;
         }

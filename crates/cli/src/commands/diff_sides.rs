@@ -36,10 +36,10 @@ pub(crate) struct SidesArgs {
     layer_limit: Option<u64>,
 }
 
-/// Heading of the options of what is read before it is compared.
+/// Help heading of options for sides that are read before the comparison.
 const ARCHIVES: &str = "Container images and archives";
 
-/// A side that is open.
+/// An open side.
 pub(crate) enum Open<'a> {
     Image(Box<Image>),
     Directory(&'a Path),
@@ -57,7 +57,7 @@ impl Open<'_> {
 }
 
 impl SidesArgs {
-    /// Opens both sides. What has to be kept of them lies beside `output`, if it is a file.
+    /// Opens both sides. Temporary data is stored in the directory of `output`, if that is a file.
     pub(crate) fn open(
         &self,
         output: Option<&Path>,
@@ -103,7 +103,7 @@ impl SidesArgs {
         if SourceTree::is_archive(side) {
             return source(SourceTree::of_archive(side, beside, self.layer_limit)?);
         }
-        // What follows a colon behind the name of a file is the number of a partition.
+        // A colon and a number after the file name select a partition.
         let (file, partition) = match split_partition(side) {
             Some((file, number)) => (file, Some(number)),
             None => (side, self.partition),
@@ -118,7 +118,7 @@ impl SidesArgs {
     }
 }
 
-/// Whether a side is read from standard input, as an archive alone or as that of a container image.
+/// Returns whether a side is read from standard input, as an archive or as a container image.
 fn is_standard_input(side: &str) -> bool {
     side == "-"
         || Reference::parse(side)

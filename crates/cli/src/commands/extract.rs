@@ -110,14 +110,14 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
     Ok(salvaged.map_or(outcome, |salvaged| outcome.max(salvaged.outcome())))
 }
 
-/// How an image was salvaged.
+/// Result of salvaging an image.
 struct Salvaged {
     repair: Repair,
     is_sound: bool,
 }
 
 impl Salvaged {
-    /// How the command ends if nothing else went wrong.
+    /// Returns the outcome of the command if nothing else failed.
     fn outcome(&self) -> Outcome {
         match self.repair.device_error() {
             Some(error) => {
@@ -130,7 +130,7 @@ impl Salvaged {
     }
 }
 
-/// The image as it would be after a repair. Says what is wrong with it.
+/// Returns the image as it would be after a repair, and prints its problems.
 fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
     let mut open = args.image.options();
     open.superblock = args.superblock.superblock;
@@ -142,7 +142,7 @@ fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
     let is_sound = plan.findings.is_empty() && plan.left.is_empty();
     if !is_sound {
         let mut text = Vec::new();
-        // Memory takes whatever is written.
+        // Writing to memory cannot fail.
         let _ = repair.report_of(&plan).write_text(&mut text);
         let _ = write_plan(&plan, &mut text);
         terminal::lines(&text);

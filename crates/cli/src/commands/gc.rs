@@ -71,7 +71,7 @@ fn write_text(swept: &Swept, dry_run: bool, out: &mut dyn Write) -> std::io::Res
     )
 }
 
-/// A time such as `90m`, `12h` or `7d`; a number alone is of seconds.
+/// Parses an age such as `90m`, `12h` or `7d`. A plain number is in seconds.
 fn parse_age(text: &str) -> std::result::Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let wrong = || format!("{text:?} is no time: write a number and s, m, h or d, such as 12h");

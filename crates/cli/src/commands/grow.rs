@@ -41,7 +41,7 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Says what became of an image.
+/// Prints the result of a resize.
 pub(super) fn tell(report: &Report, is_json: bool, done: &str) -> Result<()> {
     if is_json {
         return terminal::with_output(|out| {

@@ -1,4 +1,4 @@
-//! How files of an image are named on the host.
+//! Options for the names of extracted files on the host.
 
 use clap::Args;
 

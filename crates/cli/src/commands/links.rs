@@ -32,7 +32,7 @@ pub(crate) struct LinksArgs {
     with: Vec<String>,
 }
 
-/// Programs that no link is made of unless it is asked for.
+/// Programs that get a link only on request.
 const ON_REQUEST: [&str; 1] = ["blkid"];
 
 impl LinksArgs {
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &LinksArgs) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether there is such a link then.
+/// Creates a link. Returns whether it exists afterwards.
 fn make(program: &Path, link: &Path) -> io::Result<bool> {
     match symlink(program, link) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -97,7 +97,7 @@ fn symlink(program: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(program, link)
 }
 
-/// Links need rights there that few have.
+/// Copies the program instead: few users have the privilege to create links on these systems.
 #[cfg(not(unix))]
 fn symlink(program: &Path, link: &Path) -> io::Result<()> {
     let copy = link.with_extension("exe");

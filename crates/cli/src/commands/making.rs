@@ -1,4 +1,4 @@
-//! Options of the commands that make an image of something: `build` and `convert`.
+//! Options of the commands that create an image from a source: `build` and `convert`.
 
 use clap::Args;
 use diskwright::build::{Dedupe, FeatureChange};
@@ -8,7 +8,7 @@ use diskwright::{Error, Result};
 use super::build_output::OutputArgs;
 use super::dedupe::DedupeArgs;
 
-/// Heading of options that only XFS has.
+/// Help heading of options for XFS.
 pub(super) const XFS: &str = "Options of XFS";
 
 /// What can be said of every image that is made.
@@ -46,7 +46,7 @@ pub(crate) struct MakingArgs {
     dedupe: DedupeArgs,
 }
 
-/// The time that reproducible builds are told to use (reproducible-builds.org).
+/// Returns the time for reproducible builds from the environment (reproducible-builds.org).
 pub(super) fn source_date_epoch() -> Result<Option<i64>> {
     let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|&sec: &i64| sec >= 0);
@@ -55,15 +55,15 @@ pub(super) fn source_date_epoch() -> Result<Option<i64>> {
 }
 
 impl MakingArgs {
-    /// The label, if one was given.
+    /// Returns the label, if given.
     pub(super) fn label(&self) -> Option<Vec<u8>> {
         self.label.clone().map(String::into_bytes)
     }
 
-    /// The number of threads, if one was given.
+    /// Returns the number of threads, if given.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is 0.
     pub(super) fn threads(&self) -> Result<Option<usize>> {
         match self.threads {
             Some(0) => Err(Error::Usage("--threads must be at least 1".into())),
@@ -71,15 +71,15 @@ impl MakingArgs {
         }
     }
 
-    /// What shares blocks.
+    /// Returns the selected deduplication.
     pub(super) fn dedupe(&self) -> Option<Dedupe> {
         self.dedupe.chosen()
     }
 
-    /// What is made of the finished file system.
+    /// Returns the output options.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If the options are invalid.
     pub(super) fn output(&self) -> Result<OutputOptions> {
         self.output.options()
     }

@@ -25,11 +25,11 @@ where the journal or log lies. docs/map.md says what is counted as what. Nothing
 Exit status: 0 if all could be read; 3 if the image is damaged, in which case what can be told is shown, and the rest as
 blocks in use, unknown for what.";
 
-/// Cells of a picture, and of one made of letters, unless told otherwise.
+/// Default number of cells, of a picture and of a text map.
 const CELLS: usize = 4096;
 const CELLS_OF_TEXT: usize = 1536;
 
-/// Memory for metadata in bytes: nearly all of it is read once.
+/// Metadata cache size in bytes. Small, because nearly all metadata is read once.
 const CACHE_BYTES: usize = 32 << 20;
 
 /// Draw what lies where on the disk
@@ -82,7 +82,7 @@ enum Way {
 }
 
 impl MapArgs {
-    /// The file to write to; `None` for standard output.
+    /// Returns the output file, or `None` for standard output.
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }

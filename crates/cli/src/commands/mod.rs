@@ -66,7 +66,7 @@ pub(crate) use only_linux::{mount, unmount};
 
 use crate::cli::{Cli, Command};
 
-/// Runs the command that was asked for.
+/// Runs the requested command.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     #[cfg(feature = "anywhere")]
     cli.places.set()?;

@@ -1,4 +1,5 @@
-//! `diskwright mount` and `diskwright unmount` where there is no such thing: not in the help, and refused with the reason.
+//! `diskwright mount` and `diskwright unmount` on hosts without FUSE: hidden from the help, and
+//! rejected with the reason.
 
 use std::ffi::OsString;
 
@@ -13,7 +14,7 @@ pub(crate) struct AnyArgs {
     words: Vec<OsString>,
 }
 
-/// In place of the command of the same name.
+/// Replaces the command of the same name.
 pub(crate) mod mount {
     pub(crate) use super::AnyArgs as MountArgs;
 
@@ -22,7 +23,7 @@ pub(crate) mod mount {
     }
 }
 
-/// In place of the command of the same name.
+/// Replaces the command of the same name.
 pub(crate) mod unmount {
     pub(crate) use super::AnyArgs as UnmountArgs;
 

@@ -40,7 +40,7 @@ pub(crate) struct PathsArgs {
     json: bool,
 }
 
-/// The answer as programs read it. A path that is not UTF-8 has its bytes in hexadecimal beside it.
+/// Result in JSON. A path that is not UTF-8 is also given as hexadecimal bytes.
 #[derive(Serialize)]
 struct Answer {
     inode: u64,

@@ -1,4 +1,4 @@
-//! Options of places, which every command has.
+//! Options for remote images, common to all commands.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use diskwright::anywhere::{Reading, set_reading};
 use diskwright::{Error, Result};
 
-/// Names a directory to keep chunks in, where the option does not.
+/// Environment variable with the chunk cache directory, used if the option does not name one.
 const CACHE_VARIABLE: &str = "DISKWRIGHT_CACHE";
 
 /// How images are read that lie elsewhere.
@@ -45,7 +45,7 @@ pub(crate) struct PlacesArgs {
 }
 
 impl PlacesArgs {
-    /// Has places read so.
+    /// Applies these options to all reads of remote images.
     pub(crate) fn set(&self) -> Result<()> {
         let mut reading =
             Reading::default().cache(self.directory()?).read_ahead(!self.no_read_ahead);
@@ -60,7 +60,7 @@ impl PlacesArgs {
             Some(Some(directory)) => Ok(Some(directory.clone())),
             None => Ok(of_environment),
             Some(None) => {
-                // The specification of base directories has relative paths ignored.
+                // The XDG base directory specification requires relative paths to be ignored.
                 let of_user = || {
                     let home = path_of("XDG_CACHE_HOME").filter(|home| home.is_absolute())?;
                     Some(home.join("diskwright"))

@@ -59,7 +59,7 @@ pub(crate) struct PublishArgs {
     json: bool,
 }
 
-/// Shows both parts as one bar each.
+/// Shows a progress bar for each of the two stages.
 struct Progress(RepairProgress);
 
 impl Observer for Progress {

@@ -38,7 +38,7 @@ Exit status:
   4    an image is in use, or cannot be read or written; or the device failed to read parts of it
   130  interrupted";
 
-/// How often progress is shown.
+/// Interval at which progress is shown.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Repair what check finds in an image
@@ -119,7 +119,7 @@ fn bring_back(undo: &Path, image: &Path, open: &OpenImage) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A repair whose plan is made.
+/// A repair with a finished plan.
 struct Job<'a> {
     args: &'a RepairArgs,
     repair: Repair,
@@ -159,7 +159,7 @@ impl Job<'_> {
         self.end(standing, Some(&done))
     }
 
-    /// Checks what was written.
+    /// Checks the image after the repair.
     fn standing_now(&self) -> Result<Standing> {
         let (found, failed) = (Count::default(), self.repair.reads_failed());
         let summary = self.repair.check(&self.options, &found)?;
@@ -170,7 +170,7 @@ impl Job<'_> {
         })
     }
 
-    /// How it stands, if the device has not failed until now.
+    /// Returns `standing`, or incomplete if the device has failed.
     fn unless_device_failed(&self, standing: Standing) -> Standing {
         self.repair.device_error().map_or(standing, |_| Standing::Incomplete)
     }
@@ -187,7 +187,7 @@ impl Job<'_> {
         })
     }
 
-    /// Asks, unless somebody said yes already.
+    /// Asks for confirmation unless it was given on the command line.
     fn may_begin(&self) -> Result<bool> {
         if self.args.yes {
             return Ok(true);
@@ -205,9 +205,9 @@ impl Job<'_> {
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
 
-    /// `None` if it was interrupted.
+    /// Carries out the plan. Returns `None` if interrupted.
     fn carry_out(&self, prepared: Prepared<'_>) -> Result<Option<Done>> {
-        // Said first: it counts if this is killed.
+        // Print this first: it is needed if the process is killed.
         if let Some(undo) = &prepared.how().undo {
             let [undo, image] =
                 [undo, &*self.args.image].map(|path| text::shown(&path).to_string());
@@ -230,7 +230,7 @@ impl Job<'_> {
         }
     }
 
-    /// Says how it went.
+    /// Prints the result.
     fn end(&self, standing: Standing, done: Option<&Done>) -> Result<Outcome> {
         if self.args.json {
             let line = self.repair.json_line(&self.plan, standing, done);
@@ -248,7 +248,7 @@ impl Job<'_> {
     }
 }
 
-/// Counts what is found.
+/// Counts findings.
 #[derive(Default)]
 struct Count(AtomicU64);
 
@@ -258,7 +258,7 @@ impl Observer for Count {
     }
 }
 
-/// Shows how the search for a plan goes.
+/// Shows the progress of planning.
 pub(super) struct Watch {
     stop: &'static AtomicBool,
     bar: RepairProgress,

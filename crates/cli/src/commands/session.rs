@@ -1,5 +1,5 @@
-//! What the commands that change an image have in common: opening it, going on after what cannot
-//! be done, and closing it whatever happened.
+//! Common code of commands that change an image: opening it, continuing after an operation that
+//! failed, and closing it in all cases.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ use crate::commands::arguments::{ImageToEdit, bytes};
 use crate::commands::making::source_date_epoch;
 use crate::terminal;
 
-/// Who owns new files, and the time of all changes: now, unless `SOURCE_DATE_EPOCH` says when.
+/// Returns the owner of new files and the time of all changes: now, or `SOURCE_DATE_EPOCH`.
 pub(super) fn policy(owner: Option<Owner>) -> Result<Policy> {
     let mut policy = Policy::now(owner);
     if let Some(sec) = source_date_epoch()? {
@@ -21,7 +21,7 @@ pub(super) fn policy(owner: Option<Owner>) -> Result<Policy> {
     Ok(policy)
 }
 
-/// Opens an image, lets `change` work in it and closes it. What was done before an error stays.
+/// Opens an image, runs `change` on it and closes it. Changes made before an error are kept.
 pub(super) fn edit(
     args: &ImageToEdit,
     owner: Option<Owner>,
@@ -34,8 +34,8 @@ pub(super) fn edit(
     Ok(outcome)
 }
 
-/// Does something to each path. A path for which that fails is named, and the others are done; but
-/// damage and failures of the device are the end.
+/// Runs an operation on each path. Prints failures and continues, but stops on damage and device
+/// errors.
 pub(super) fn each<'a>(
     paths: impl IntoIterator<Item = &'a OsString>,
     mut change: impl FnMut(&[u8]) -> Result<()>,
@@ -52,7 +52,7 @@ pub(super) fn each<'a>(
     worst
 }
 
-/// Says what went wrong; what that means for the exit status.
+/// Prints an error and returns its outcome.
 pub(super) fn told(error: &Error) -> Outcome {
     terminal::message(&error.with_advice());
     error.outcome()

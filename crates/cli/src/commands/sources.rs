@@ -1,4 +1,5 @@
-//! The sources of a build and their places: which argument belongs to which is a matter of their order.
+//! Sources of a build and their target directories. The order of the arguments assigns them to each
+//! other.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,18 +21,18 @@ struct Declared {
     at: Vec<OsString>,
 }
 
-/// Sources in their order, and the image that is made of them.
+/// Sources in order, and the image to build.
 #[derive(Debug)]
 pub(crate) struct SourceArgs {
     sources: Vec<SourceArg>,
     image: PathBuf,
 }
 
-/// A source, and where it is put.
+/// A source and its target directory.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceArg {
     pub(crate) source: PathBuf,
-    /// Names with slashes between them.
+    /// Target directory: names separated by slashes.
     pub(crate) at: Vec<u8>,
 }
 
@@ -88,7 +89,7 @@ impl Args for SourceArgs {
     }
 }
 
-/// A path without what means nothing in it.
+/// Normalises a path: removes empty and `.` components.
 fn plain(path: &[u8]) -> Result<Vec<u8>, clap::Error> {
     let names = path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     let names = names.collect::<Vec<_>>();

@@ -19,10 +19,10 @@ const COMMANDS: [&str; 8] = [
     "find URL",
 ];
 
-/// Answers of a failing server after some correct ones. A server that replaced the image answers 412.
+/// Faults of a server after some correct responses. A server whose image was replaced answers 412.
 const FAULTS: [WebFault; 2] = [WebFault::Status(412), WebFault::Status(403)];
 
-/// Runs a command on a server that fails after `right` answers. Returns how many requests there were.
+/// Runs a command on a server that fails after `right` responses. Returns the number of requests.
 fn try_command(dir: &Path, server: &WebServer, line: &str, right: usize, fault: WebFault) -> usize {
     server.fail_after(right, Some(fault));
     let _ = server.take_requests();

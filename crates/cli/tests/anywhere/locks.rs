@@ -1,4 +1,4 @@
-//! QEMU's image locks, on both sides, and the locks of files that disks name.
+//! QEMU's image locks, taken by either side, and locks of files that disks refer to.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ fn qemu_ok(dir: &Path, line: &str) {
     assert!(output.status.success(), "{line}: {output:?}");
 }
 
-/// Its complaint must be about locks.
+/// Runs a QEMU command that must fail because of a lock.
 #[track_caller]
 fn qemu_is_kept_out(dir: &Path, line: &str) {
     let output = qemu(dir, line);
@@ -30,14 +30,14 @@ fn qemu_is_kept_out(dir: &Path, line: &str) {
     assert!(!output.status.success() && said.contains("lock"), "{line}: {output:?}");
 }
 
-/// `a.img` with ext4, and `a.qcow2` with the same.
+/// Creates `a.img` with ext4, and `a.qcow2` with the same contents.
 fn images(dir: &Path) {
     super::source(dir);
     assert!(run(dir, "build source a.img --free 8M").status.success());
     qemu_ok(dir, "qemu-img convert -f raw -O qcow2 a.img a.qcow2");
 }
 
-/// A program of QEMU that has an image open until it is dropped.
+/// A QEMU program that keeps an image open until dropped.
 struct User(Child);
 
 impl User {
@@ -79,7 +79,7 @@ fn what_qemu_has_open_is_neither_changed_nor_read() {
         }
         assert_eq!(ok(dir, &format!("cat --norecovery {image} /etc/hostname")), b"image\n");
         drop(user);
-        // A reader of QEMU keeps out who changes, and nobody else. One of a raw image denies nothing.
+        // A QEMU reader excludes only writers. A reader of a raw image excludes none.
         let user = User::start(dir, &format!("qemu-io -r -f {kind} {file}"), file);
         assert_eq!(ok(dir, &format!("cat {image} /etc/hostname")), b"image\n");
         if kind == "qcow2" {
@@ -146,7 +146,7 @@ fn the_base_of_a_mounted_disk_is_not_changed() {
             mounted.unmount();
         }
     }
-    // The same of an overlay of ours.
+    // The same with an overlay of ours.
     for place in ["a.img", "qcow2:a.qcow2", "qcow2:qcow2.top"] {
         let image = place.replace("qcow2:", &format!("qcow2:{}/", dir.display()));
         let image = if image == place { dir.join(place).display().to_string() } else { image };
@@ -175,13 +175,13 @@ fn data_in_another_file_is_refused_unless_allowed() {
     ok(dir, "--allow-data-files mkdir qcow2:disk /new");
     qemu_ok(dir, "qemu-img check -q disk");
     assert_eq!(ok(dir, "cat --allow-data-files qcow2:disk /etc/hostname"), b"image\n");
-    // A reader needs no right to write it.
+    // A reader needs no write permission.
     let image = format!("qcow2:{}", dir.join("disk").display());
     let mounting = Mounting::new(image.as_ref()).arguments(["--allow-data-files"]);
     let mounted = mounting.options("ro").start();
     qemu_is_kept_out(dir, "qemu-io -f raw -c flush data");
     mounted.unmount();
-    // A disk below another one has the same rule.
+    // The rule also applies to a disk below another one.
     qemu_ok(dir, "qemu-img create -q -f qcow2 -b disk -F qcow2 top");
     assert!(fails(dir, "ls qcow2:top /", 3).contains("--allow-data-files"));
     assert_eq!(ok(dir, "cat --allow-data-files qcow2:top /etc/hostname"), b"image\n");
@@ -219,7 +219,7 @@ fn files_without_end_are_refused_by_their_type() {
     }
 }
 
-/// Runs the command that a message names.
+/// Runs the command that a message suggests.
 #[track_caller]
 fn way_out(dir: &Path, said: &str) {
     let command = said.split_once("qemu-img ").unwrap().1.trim();
@@ -251,7 +251,7 @@ fn features_that_are_not_supported_are_named_with_a_way_out() {
             way_out(dir, &said);
         }
     }
-    // Bits that qemu-img does not set: of the method of encryption, and of incompatible features.
+    // Fields that qemu-img does not set: the encryption method, and incompatible features.
     for (at, value, name, has_way_out) in [
         (32, 1_u32.to_be_bytes().to_vec(), "AES encryption", false),
         (72, (1_u64 << 40).to_be_bytes().to_vec(), "incompatible feature of bit 40", false),

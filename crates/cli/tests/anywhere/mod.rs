@@ -1,4 +1,4 @@
-//! Images that are no local files, by the commands that take them.
+//! Commands on images that are not local files.
 
 mod disks;
 mod failing;
@@ -18,14 +18,14 @@ use oracle::WebServer;
 
 use crate::mount::diskwright;
 
-/// Runs a line of words in a directory.
+/// Runs a command line in a directory.
 fn run(dir: &Path, line: &str) -> Output {
     let mut command = diskwright();
     command.env_remove("DISKWRIGHT_CACHE").env("XDG_CACHE_HOME", dir.join("xdg"));
     command.current_dir(dir).args(line.split_whitespace()).output().unwrap()
 }
 
-/// The same; it must succeed without a word. Returns its output.
+/// Runs a command line that must succeed without messages. Returns its output.
 #[track_caller]
 fn ok(dir: &Path, line: &str) -> Vec<u8> {
     let output = run(dir, line);
@@ -35,7 +35,7 @@ fn ok(dir: &Path, line: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// The same; it must end with this status. Returns what it said.
+/// Runs a command line that must end with this status. Returns its messages.
 #[track_caller]
 fn fails(dir: &Path, line: &str, status: i32) -> String {
     let output = run(dir, line);
@@ -45,7 +45,7 @@ fn fails(dir: &Path, line: &str, status: i32) -> String {
     said
 }
 
-/// What images are built from: some directories, and a file that is larger than a request.
+/// Creates the source of the images: some directories, and a file larger than one request.
 fn source(dir: &Path) {
     let source = dir.join("source");
     for name in ["etc", "usr/lib", "usr/share"] {
@@ -60,7 +60,7 @@ fn source(dir: &Path) {
     fs::write(source.join("noise"), noise).unwrap();
 }
 
-/// An image of each format, `ext4.img` and `xfs.img`, and a server that has them.
+/// Creates an image of each format, `ext4.img` and `xfs.img`, and a server that serves them.
 fn served(dir: &Path) -> (WebServer, [&'static str; 2]) {
     source(dir);
     let server = WebServer::new();

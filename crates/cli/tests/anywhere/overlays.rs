@@ -1,4 +1,4 @@
-//! Mounts of places: for reading, and with changes kept in a file.
+//! Mounts of remote images: read-only, and with changes kept in a local file.
 
 use std::fs::{self, File};
 
@@ -18,12 +18,12 @@ fn a_place_is_mounted_for_reading_and_outlives_its_object() {
         assert!(mounted.said().contains("--overlay FILE keeps changes"), "{}", mounted.said());
         assert_eq!(fs::read_to_string(mounted.join("etc/hostname")).unwrap(), "image\n");
         assert!(fs::write(mounted.join("new"), "").is_err());
-        // What is replaced is an error of that file, and the mount stays.
+        // If the image is replaced, reads of the file fail, and the mount stays.
         server.put(format, fs::read(image(dir.path(), format)).unwrap(), "two");
         assert!(fs::read(mounted.join("noise")).is_err());
         assert_eq!(fs::read_to_string(mounted.join("etc/hostname")).unwrap(), "image\n");
         mounted.unmount();
-        // In the background, as users mount: unmounting says that all is done.
+        // In the background, as users mount. When unmounting returns, all is written.
         let point = Point::new();
         let place = point.path().display();
         assert!(run(dir.path(), &format!("mount {url} {place}")).status.success());
@@ -57,7 +57,7 @@ fn changes_are_kept_in_a_file_and_become_an_image() {
         std::io::Write::write_all(&mut &file, b"this is synced").unwrap();
         file.sync_all().unwrap();
         drop(file);
-        // As a crash would: what was synced is there, by its log.
+        // Like a crash: synced data is recovered from the log.
         mounted.kill();
         let mounted = mount();
         assert_eq!(fs::read_to_string(mounted.join("made/synced")).unwrap(), "this is synced");
@@ -72,7 +72,7 @@ fn changes_are_kept_in_a_file_and_become_an_image() {
         assert_eq!(ok(dir.path(), &format!("cat {format}.new /made/synced")), b"this is synced");
         let differ = run(dir.path(), &format!("diff {format}.img {format}.new"));
         assert_eq!(differ.status.code(), Some(1));
-        // What lies below did not change, and another one is refused.
+        // The image below is unchanged, and another one is rejected.
         assert_eq!(ok(dir.path(), &format!("cat {url} /etc/hostname")), b"image\n");
         assert!(fails(dir.path(), &format!("commit {name} {format}.new"), 4).contains("exists"));
         ok(dir.path(), &format!("commit --force {name} {format}.new"));
@@ -104,7 +104,7 @@ fn a_record_replaces_a_link_and_does_not_follow_it() {
     std::os::unix::fs::symlink(&victim, &record).unwrap();
     let point = Point::new();
     let place = point.path().display();
-    // In the background the process changes its directory.
+    // A background process changes its directory.
     ok(dir.path(), &format!("mount --record record ext4.img {place}"));
     assert_eq!(fs::read_to_string(point.path().join("etc/hostname")).unwrap(), "image\n");
     ok(dir.path(), &format!("unmount {place}"));

@@ -1,4 +1,4 @@
-//! Commands that read say the same of a place as of the file.
+//! Commands that read give the same result for a remote image as for the file.
 
 use std::fs;
 
@@ -69,10 +69,10 @@ fn what_cannot_be_read_is_told_with_the_right_status() {
     assert!(fails(dir.path(), &format!("ls {url}"), 4).contains("does not send parts of it"));
     let told = fails(dir.path(), "ls http://me:secret@localhost/x", 2);
     assert!(told.contains("credentials do not belong") && !told.contains("secret"), "{told}");
-    // Nobody listens there.
+    // No server listens on this port.
     let told = fails(dir.path(), "ls nbd://localhost:1/disk", 4);
     assert!(told.contains("cannot connect to nbd://localhost:1/disk"), "{told}");
-    // Changing a place where it lies.
+    // Commands that would change a remote image in place.
     for line in
         ["mkdir IMAGE /new", "rm IMAGE /etc/hostname", "repair --yes IMAGE", "grow IMAGE --size 1G"]
     {
@@ -92,7 +92,7 @@ fn the_cache_is_used_by_the_next_command_and_only_if_asked_for() {
         let expected = ok(dir.path(), &format!("--cache=kept cat {url} /noise"));
         let _ = server.take_requests();
         assert!(ok(dir.path(), &format!("cat --cache=kept {url} /noise")) == expected);
-        // The version is asked for each time, and nothing else.
+        // Each command requests the version, and nothing else.
         let requests = server.take_requests();
         assert_eq!(requests.len(), 1, "{requests:?}");
         // Another version is another image.

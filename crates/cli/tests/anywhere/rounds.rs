@@ -1,4 +1,4 @@
-//! How often something far away is asked.
+//! Number of request rounds to a remote server.
 
 use std::fs;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use oracle::{WebServer, scratch};
 
 use super::{ok, run, served};
 
-/// What each request takes: long enough for those that are made together to be under way together.
+/// Duration of each request: long enough that requests made together overlap.
 const DELAY: Duration = Duration::from_millis(10);
 
 #[test]
@@ -59,7 +59,7 @@ fn a_search_with_reading_ahead_waits_less_often() {
             "{format}: {requests_without} requests in {without} rounds without reading ahead, {requests} in {with} with"
         );
         eprintln!("{told}");
-        // The larger the image, the more it gains: regions are fetched whole, and this one has few.
+        // Larger images gain more: regions are fetched whole, and this image has few.
         assert!(with * 3 <= without, "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! No command shows the query of an address, nor what a server echoes of it.
+//! No command shows the query of an address, or a server's echo of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::mount::diskwright;
 
 const CANARY: &str = "CANARY";
 
-/// Every command with an address instead of an image, a source or a target. `OUT` is a directory for files.
+/// Every command with an address as image, source or target. `OUT` is a directory for files.
 const LINES: &[&str] = &[
     "info URL",
     "info --json URL",
@@ -115,7 +115,7 @@ fn commands() -> BTreeSet<String> {
     list.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
 }
 
-/// Whether a file of a tree has the bytes, in its contents or in its name.
+/// Returns whether a file or a tree contains the bytes, in contents or names.
 fn holds(path: &Path, bytes: &[u8]) -> bool {
     if path.to_str().is_some_and(|name| name.contains(CANARY)) {
         return true;

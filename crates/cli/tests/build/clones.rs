@@ -1,4 +1,4 @@
-//! Where source and image lie on one file system that can share blocks, contents are shared, not copied.
+//! If source and image are on one file system with reflinks, contents are shared instead of copied.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,13 +8,13 @@ use oracle::{KernelMount, MountOptions, require, scratch};
 
 use crate::build::common::{build, diskwright, succeed};
 
-/// Bytes of the large file of a source: not in whole blocks.
+/// Size in bytes of the large file of a source: not a multiple of the block size.
 const LARGE_BYTES: usize = (3 << 20) + 1234;
 
-/// Bytes of data in the sparse file, between holes.
+/// Bytes of data between holes in the sparse file.
 const SPARSE_BYTES: usize = 200_000;
 
-/// An XFS that shares blocks, mounted, with a source in it.
+/// Mounts an XFS with reflinks that contains a source.
 fn xfs_with_source(home: &Path) -> (KernelMount, PathBuf) {
     let (image, empty) = (home.join("host.xfs"), home.join("empty"));
     std::fs::create_dir(&empty).unwrap();
@@ -31,7 +31,7 @@ fn xfs_with_source(home: &Path) -> (KernelMount, PathBuf) {
     (mount, source)
 }
 
-/// Bytes of a file in extents that others have, too.
+/// Returns the bytes of a file in shared extents.
 fn shared_bytes(file: &Path) -> u64 {
     let output = succeed(oracle::command("filefrag").args(["-e", "-s", "-b1"]).arg(file));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -64,7 +64,8 @@ fn contents_are_shared_with_the_image_and_back() {
             command.args(options.split_whitespace()).arg(&source).arg(&copied);
             succeed(&mut command);
             oracle::judge(&shared);
-            // Whole blocks of both large pieces; where data ends before a hole is known in whole blocks.
+            // Whole blocks of both large pieces. The end of data before a hole is known only in
+            // whole blocks.
             let blocks = (LARGE_BYTES / 4096 + SPARSE_BYTES.div_ceil(4096)) as u64 * 4096;
             assert_eq!(shared_bytes(&shared), blocks, "{options}");
             succeed(oracle::command("cmp").arg(&shared).arg(&copied));
@@ -74,14 +75,14 @@ fn contents_are_shared_with_the_image_and_back() {
             assert_same_contents(&source, &out);
             assert!(shared_bytes(&out.join("large")) >= LARGE_BYTES as u64 / 4096 * 4096);
             std::fs::remove_dir_all(&out).unwrap();
-            // Nothing that is written to the image afterwards shows in the source.
+            // Later writes to the image do not affect the source.
             succeed(diskwright().arg("rm").arg(&shared).arg("/large"));
             std::fs::remove_file(&shared).unwrap();
         }
     }
 }
 
-/// An archive's contents lie at multiples of 512 bytes: what does not lie in whole blocks is copied.
+/// An archive's contents are aligned to 512 bytes. Data not aligned to blocks is copied.
 #[test]
 fn what_lies_askew_is_copied() {
     require!(Root, Mount("xfs"), Tool("filefrag"), Tool("tar"), Tool("e2fsck"));

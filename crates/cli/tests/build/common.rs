@@ -1,4 +1,4 @@
-//! Running the program and judging what it made.
+//! Running the program and checking the images it creates.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,24 +6,24 @@ use std::process::{Command, Output, Stdio};
 
 use oracle::{Format, Ignore, KernelMount, Kind, MountOptions, Sample, Tree, assert_same};
 
-/// A time for `SOURCE_DATE_EPOCH` that cuts through the times of a sample tree.
+/// A time for `SOURCE_DATE_EPOCH` that lies between the times of a sample tree.
 pub(crate) const EPOCH: i64 = 1_500_000_000;
 
-/// The program with an environment of its own.
+/// Returns the program with a defined environment.
 pub(crate) fn diskwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
     command
 }
 
-/// `diskwright build` with options separated by blanks.
+/// Returns `diskwright build` with options separated by spaces.
 pub(crate) fn build_command(source: &Path, image: &Path, options: &str) -> Command {
     let mut command = diskwright();
     command.arg("build").args(options.split_whitespace()).arg(source).arg(image);
     command
 }
 
-/// The same, and the image has the same bytes whenever it is built.
+/// Like [`build_command`], with a fixed time, so that each build produces the same bytes.
 pub(crate) fn same_every_time(source: &Path, image: &Path, options: &str) -> Command {
     let mut command = build_command(source, image, options);
     command.env("SOURCE_DATE_EPOCH", EPOCH.to_string());
@@ -44,14 +44,13 @@ pub(crate) fn build(source: &Path, image: &Path, options: &str) {
     succeed(&mut build_command(source, image, options));
 }
 
-/// Builds an image, which must fail with this exit status, and leave nothing beside the source.
-/// Returns what was said.
+/// Runs a build that must fail with this exit status and leave no files. Returns its messages.
 #[track_caller]
 pub(crate) fn fail(command: &mut Command, status: i32) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{command:?}: {}", said(&output));
     let text = said(&output);
-    // The second is what is said of arguments that make no sense by themselves.
+    // The second prefix is that of errors in the arguments.
     let is_reason = |line: &str| line.starts_with("diskwright: ") || line.starts_with("error: ");
     let output = String::from_utf8_lossy(&output.stderr);
     assert!(output.lines().any(is_reason), "no reason given: {text:?}");
@@ -69,26 +68,26 @@ pub(crate) fn mount(image: &Path) -> KernelMount {
     KernelMount::new(image, &MountOptions::read_only(Format::of(image).kernel_name()))
 }
 
-/// Asserts that the checker of its format is silent and the kernel shows the expected tree.
+/// Asserts that the checker of its format finds nothing and the kernel shows the expected tree.
 #[track_caller]
 pub(crate) fn judge(image: &Path, expected: &Tree) {
     judge_but(image, expected, &Ignore::default());
 }
 
-/// The same, but for what is ignored.
+/// Like [`judge`], except for ignored properties.
 #[track_caller]
 pub(crate) fn judge_but(image: &Path, expected: &Tree, ignore: &Ignore) {
     oracle::judge(image);
     let mut ignore = ignore.clone();
-    // The kernel lists the ACLs of XFS a second time, as they are stored.
+    // The kernel lists the ACLs of XFS a second time, in their stored form.
     ignore.xattr_prefixes.push(b"trusted.SGI_ACL_");
     assert_same(expected, &Tree::of(mount(image).path()), &ignore);
 }
 
-/// Options that choose a format, each before those of a case that all formats share.
+/// Options that select a format, each put before the options of a case that all formats share.
 pub(crate) const FORMATS: [&str; 2] = ["--fs ext4", "--fs xfs"];
 
-/// What is asked of the machine to judge images of every format.
+/// Requirements for checking images of every format.
 #[macro_export]
 macro_rules! require_all_formats {
     ($($more:tt)*) => {
@@ -98,28 +97,28 @@ macro_rules! require_all_formats {
     };
 }
 
-/// A small sample that every format holds.
+/// Returns a small sample that every format supports.
 pub(crate) fn common_sample() -> Sample {
     let (block_size, xattr_bytes_max) = (1024, 512);
     Sample { wide_names: 400, depth: 12, block_size, xattr_bytes_max, ..Sample::for_xfs() }
 }
 
-/// A sample with enough of everything for cases that are repeated many times.
+/// Returns a small sample with all kinds of entries, for cases that are repeated often.
 pub(crate) fn small_sample(block_size: u32) -> Sample {
     Sample { wide_names: 400, depth: 12, ..Sample::for_block_size(block_size) }
 }
 
-/// A small sample that XFS holds.
+/// Returns a small sample that XFS supports.
 pub(crate) fn small_xfs_sample() -> Sample {
     Sample { wide_names: 400, depth: 12, ..Sample::for_xfs() }
 }
 
-/// A sample that needs neither nanoseconds nor more than 31 bits of seconds.
+/// Returns a sample that needs neither nanoseconds nor more than 31 bits of seconds.
 pub(crate) fn narrow_sample(block_size: u32) -> Sample {
     Sample { wide_times: false, ..small_sample(block_size) }
 }
 
-/// Makes a directory of a sample tree; returns its path and snapshot.
+/// Creates a directory with a sample tree. Returns its path and snapshot.
 pub(crate) fn sample_in(directory: &Path, sample: &Sample) -> (PathBuf, Tree) {
     let source = directory.join("source");
     std::fs::create_dir(&source).unwrap();
@@ -128,7 +127,7 @@ pub(crate) fn sample_in(directory: &Path, sample: &Sample) -> (PathBuf, Tree) {
     (source, tree)
 }
 
-/// Packs a directory with GNU tar, with everything that tar can hold.
+/// Packs a directory with GNU tar, with all metadata that tar supports.
 pub(crate) fn tar(source: &Path, archive: &Path, more: &[&str]) {
     succeed(
         oracle::command("tar")
@@ -143,7 +142,7 @@ pub(crate) fn tar(source: &Path, archive: &Path, more: &[&str]) {
     );
 }
 
-/// What a tar holds of a tree: no sockets.
+/// Returns the part of a tree that a tar archive contains: no sockets.
 pub(crate) fn without_sockets(tree: &Tree) -> Tree {
     let keep = |(path, node): (&Vec<u8>, &oracle::Node)| {
         (node.kind != Kind::Socket).then(|| (path.clone(), node.clone()))
@@ -151,7 +150,7 @@ pub(crate) fn without_sockets(tree: &Tree) -> Tree {
     Tree { nodes: tree.nodes.iter().filter_map(keep).collect::<BTreeMap<_, _>>() }
 }
 
-/// What a tar made by GNU tar holds of a tree: no sockets, and fifos without their other names.
+/// Returns the part of a tree that GNU tar stores: no sockets, and no further names of fifos.
 pub(crate) fn as_in_gnu_tar(tree: &Tree) -> Tree {
     let mut tree = without_sockets(tree);
     for node in tree.nodes.values_mut().filter(|node| node.kind == Kind::Fifo) {
@@ -160,7 +159,7 @@ pub(crate) fn as_in_gnu_tar(tree: &Tree) -> Tree {
     tree
 }
 
-/// The names in a directory.
+/// Returns the names in a directory.
 pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =

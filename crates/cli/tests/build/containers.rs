@@ -1,4 +1,4 @@
-//! Container images as sources: what the kernel shows of the images that are made of them.
+//! Container images as sources, checked with the kernel's view of the resulting images.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn blob(layout: &Path, bytes: &[u8], media_type: &str) -> Value {
     json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
 }
 
-/// Makes a layout of layers, which are packed by a program each.
+/// Creates a layout with layers, each packed by a given program.
 fn layout(path: &Path, layers: &[(&Path, &str)]) {
     let mut descriptors = Vec::new();
     let mut diff_ids = Vec::new();
@@ -59,7 +59,7 @@ fn oci(layout: &Path) -> PathBuf {
     format!("oci:{}", layout.display()).into()
 }
 
-/// A layout of a sample and of a change to it, and the tree that they make.
+/// Creates a layout of a sample and a change to it. Also returns the resulting tree.
 fn sample_layout(home: &Path) -> (PathBuf, Tree) {
     let (source, _) = sample_in(home, &common_sample());
     let (extra, lower, upper) = (source.join("extra"), home.join("0.tar"), home.join("1.tar"));
@@ -89,7 +89,8 @@ fn sample_layout(home: &Path) -> (PathBuf, Tree) {
     (path, without_sockets(&Tree::of(&source)))
 }
 
-/// What a tar holds: GNU's has no other names of fifos, and reading changes times.
+/// Properties that a tar archive does not preserve: GNU tar stores no further names of fifos, and
+/// reading changes times.
 fn ignored() -> Ignore {
     Ignore { atime: true, ctime: true, ..Ignore::default() }
 }
@@ -133,14 +134,14 @@ fn layers_kept_apart_are_the_lower_directories_of_an_overlay() {
         oracle::unmount_from(&merged);
         let mut ignore = ignored();
         ignore.xattr_prefixes.extend([&b"trusted.SGI_ACL_"[..], b"trusted.overlay."]);
-        // An overlay counts no subdirectories, and its own attributes are not shown.
+        // An overlay mount counts no subdirectories and hides its own attributes.
         ignore.directory_nlink = true;
         ignore.lost_found = true;
         assert_same(&expected(&tree), &found, &ignore);
     }
 }
 
-/// A layout of one small layer.
+/// Creates a layout with one small layer.
 fn small_layout(home: &Path) -> PathBuf {
     let (source, archive, path) = (home.join("s"), home.join("s.tar"), home.join("layout"));
     fs::create_dir_all(source.join("d")).unwrap();

@@ -1,5 +1,5 @@
-//! Contents that share blocks: judged by xfs_repair, by what the kernel reads, and by what a write to one copy does to
-//! the others.
+//! Contents that share blocks, checked by xfs_repair, by the kernel's view, and by writing to one
+//! of the copies.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.u8(..)).collect()
 }
 
-/// A source with equal files, files that have blocks alike, and files that are nearly alike.
+/// Creates a source with equal files, files with equal blocks, and files that differ slightly.
 fn source(dir: &Path) -> PathBuf {
     let source = dir.join("source");
     fs::create_dir_all(source.join("b")).unwrap();
@@ -25,7 +25,7 @@ fn source(dir: &Path) -> PathBuf {
     for name in ["a", "b/a", "z"] {
         fs::write(source.join(name), &large).unwrap();
     }
-    // Equal blocks elsewhere, in another order, and in one file.
+    // Equal blocks elsewhere, in another order, and within one file.
     let mixed: Vec<u8> = [&large[8192..40_960], &noise(2, 5000)[..], &large[..4096]].concat();
     fs::write(source.join("mixed"), &mixed).unwrap();
     let aligned: Vec<u8> =
@@ -38,7 +38,7 @@ fn source(dir: &Path) -> PathBuf {
         fs::write(source.join(format!("small{number}")), vec![number % 4; 3000]).unwrap();
         fs::write(source.join(format!("empty{number}")), []).unwrap();
     }
-    // The same data around a hole, and zeros that were written.
+    // The same data around a hole, and around written zeros.
     for name in ["hole1", "hole2"] {
         let file = fs::File::create(source.join(name)).unwrap();
         file.write_all_at(&large[..70_000], 0).unwrap();
@@ -49,7 +49,7 @@ fn source(dir: &Path) -> PathBuf {
     source
 }
 
-/// Builds an image; what was said of it.
+/// Builds an image. Returns its JSON report.
 fn built(source: &Path, image: &Path, options: &str) -> serde_json::Value {
     let options = format!("{OPTIONS} --json {options}");
     let output = succeed(&mut same_every_time(source, image, &options));
@@ -60,7 +60,7 @@ fn shared(report: &serde_json::Value) -> u64 {
     report["shared_bytes"].as_u64().unwrap()
 }
 
-/// Blocks of 512 bytes in use.
+/// Returns the used space in units of 512 bytes.
 fn used(image: &Path) -> u64 {
     let mounted = mount(image);
     let totals = rustix::fs::statvfs(mounted.path()).unwrap();
@@ -69,7 +69,7 @@ fn used(image: &Path) -> u64 {
     used
 }
 
-/// The tree that the kernel shows.
+/// Returns the tree that the kernel shows.
 fn tree(image: &Path) -> Tree {
     let mounted = mount(image);
     let tree = Tree::of(mounted.path());
@@ -86,7 +86,7 @@ fn what_is_alike_shares_blocks() {
     let (plain, files, blocks) = (image("plain"), image("files"), image("blocks"));
     assert_eq!(shared(&built(&source, &plain, "")), 0);
     let by_file = shared(&built(&source, &files, "--dedupe"));
-    // A host tells of data in whole blocks of its own.
+    // The host reports data in units of its own blocks.
     let around_holes = 2 * 70_000_u64.next_multiple_of(4096);
     assert_eq!(by_file, 2 * 3_000_001 + 36 * 3000 + around_holes);
     let by_block = shared(&built(&source, &blocks, "--dedupe=blocks"));
@@ -147,7 +147,7 @@ fn a_write_to_one_copy_leaves_the_others() {
     }
 }
 
-/// Whoever reads, in how many threads, and whether it is an archive.
+/// Sharing does not depend on the kind of source or on the number of threads.
 #[test]
 fn the_same_is_shared_however_it_is_read() {
     require!(Tool("xfs_repair"), Mount("xfs"));
@@ -167,7 +167,7 @@ fn the_same_is_shared_however_it_is_read() {
         }
         drop(expected);
         let from_tar = built(&archive, &image("tar"), &format!("{dedupe} --force"));
-        // In order, from a pipe.
+        // Sequentially, from a pipe.
         let options = format!("{OPTIONS} --json --force {dedupe}");
         let mut piped = same_every_time(Path::new("-"), &image("pipe"), &options);
         piped.stdin(fs::File::open(&archive).unwrap());

@@ -1,4 +1,4 @@
-//! Directories of many names, and of names that make trouble.
+//! Directories with many or difficult names.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use oracle::{Ignore, Tree, require, scratch};
 
 use crate::build::common::{build, build_command, fail, judge, judge_but, mount};
 
-/// Makes empty files in a new directory `source/many`.
+/// Creates empty files in a new directory `source/many`.
 fn many(source: &Path, names: impl Iterator<Item = String>) {
     let many = source.join("many");
     fs::create_dir_all(&many).unwrap();
@@ -18,15 +18,15 @@ fn many(source: &Path, names: impl Iterator<Item = String>) {
     }
 }
 
-/// Levels of index nodes below the root of a directory's index, as debugfs sees them.
+/// Returns the number of index levels below the root of a directory's index, from debugfs.
 fn index_levels(image: &Path, directory: &str) -> u32 {
     let dump = oracle::debugfs(image, &format!("htree_dump {directory}"));
     let line = dump.lines().find_map(|line| line.trim().strip_prefix("Indirect levels: "));
     line.unwrap_or_else(|| panic!("{directory} has no index: {:.200}", dump)).parse().unwrap()
 }
 
-/// Names that need an index of two levels in blocks of 1 KiB, and together with others in those of 4 KiB, too:
-/// longer and fewer, or more and shorter ones.
+/// Returns names that need a two-level index with 1 KiB blocks, and with more names also with 4 KiB
+/// blocks: fewer long names or more short ones.
 fn names_for_two_levels() -> (usize, Box<dyn Iterator<Item = String>>) {
     let short = |count: usize| (count..100_000).map(|n| format!("f{n}"));
     let long = |count: usize| (count..20_000).map(|n| format!("f{n}{}", "x".repeat(220)));
@@ -60,8 +60,8 @@ fn many_names() {
     }
 }
 
-/// Three index levels at 1 KiB blocks: the two without large_dir end at some 15,000 leaves of three
-/// long names each.
+/// Three index levels with 1 KiB blocks. Two levels, the limit without large_dir, end at about
+/// 15,000 leaves of three long names each.
 #[test]
 fn names_for_three_levels() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
@@ -95,7 +95,7 @@ fn many_names_in_xfs() {
     let all = ["--block-size 1K", "", "--dir-block-size 64K", "-O ^parent", "-O ascii-ci"];
     for options in all.into_iter().take(oracle::effort(2, all.len(), all.len())) {
         build(&source, &image, &format!("--fs xfs --force {options}"));
-        // Kernels may be built without case-insensitive directories.
+        // Some kernels are built without case-insensitive directories.
         if options.contains("ascii-ci") {
             oracle::judge(&image);
         } else {
@@ -121,7 +121,7 @@ fn many_subdirectories() {
         fs::create_dir_all(source.join(format!("many/{n}"))).unwrap();
     }
     build(&source, &image, "--block-size 1K");
-    // More links than a directory can count is 1.
+    // A link count of 1 means more links than the field can count.
     let nlink = 1;
     if is_quick {
         oracle::judge(&image);
@@ -148,12 +148,12 @@ fn many_subdirectories() {
     }
 }
 
-/// Six names of one hash: two leaves of 1 KiB can hold nothing else.
+/// Six names with equal hashes fill two leaves of 1 KiB.
 #[test]
 fn names_of_equal_hash() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     const HASH_SEED: &str = "12345678-9abc-def0-1122-334455667788";
-    // The same, as little-endian words.
+    // The same seed as little-endian words.
     const SEED: [u32; 4] = [0x7856_3412, 0xf0de_bc9a, 0x4433_2211, 0x8877_6655];
     let hasher = NameHasher { version: HashVersion::HalfMd4, unsigned: false, seed: SEED };
     let equal: Vec<_> =
@@ -175,6 +175,7 @@ fn names_of_equal_hash() {
     }
 }
 
-/// What tells six names of equal half-MD4 hash apart, found by counting the hashes of 2^28 names.
+/// The differing parts of six names with equal half-MD4 hashes, found by counting the hashes of
+/// 2^28 names.
 const EQUAL_HASHES: [u32; 6] =
     [0x0500_dda7, 0x07d2_88c0, 0x08ff_a877, 0x09bf_34e1, 0x0a52_27c8, 0x0f39_0072];

@@ -1,4 +1,4 @@
-//! Builds and extractions that are ended by a signal: nothing is left of them, and what was there is there.
+//! Builds and extractions ended by a signal: they leave nothing behind and keep existing files.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::build::common::{build, build_command, diskwright, names_in, same_every_time, tar};
 
-/// The signals that end programs, but for those that this one was started to ignore, as its children do.
+/// Returns the signals that end programs, except those that this process ignores, because its
+/// children ignore them too.
 fn signals() -> Vec<Signal> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -26,12 +27,12 @@ fn signals() -> Vec<Signal> {
     heeded
 }
 
-/// Moments of each run.
+/// Number of moments to test per run.
 fn moments() -> u32 {
     oracle::effort(3, 5, 50)
 }
 
-/// A source that takes a build a moment, and an archive of it.
+/// Creates a source whose build takes a short time, and an archive of it.
 fn source(dir: &Path) {
     let source = dir.join("source");
     for n in 0..3000_usize {
@@ -42,7 +43,8 @@ fn source(dir: &Path) {
     tar(&source, &dir.join("source.tar"), &[]);
 }
 
-/// Sends a signal, and asserts that it, or the end of the work before it, ended the process.
+/// Sends a signal. Asserts that the signal ended the process, or that its work had ended before.
+/// Returns whether it was the signal.
 fn end(mut child: Child, signal: Signal) -> bool {
     kill_process(Pid::from_child(&child), signal).unwrap();
     let status = child.wait().unwrap();
@@ -51,8 +53,9 @@ fn end(mut child: Child, signal: Signal) -> bool {
     is_ended
 }
 
-/// Starts a command that makes a file again and again, and ends it at moments all over its run. Each time
-/// the file is what it was before, or whole, and there is nothing else in the directory but `others`.
+/// Starts a command that creates a file repeatedly, and ends it at moments throughout its run. Each
+/// time the file must be unchanged or complete, and the directory must contain nothing else except
+/// `others`.
 fn end_often(made: &Path, before: Option<&[u8]>, others: &[&str], start: impl Fn() -> Child) {
     let again = || {
         match before {
@@ -69,13 +72,13 @@ fn end_often(made: &Path, before: Option<&[u8]>, others: &[&str], start: impl Fn
     for signal in signals() {
         for moment in 0..moments() {
             let child = again();
-            // Whatever it is doing then: nothing here waits for something.
+            // Sleep for a fraction of the run time, whatever the command does then.
             std::thread::sleep((run * moment / moments()).min(Duration::from_secs(20)));
             let is_ended = end(child, signal);
             ended += u32::from(is_ended);
             let found = fs::read(made).ok();
             let is_whole = found.as_ref() == Some(&whole);
-            // It may be ended after it has done everything.
+            // The signal may arrive after all work is done.
             let is_as_before = found.as_deref() == before;
             assert!(is_whole || is_ended && is_as_before, "{signal:?}: neither old nor new");
             let _ = fs::remove_file(made);
@@ -115,7 +118,7 @@ fn signals_leave_the_image_that_a_build_would_replace() {
     });
 }
 
-/// The signal comes when so much of the archive is in the process or in the pipe.
+/// The signal arrives when a given part of the archive is in the process or in the pipe.
 #[test]
 fn signals_leave_nothing_of_a_build_from_standard_input() {
     require!(Tool("tar"));
@@ -136,7 +139,7 @@ fn signals_leave_nothing_of_a_build_from_standard_input() {
             }
         }
     }
-    // And when it has everything.
+    // The signal arrives when the process has received everything.
     end_often(&image, None, &["source", "source.tar"], || {
         let mut command = same_every_time(Path::new("-"), &image, "");
         silent(command.stdin(File::open(dir.join("source.tar")).unwrap()))
@@ -158,7 +161,7 @@ fn signals_leave_no_part_of_an_archive() {
     end_often(&archive, Some(b"precious"), &others, || extract(&["--force"]));
 }
 
-/// Neither does an extraction that fails.
+/// A failed extraction also leaves the older archive.
 #[test]
 fn an_archive_that_cannot_be_finished_leaves_the_older_one() {
     let directory = scratch();
@@ -182,7 +185,7 @@ fn an_archive_that_cannot_be_finished_leaves_the_older_one() {
     assert_eq!(names_in(dir), ["image", "source", "x.tar"]);
 }
 
-/// A process that was told to ignore a signal before it started still does, as `nohup` wants it.
+/// A process started with a signal ignored keeps ignoring it, as `nohup` requires.
 #[test]
 fn a_signal_that_is_to_be_ignored_is() {
     require!(Tool("tar"), Tool("sh"));
@@ -197,7 +200,7 @@ fn a_signal_that_is_to_be_ignored_is() {
     let mut child = silent(command.stdin(Stdio::piped()));
     let mut pipe = child.stdin.take().unwrap();
     let bytes = fs::read(dir.join("source.tar")).unwrap();
-    // More than the pipe holds: by now the program runs.
+    // More than the pipe's capacity, so the program is running by now.
     pipe.write_all(&bytes[..bytes.len() / 2]).unwrap();
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     pipe.write_all(&bytes[bytes.len() / 2..]).unwrap();

@@ -1,4 +1,4 @@
-//! What a build does when it cannot be done.
+//! Builds that fail.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::build::common::{
     FORMATS, build, build_command, fail, judge, names_in, sample_in, small_sample, succeed, tar,
 };
 
-/// A source of 8 MiB in 8 files.
+/// Creates a source of 8 MiB in 8 files.
 fn plain_source(directory: &Path) -> PathBuf {
     let source = directory.join("source");
     fs::create_dir(&source).unwrap();
@@ -83,7 +83,7 @@ fn xfs_has_a_copy_of_its_superblock() {
         let phrase = "must have at least 2 superblocks for redundancy!";
         assert!(text.contains(phrase) && text.contains("xfs_repair"), "{options}: {text}");
     }
-    // xfs_repair checks the smallest one without an option.
+    // xfs_repair checks the smallest image without an extra option.
     build(&source, &image, "--fs xfs --small");
     let mut repair = oracle::command("xfs_repair");
     assert!(repair.args(["-n", "-f"]).arg(&image).output().unwrap().status.success());
@@ -98,7 +98,7 @@ fn an_existing_image_is_kept_unless_forced() {
     let text = fail(&mut build_command(&source, &image, ""), 2);
     assert!(text.contains("--force"), "{text}");
     assert_eq!(fs::read(&image).unwrap(), b"precious");
-    // A build that fails does not take it away either.
+    // A failed build does not remove the existing image either.
     fail(&mut build_command(&source, &image, "--force --size 6M"), 4);
     assert_eq!(fs::read(&image).unwrap(), b"precious");
     build(&source, &image, "--force");
@@ -116,7 +116,7 @@ fn an_image_inside_the_source_is_not_part_of_it() {
     let expected = Tree::of(&source);
     let image = source.join("image");
     let ignore = oracle::Ignore { mtime: true, ..oracle::Ignore::default() };
-    // Again with the image that the first build left, which would double it.
+    // Again with the image of the first build in the source, which would double the size.
     for options in ["", "--force", "--fs xfs --force"] {
         build(&source, &image, options);
         oracle::judge(&image);
@@ -156,7 +156,7 @@ fn a_source_that_is_no_source() {
     assert_eq!(names_in(directory.path()), ["text"]);
 }
 
-/// An archive cut short, as a file and on standard input.
+/// A truncated archive, as a file and on standard input.
 #[test]
 fn an_archive_that_ends_early() {
     require!(Tool("tar"));
@@ -177,7 +177,7 @@ fn an_archive_that_ends_early() {
     assert_eq!(names_in(directory.path()), ["cut", "source", "whole"]);
 }
 
-/// A command run as a user who may do nothing special.
+/// Returns a command that runs as an unprivileged user.
 fn as_nobody(command: &Command) -> Command {
     let mut other = oracle::command("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -195,7 +195,7 @@ fn a_file_that_may_not_be_read() {
     for path in [directory.path(), &out] {
         fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
     }
-    // The program itself may lie where only its owner can go.
+    // The program itself may be in a directory that only its owner can access.
     let program = directory.path().join("diskwright");
     oracle::copy_program(env!("CARGO_BIN_EXE_diskwright"), &program);
     let image = out.join("image");
@@ -214,7 +214,7 @@ fn a_file_that_may_not_be_read() {
         assert!(text.contains("file-5") && text.contains("ermission denied"), "{text}");
         assert_eq!(names_in(&out), [""; 0]);
     }
-    // The archive's content is there for everyone, and root can read all.
+    // The archive's contents are readable by all users, and root can read everything.
     let archive = directory.path().join("source.tar");
     tar(&source, &archive, &[]);
     succeed(&mut build_as_nobody(&archive, ""));
@@ -231,7 +231,7 @@ fn a_file_that_may_not_be_read() {
     assert_eq!(names_in(&out), [""; 0]);
 }
 
-/// Files of sysfs say 4096 bytes and hold fewer: to a reader they shrink.
+/// Files of sysfs report 4096 bytes and contain fewer: to a reader they shrink.
 #[test]
 fn a_file_that_is_shorter_than_it_says() {
     let source = Path::new("/sys/kernel/mm/transparent_hugepage");
@@ -248,7 +248,7 @@ fn a_file_that_is_shorter_than_it_says() {
     assert_eq!(names_in(directory.path()), [""; 0]);
 }
 
-/// However the source changes meanwhile: a sound image, or an error and none.
+/// If the source changes during a build, the result is a sound image, or an error and no image.
 #[test]
 fn a_source_that_changes_while_it_is_read() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
@@ -268,9 +268,9 @@ fn a_source_that_changes_while_it_is_read() {
                 }
             }
         });
-        // However this ends, the changing must.
+        // The thread that changes the source must stop in every case.
         let _stop = SetOnDrop(&is_done);
-        // One build or the next runs into a change; a machine that is slow to do so gets more.
+        // One of the builds encounters a change; a slow machine gets more attempts.
         for turn in 0..1000 {
             if failed >= 3 {
                 break;
@@ -299,7 +299,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// A mounted tmpfs of a given size, gone when dropped.
+/// A mounted tmpfs of a given size, unmounted on drop.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -335,12 +335,12 @@ fn a_disk_that_is_full() {
             assert_eq!(names_in(disk.0.path()), [""; 0]);
         }
     }
-    // Nor is the copy of what comes on standard input left.
+    // The copy of standard input is removed too.
     fail(build_command(Path::new("-"), &image, "").stdin(File::open(&archive).unwrap()), 4);
     assert_eq!(names_in(disk.0.path()), [""; 0]);
 }
 
-/// The writer of a pipe that goes away early, and a build that is interrupted.
+/// A pipe whose writer ends early, and a build that is interrupted.
 #[test]
 fn a_pipe_that_breaks_leaves_nothing() {
     require!(Tool("tar"));
@@ -360,7 +360,7 @@ fn a_pipe_that_breaks_leaves_nothing() {
     assert_eq!(names_in(directory.path()), ["source", "source.tar"]);
 }
 
-/// The names of a sample that was built under another user are all there.
+/// An ordinary user's image contains all names of a sample.
 #[test]
 fn an_ordinary_user_builds_images_too() {
     require!(Root, Tool("setpriv"), Tool("tar"), Tool("e2fsck"), Mount("ext4"));

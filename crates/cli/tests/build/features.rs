@@ -1,4 +1,4 @@
-//! Every feature turned off and on in turn.
+//! Each feature switched off and on in turn.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let directory = scratch();
-        // Narrow enough for blocks of 1 KiB, too.
+        // Small enough for blocks of 1 KiB, too.
         let (source, tree) = sample_in(directory.path(), &small_sample(1024));
         Fixture { directory, source, tree }
     }
@@ -27,8 +27,8 @@ impl Fixture {
         self.directory.path().join("image")
     }
 
-    /// Builds with each of these features in blocks of 1 and 4 KiB, and in a given size of several groups:
-    /// with all of these options, or with one after the other.
+    /// Builds with these features in blocks of 1 and 4 KiB, and in a given size of several groups.
+    /// Uses all options together or one after the other.
     fn judge_each(&self, list: &[&str]) {
         let all = ["--block-size 1K --size 600M", "--block-size 4K", "--block-size 1K"];
         for (number, features) in list.iter().enumerate() {
@@ -106,7 +106,7 @@ fn with_another_form_of_directories() {
     }
 }
 
-/// What ext2 was.
+/// The features of ext2.
 #[test]
 fn with_almost_nothing() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
@@ -123,7 +123,7 @@ fn with_almost_nothing() {
     }
 }
 
-/// A file of 2 GiB or more needs large_file; a build must not break the promise that there is none.
+/// A file of 2 GiB or more needs large_file. A build without the feature must reject it.
 #[test]
 fn without_large_file() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
@@ -156,13 +156,14 @@ fn without_ext_attr() {
     for gone in ["xattrs", "acls"] {
         std::fs::remove_dir_all(source.join(gone)).unwrap();
     }
-    // The root's own time was that of the whole tree.
+    // Removing the directories changed the root's time, so take a new snapshot.
     let tree = Tree::of(source);
     build(source, image, "-O ^ext_attr --force");
     judge_but(image, &tree, &without);
 }
 
-/// Either the image holds all of the source, or the error names the file that it cannot hold.
+/// Asserts that either the image contains the whole source, or the error names the file that it
+/// cannot contain.
 fn right_or_refused(source: &Path, image: &Path, options: &str, file: &str) {
     let output = build_command(source, image, options).output().unwrap();
     if output.status.success() {

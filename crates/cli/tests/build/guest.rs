@@ -1,4 +1,5 @@
-//! Images of every feature, golden images and crashed images, judged by a current kernel in the guest.
+//! Images with every feature, golden images and crashed images, checked by a current kernel in the
+//! guest.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,7 +15,7 @@ use crate::place::{Wanted, prove, shell};
 
 const MIB: u64 = 1 << 20;
 
-/// Options of images of ext4: every feature that a build can turn on or off.
+/// Options of ext4 images: every feature that a build can switch on or off.
 const EXT4: &[&str] = &[
     "",
     "--block-size 1K -O inline_data",
@@ -43,7 +44,7 @@ const EXT4: &[&str] = &[
     "-O ^large_file",
 ];
 
-/// Options of images of XFS, likewise. Debian's newest kernel does not mount the feature `ascii-ci`.
+/// The same for XFS images. Debian's newest kernel does not mount the feature `ascii-ci`.
 const XFS: &[&str] = &[
     "",
     "--block-size 1K",
@@ -65,7 +66,7 @@ const XFS: &[&str] = &[
     "--dedupe",
 ];
 
-/// A tree with every kind of entry that an emulated kernel reads in a second.
+/// Returns a tree with every kind of entry that an emulated kernel reads in a second.
 fn sample() -> Sample {
     let (block_size, xattr_bytes_max) = (1024, 512);
     Sample {
@@ -78,11 +79,11 @@ fn sample() -> Sample {
     }
 }
 
-/// Asserts that the guest's kernel shows a tree, finds nothing to complain about, and leaves a sound image.
+/// Asserts that the guest's kernel shows a tree, reports no problem, and leaves a sound image.
 #[track_caller]
 fn assert_shown(image: &Path, tree: &Tree, kernel: Kernel, access: Access, options: &str) {
     let mut ignore = Ignore { root: true, ..Ignore::default() };
-    // The kernel lists the access control lists of XFS a second time, as they are stored.
+    // The kernel lists the access control lists of XFS a second time, in their stored form.
     ignore.xattr_prefixes.push(b"trusted.SGI_ACL_");
     let shown = guest::shown(image, kernel, access, "")
         .unwrap_or_else(|complaint| panic!("{options}: {kernel:?}, {access:?}: {complaint}"));
@@ -137,7 +138,7 @@ fn the_stable_kernel_folds_names_in_ascii() {
     judge(&image);
 }
 
-/// The golden images in the folder of a crate.
+/// Returns the golden images of a crate.
 fn golden(name: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../{name}/tests/golden"));
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -148,7 +149,7 @@ fn golden(name: &str) -> Vec<PathBuf> {
     images
 }
 
-/// Unpacks a file that is compressed as often as its name says.
+/// Unpacks a file, once per compression suffix in its name.
 fn unpack(packed: &Path, image: &Path) {
     fs::copy(packed, image).unwrap();
     for _ in packed.to_str().unwrap().matches(".gz") {
@@ -170,12 +171,13 @@ fn golden_images_are_mounted_by_the_guest() {
     let image = directory.path().join("image");
     for packed in [golden("ext4"), golden("xfs")].concat() {
         let name = packed.file_name().unwrap().to_str().unwrap();
-        // Files of the first need a key. Kernels refuse the log of the second, which earlier versions wrote.
+        // Files of the former need a key. Kernels reject the log of the latter, which earlier
+        // versions wrote.
         if name.starts_with("encrypted") || name.starts_with("log-of-long-records") {
             continue;
         }
         unpack(&packed, &image);
-        // Debian's newest kernel refuses version 4 of XFS.
+        // Debian's newest kernel rejects version 4 of XFS.
         let is_old = name.starts_with("v4");
         let kernel = if is_old { Kernel::Stable } else { Kernel::Newest };
         let accepted = guest::accepts(&image, kernel, Access::ReadWrite);
@@ -186,7 +188,8 @@ fn golden_images_are_mounted_by_the_guest() {
     }
 }
 
-/// The guest's kernel works on an image and is stopped. We recover it, and so does a kernel: both show the same.
+/// The guest's kernel changes an image and is stopped. Our recovery and a kernel's recovery must
+/// show the same tree.
 #[test]
 fn logs_that_the_guest_leaves_are_replayed_as_it_replays_them() {
     require!(
@@ -219,8 +222,8 @@ fn logs_that_the_guest_leaves_are_replayed_as_it_replays_them() {
     }
 }
 
-/// Our mount works on an image and its server is killed. The guest's kernel replays what we wrote into the log and shows
-/// what we show after our recovery.
+/// Our mount changes an image and its server is killed. The guest's kernel replays our log and must
+/// show the same tree as our recovery.
 fn our_log_is_replayed_by_the_guest(name: &str, format: Format) {
     require!(Guest("XFS_FS"), Guest("EXT4_FS"), GuestTree);
     prove(name, Wanted { bytes: 310 << 20, ..Wanted::new(format) }, |place| {

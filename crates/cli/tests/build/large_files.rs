@@ -1,4 +1,4 @@
-//! Files that need every depth of block maps, and sizes that a format cannot hold.
+//! Files that need every depth of block maps, and sizes that a format does not support.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use oracle::{Tree, require, scratch};
 
 use crate::build::common::{build, build_command, fail, judge};
 
-/// A file with these pieces of 4 KiB and holes between.
+/// Creates a file with these pieces of 4 KiB and holes between them.
 fn sparse(path: &Path, size: u64, pieces: impl Iterator<Item = u64>) {
     let file = File::create(path).unwrap();
     file.set_len(size).unwrap();
@@ -18,11 +18,11 @@ fn sparse(path: &Path, size: u64, pieces: impl Iterator<Item = u64>) {
     }
 }
 
-/// Depth of a file's extent tree, as debugfs sees it.
+/// Returns the depth of a file's extent tree, from debugfs.
 fn extent_depth(image: &Path, file: &str) -> u32 {
     let dump = oracle::debugfs(image, &format!("dump_extents {file}"));
     let first = dump.lines().nth(1).unwrap_or_default();
-    // "Level Entries ...", then " 0/ 2   1/  5 ...".
+    // The output is "Level Entries ...", then " 0/ 2   1/  5 ...".
     first.split(['/', ' ']).filter(|word| !word.is_empty()).nth(1).unwrap().parse().unwrap()
 }
 
@@ -35,8 +35,8 @@ fn extent_trees_of_every_depth() {
     let comb = |name: &str, teeth: u64| {
         sparse(&source.join(name), teeth * 8192, (0..teeth).map(|tooth| tooth * 8192));
     };
-    // An inode has room for 4 extents, a block of 1 KiB for 84 (83 with its checksum), one of 4
-    // KiB for 340: 4, 4 x 84, 4 x 340 and 4 x 84 x 84 teeth are the limits.
+    // An inode has room for 4 extents, a block of 1 KiB for 84 (83 with its checksum), one of 4 KiB
+    // for 340. The limits are 4, 4 x 84, 4 x 340 and 4 x 84 x 84 extents.
     let cases = [
         ("four", 4, [0, 0]),
         ("five", 5, [1, 1]),
@@ -66,7 +66,7 @@ fn indirect_blocks_of_every_level() {
     fs::create_dir(&source).unwrap();
     let image = directory.path().join("image");
     for block_size in [1024_u64, 2048, 4096] {
-        // First bytes that are mapped by the single, double and triple indirect block.
+        // First bytes mapped by the single, double and triple indirect block.
         let per_block = block_size / 4;
         let single = 12 * block_size;
         let double = single + per_block * block_size;
@@ -100,7 +100,7 @@ fn large_sparse_files() {
     let image = directory.path().join("image");
     build(&source, &image, "");
     judge(&image, &Tree::of(&source));
-    // Far less is read and written than the sizes say.
+    // Far less is read and written than the file sizes.
     assert!(fs::metadata(&image).unwrap().len() < 64 << 20);
     build(&source, &image, "--fs xfs --force");
     judge(&image, &Tree::of(&source));
@@ -126,7 +126,7 @@ fn files_of_many_extents_in_xfs() {
     }
 }
 
-/// The largest file: 2^32 - 1 blocks with extents; with indirect blocks what three levels map.
+/// The largest file: 2^32 - 1 blocks with extents, or the limit of three indirect levels.
 #[test]
 fn files_that_are_too_large() {
     require!(Tool("e2fsck"), Mount("ext4"));

@@ -1,4 +1,5 @@
-//! Images that `diskwright build` makes, judged by e2fsck and by what the kernel shows of them.
+//! Images created by `diskwright build`, checked by e2fsck and compared with the tree that the
+//! kernel shows.
 
 mod clones;
 pub(crate) mod common;

@@ -1,4 +1,4 @@
-//! An image whose size is computed is made once, as a rule, and is about as small as it can be.
+//! An image with a computed size is usually written in one pass and is nearly as small as possible.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use diskwright::build::{BuildOptions, Format, Progress, build};
 use diskwright::{Image, OpenImage};
 use oracle::{require, scratch};
 
-/// Remembers how far a build had come each time that it said so.
+/// Records the progress values of a build.
 #[derive(Default)]
 struct Steps(Mutex<Vec<u64>>);
 
@@ -17,7 +17,7 @@ impl Progress for Steps {
     }
 }
 
-/// Some 7,000 files in directories of all sizes, with holes, attributes and links.
+/// Creates about 7,000 files in directories of all sizes, with holes, attributes and links.
 fn tree(home: &Path) -> PathBuf {
     let (source, mut rng) = (home.join("source"), fastrand::Rng::with_seed(7));
     for (number, files) in [1, 3, 20, 70, 400, 900, 5_000].into_iter().enumerate() {
@@ -72,7 +72,7 @@ fn a_source_of_many_kinds_is_made_once() {
                 let most = report.image_bytes / part + (256 << 10);
                 assert!(free > 0 || spare < most, "{what}: {spare} bytes are free");
                 drop(image);
-                // The same again, whoever reads and copies.
+                // The result does not depend on the threads that read and copy.
                 let first = std::fs::read(&options.image).unwrap();
                 let alone = options.threads(1);
                 build(&alone, &Steps::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Images in other formats, judged by the programs that read those.
+//! Images in other formats, checked by the programs that read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::build::common::{
     small_xfs_sample, succeed,
 };
 
-/// Options of images that are small to begin with, and what they can hold.
+/// Returns options for small images, each with a sample that fits.
 fn small() -> [(&'static str, Sample); 2] {
     [
         ("--fs ext4 --free 40M", small_sample(4096)),
@@ -20,7 +20,7 @@ fn small() -> [(&'static str, Sample); 2] {
 
 fn source(directory: &Path, sample: &Sample) -> PathBuf {
     let (source, _) = sample_in(directory, sample);
-    // What compresses, what is a hole, and what is zero without being one.
+    // Compressible data, a hole, and written zeros.
     fs::write(source.join("text"), "It was a dark and stormy night. ".repeat(100_000)).unwrap();
     let mut random = fastrand::Rng::with_seed(3);
     let noise: Vec<u8> = (0..3 << 20).map(|_| random.u8(..)).collect();
@@ -33,7 +33,7 @@ fn same(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
-/// An image of each format, and the same one raw.
+/// Creates an image of each file system, in a format and raw.
 fn each_format(name: &str, judge: impl Fn(&Path, &Path, &Path)) {
     for (options, sample) in small() {
         let directory = scratch();
@@ -76,7 +76,7 @@ fn android_sparse_is_what_simg2img_reads() {
         succeed(oracle::command("simg2img").arg(image).arg(&unpacked));
         assert!(same(raw, &unpacked));
         let bytes = fs::read(image).unwrap();
-        // Chunks by kind: the free space is left alone, and nothing else.
+        // Chunks by type: only free space is DONT_CARE.
         let (mut at, mut left_alone) = (28, 0);
         while at < bytes.len() {
             let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -98,7 +98,7 @@ fn zstd_is_what_zstd_reads() {
         let mut command = oracle::command("zstd");
         succeed(command.args(["-d", "-q", "-o"]).arg(&unpacked).arg(image));
         assert!(same(raw, &unpacked));
-        // Little larger than what zstd makes of it in one piece.
+        // Little larger than the output of zstd in one piece.
         let whole = directory.join("whole.zst");
         succeed(oracle::command("zstd").args(["-3", "-q", "-o"]).arg(&whole).arg(raw));
         let (ours, theirs) =

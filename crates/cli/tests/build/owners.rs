@@ -1,4 +1,5 @@
-//! Owners, labels, nodes and choices that nobody has to be root for, judged by what the kernel shows.
+//! Owners, labels, device nodes and selections that do not require root, checked with the kernel's
+//! view.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::build::common::{
     FORMATS, build_command, common_sample, fail, mount, same_every_time, sample_in, succeed,
 };
 
-/// A small tree with a file of each kind of correction.
+/// Creates a small tree with a file for each kind of correction.
 fn rootfs(root: &Path) {
     for directory in ["bin", "etc", "usr/share/doc/x", "dev"] {
         std::fs::create_dir_all(root.join(directory)).unwrap();
@@ -27,7 +28,7 @@ fn xattr(path: &Path, name: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// The corrections of the main test, with files beside the source.
+/// Adds the corrections of the main test, with files next to the source.
 fn correct(command: &mut Command, directory: &Path) {
     let write = |name: &str, text: &str| {
         std::fs::write(directory.join(name), text).unwrap();
@@ -84,14 +85,14 @@ fn corrections_are_what_the_kernel_shows() {
         assert_eq!(label("dev/sda1"), b"system_u:object_r:default_t:s0\0");
         assert_eq!(label(""), b"system_u:object_r:default_t:s0\0");
         assert_eq!(xattr(&root.join("etc"), "user.note"), b"hi");
-        // What setcap makes of the same text.
+        // The result of setcap with the same text.
         let other = directory.path().join("other");
         std::fs::write(&other, "").unwrap();
         succeed(oracle::command("setcap").arg("cap_net_raw,cap_net_admin+ep").arg(&other));
         let capability = "security.capability";
         assert_eq!(xattr(&root.join("bin/ping"), capability), xattr(&other, capability));
         drop(mounted);
-        // The same bytes again, on one thread.
+        // One thread produces the same bytes.
         let again = directory.path().join("again");
         let mut command = same_every_time(&source, &again, &format!("{format} --threads 1"));
         correct(&mut command, directory.path());
@@ -105,14 +106,14 @@ fn a_manifest_of_a_tree_makes_the_image_that_the_tree_makes() {
     crate::require_all_formats!(Root, Tool("bsdtar"));
     let directory = scratch();
     let (source, _) = sample_in(directory.path(), &common_sample());
-    // bsdtar writes the mode of the owning group where there is an ACL, and not its mask. Only regular files can
-    // have several names in a manifest.
+    // For files with an ACL, bsdtar writes the mode of the owning group and not the mask. In a
+    // manifest, only regular files can have several names.
     std::fs::remove_dir_all(source.join("acls")).unwrap();
     for name in ["fifo", "symlink"] {
         std::fs::remove_file(source.join("links/other").join(name)).unwrap();
     }
     let manifest = directory.path().join("manifest");
-    // Without digests: some of the files are large holes.
+    // Without digests, because some of the files are large holes.
     let mut bsdtar = command("bsdtar");
     bsdtar.args(["-c", "--format=mtree", "-f"]).arg(&manifest);
     succeed(bsdtar.arg("-C").arg(&source).arg("."));

@@ -1,4 +1,4 @@
-//! The same source and options give the same bytes.
+//! The same source and options produce the same bytes.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::build::common::{
     succeed, tar,
 };
 
-/// Builds with a fixed epoch and returns a checksum of the image.
+/// Builds with a fixed epoch. Returns the size and a checksum of the image.
 fn image_of(source: &Path, image: &Path, options: &str) -> (u64, u32) {
     let mut command = build_command(source, image, &format!("--force {options}"));
     succeed(command.env("SOURCE_DATE_EPOCH", EPOCH.to_string()));
@@ -48,7 +48,7 @@ fn names_as_listed(directory: &Path) -> Vec<std::ffi::OsString> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// Enters the names of a directory anew, the last one listed first.
+/// Creates the names of a directory again, in reverse order of listing.
 fn reverse(directory: &Path, aside: &Path) {
     fs::create_dir(aside).unwrap();
     let time = fs::metadata(directory).unwrap().modified().unwrap();
@@ -57,7 +57,7 @@ fn reverse(directory: &Path, aside: &Path) {
         fs::rename(directory.join(name), aside.join(name)).unwrap();
     }
     for name in &names {
-        // tmpfs lists names by age, so what was listed first is now listed last, or the reverse.
+        // tmpfs lists names by age, so this reverses the order.
         fs::rename(aside.join(name), directory.join(name)).unwrap();
     }
     fs::File::open(directory).unwrap().set_modified(time).unwrap();
@@ -81,7 +81,7 @@ fn host_order(format: &str) {
     reverse(&copy.join("wide"), &directory.path().join("aside"));
     assert_ne!(before, names_as_listed(&copy.join("wide")), "the test has nothing to show");
     assert_eq!(first, image_of(&copy, &image, format), "another order");
-    // Nor does having been read.
+    // Access times do not matter either.
     assert_eq!(first, image_of(&source, &image, format));
 }
 
@@ -105,7 +105,7 @@ fn compression_does_not_matter() {
     assert_eq!(first, oracle::digest(&image), "standard input");
 }
 
-/// What is replaced on the way into the image is not in it, so it says nothing of the image, its UUID included.
+/// Data replaced during the build is not in the image and does not affect it, including its UUID.
 #[test]
 fn what_is_not_written_does_not_matter() {
     let directory = scratch();

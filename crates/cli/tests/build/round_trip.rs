@@ -1,4 +1,4 @@
-//! Out of an image and into a new one.
+//! Extraction from an image and building a new one.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn a_directory_comes_out_as_it_went_in() {
         let out = directory.path().join("out");
         extract(&image, &out);
         assert_same(&tree, &Tree::of(&out), &Ignore::default());
-        // What was taken out makes the same tree again.
+        // The extracted files produce the same tree.
         build(&out, &image, &format!("{options} --force"));
         judge(&image, &tree);
         if options.contains("--fs xfs") {
@@ -53,7 +53,7 @@ fn archive_round_trip(format: &str) {
     let directory = scratch();
     let at = |name: &str| directory.path().join(name);
     let (source, tree) = sample_in(directory.path(), &common_sample());
-    // A socket has no place in an archive.
+    // Archives cannot contain sockets.
     for (path, node) in &tree.nodes {
         if node.kind == oracle::Kind::Socket {
             let file = source.join(std::str::from_utf8(path).unwrap());

@@ -1,4 +1,4 @@
-//! Several sources, put over each other, and images as sources.
+//! Several sources merged into one image, and images as sources.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::build::common::{
     sample_in, succeed, tar,
 };
 
-/// `diskwright build` of sources and places, given as they are written.
+/// Returns `diskwright build` with sources and target directories as command-line words.
 fn build_of(words: &[&str], image: &Path, options: &str) -> Command {
     let mut command = diskwright();
     command.arg("build").args(options.split_whitespace()).args(words).arg(image);
@@ -22,7 +22,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A few files to put over others.
+/// Creates a few files to merge over others.
 fn overlay(home: &Path, name: &str) -> PathBuf {
     let overlay = home.join(name);
     fs::create_dir_all(overlay.join("new/deep")).unwrap();
@@ -32,7 +32,8 @@ fn overlay(home: &Path, name: &str) -> PathBuf {
     overlay
 }
 
-/// What GNU tar makes of archives that are unpacked over each other, each into a directory below `root`.
+/// Returns the tree that GNU tar produces from archives unpacked over each other, each into a
+/// directory below `root`.
 fn unpack(archives: &[(&Path, &str)], root: &Path) -> Tree {
     for (archive, at) in archives {
         let directory = root.join(at);
@@ -64,7 +65,7 @@ fn sources_are_put_over_each_other_as_tar_unpacks_them() {
     let second_tar = archive("second.tar", &second, &[]);
     let order = [(&*base, ""), (&*first_tar, ""), (&*second_tar, "new/place")];
     let mut expected = as_in_gnu_tar(&unpack(&order, &home.join("unpacked")));
-    // Here, the place was made in it later.
+    // Here, the target directory was created in it later.
     let listed = Tree::of(&first);
     expected.nodes.get_mut(&b"new"[..]).unwrap().mtime = listed.node("new").mtime;
     let ignore = Ignore { lost_found: true, ..Ignore::default() };
@@ -73,7 +74,7 @@ fn sources_are_put_over_each_other_as_tar_unpacks_them() {
         let words = [text(&base), text(&first_tar), "--at", "/new/place/", text(&second_tar)];
         succeed(&mut build_of(&words, &image, &format!("{format} --force")));
         judge_but(&image, &expected, &ignore);
-        // Directories give the same, also where an archive comes from standard input.
+        // Directories give the same result, also if an archive comes from standard input.
         let words = ["-", text(&first), "--at", "new/place", text(&second)];
         let other = home.join("other");
         let mut command = build_of(&words, &other, &format!("{format} --force --threads 1"));
@@ -147,7 +148,7 @@ fn sources_that_do_not_go_together_are_refused() {
         assert!(said.contains(expected) && !said.contains("panicked"), "{words:?}: {said}");
         assert_eq!(names_in(home), ["other", "over"], "{words:?}");
     }
-    // Named twice, but for different places.
+    // Listed twice, with different target directories.
     succeed(&mut build_of(&["--at", "a", over, "--at", "b", over], &image, ""));
     oracle::judge(&image);
 }
@@ -166,7 +167,7 @@ fn links_in_paths_are_not_followed() {
     succeed(&mut build_of(&[text(&base), text(&over)], &image, ""));
     let listed = succeed(diskwright().args(["ls", text(&image), "/lib"]));
     assert_eq!(String::from_utf8_lossy(&listed.stdout), "x\n");
-    // Without the directory itself.
+    // An archive without an entry for the directory itself.
     let archive = home.join("over.tar");
     let mut command = oracle::command("tar");
     succeed(command.arg("-cf").arg(&archive).arg("-C").arg(&over).arg("lib/x"));

@@ -1,4 +1,4 @@
-//! An image whose size is computed holds its source, whatever that is made of.
+//! An image with a computed size has room for its source, whatever the source contains.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,7 @@ impl Progress for Quiet {
     fn made(&self, _: u64, _: u64) {}
 }
 
-/// Writes archives with what a source can be made of.
+/// Writes archives with all kinds of entries.
 struct Tar {
     out: BufWriter<File>,
 }
@@ -49,7 +49,7 @@ impl Tar {
         self.out.write_all(&vec![0; rest]).unwrap();
     }
 
-    /// One entry; what a header has no room for goes before it.
+    /// Adds one entry, preceded by records for values that do not fit a header.
     fn add(&mut self, kind: u8, name: &str, link: &str, bytes: &[u8], more: &[(String, Vec<u8>)]) {
         let mut records = more.to_vec();
         for (key, value) in [("path", name), ("linkpath", link)] {
@@ -72,7 +72,7 @@ impl Tar {
     }
 }
 
-/// A record of a pax header, which begins with its own length.
+/// Returns a record of a pax header, which starts with its own length.
 fn record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = 1 + key.len() + 1 + value.len() + 1;
     let mut len = rest + 1;
@@ -93,13 +93,13 @@ fn options(source: &Path, format: Format) -> BuildOptions {
         .source_date_epoch(1_600_000_000)
 }
 
-/// A name of the usual length, or of a random one.
+/// Returns a name of the usual length, or of a random one.
 fn name(rng: &mut fastrand::Rng, number: usize) -> String {
     let len = if rng.u8(..8) == 0 { rng.usize(1..240) } else { rng.usize(1..30) };
     format!("{number}-{}", "n".repeat(len))
 }
 
-/// A source of a random mixture, of which one kind may be most.
+/// Writes an archive with a random mixture of entries, in which one kind may prevail.
 fn mixture(path: &Path, rng: &mut fastrand::Rng, block_size: u32) {
     let mut tar = Tar::create(path);
     let weights: Vec<u32> = (0..7).map(|_| [0, 1, 1, 5, 60][rng.usize(..5)]).collect();
@@ -154,7 +154,7 @@ fn mixture(path: &Path, rng: &mut fastrand::Rng, block_size: u32) {
     tar.finish();
 }
 
-/// Builds, has the image judged, and asserts that it has not much more space than it needs.
+/// Builds an image, checks it, and asserts that its free space is small.
 fn build_and_judge(options: &BuildOptions, what: &str) -> BuildReport {
     let report = build(options, &Quiet).unwrap_or_else(|error| panic!("{what}: {error}"));
     oracle::judge(&options.image);
@@ -163,13 +163,13 @@ fn build_and_judge(options: &BuildOptions, what: &str) -> BuildReport {
     let free = info.blocks_free * u64::from(info.block_size);
     let bytes = report.image_bytes;
     if options.free > 0 {
-        // What kernels keep for themselves comes on top.
+        // Blocks that kernels reserve for themselves are in addition.
         assert!(free >= options.free, "{what}: {free} bytes of {bytes} are free");
     } else {
-        // The log sees to it that there is none smaller, with large blocks most of all.
+        // The log determines the minimum size, most of all with large blocks.
         let smallest_made = if info.block_size > 4096 { 96 << 20 } else { 32 << 20 };
         let is_smallest_made = options.format == Format::Xfs && bytes <= smallest_made;
-        // Groups of XFS leave some blocks alone, of whatever size.
+        // Groups of XFS reserve some blocks, of any size.
         let spare = bytes / 16 + 200 * u64::from(info.block_size);
         assert!(is_smallest_made || free <= spare, "{what}: {free} bytes of {bytes} are free");
     }
@@ -212,7 +212,7 @@ fn any_mixture_fits_into_xfs_of_a_computed_size() {
     }
 }
 
-/// Inodes may take more of the space than is usual, as mkfs.xfs allows if told to.
+/// Inodes may take a larger part of the space than usual, as mkfs.xfs allows with an option.
 #[test]
 fn many_small_files_fit_into_xfs_of_a_computed_size() {
     require!(Version("xfs_repair", 6, 17));
@@ -238,7 +238,7 @@ fn many_small_files_fit_into_xfs_of_a_computed_size() {
         oracle::judge(&options.image);
         if !small {
             assert_eq!(report.image_bytes, 300 << 20, "{what}");
-            // A size that is given is no worse.
+            // An explicit size gives at least the same room.
             let given = options.size(report.image_bytes);
             build(&given, &Quiet).unwrap_or_else(|error| panic!("{what}: {error}"));
         }
@@ -258,7 +258,7 @@ fn free_space_comes_with_inodes() {
     build_and_judge(&options, "256 MiB free");
     let image = Image::open(&options.image, &OpenImage::default()).unwrap();
     let found = image.file_system().statfs().unwrap();
-    // One for 16 KiB, as mke2fs has them.
+    // One inode per 16 KiB, as with mke2fs.
     assert!(found.inodes_free >= 16_384, "{found:?}");
     assert!(found.inodes_free < 20_000, "{found:?}");
 }

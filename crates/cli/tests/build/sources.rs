@@ -1,4 +1,4 @@
-//! The same tree from every kind of source, with the options that shape what is made of it.
+//! The same tree from every kind of source, with the options that change the image.
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -31,7 +31,7 @@ fn every_source(sample: &Sample, options: &str) {
     }
     build(&archive, &image, &format!("{options} --force"));
     judge(&image, &tree);
-    // Both with the size computed, which takes two passes, and in one pass.
+    // With a computed size, which takes two passes, and in one pass.
     let one_pass = if options.contains("xfs") { "--size 1G" } else { "--size 1G --inodes 20000" };
     for more in ["", one_pass] {
         let mut command =
@@ -65,12 +65,12 @@ fn every_size_of_xfs() {
     let directory = scratch();
     let image = directory.path().join("image");
     let (source, tree) = sample_in(directory.path(), &common_sample());
-    // Kernels mount blocks larger than a page as well, from 6.12 on.
+    // From 6.12 on, kernels also mount blocks larger than a page.
     for (block_size, inode_size) in
         [(1024, 512), (2048, 1024), (4096, 2048), (8192, 512), (65536, 512)]
     {
         let sizes = format!("--fs xfs --block-size {block_size} --inode-size {inode_size} --force");
-        // Holes smaller than a block are zeros.
+        // Holes smaller than a block are stored as zeros.
         let ignore = Ignore { holes: block_size > 4096, ..Ignore::default() };
         build(&source, &image, &sizes);
         judge_but(&image, &tree, &ignore);
@@ -177,7 +177,7 @@ fn judge_free(image: &Path, free: u64) {
     let stat = rustix::fs::statvfs(mount.path()).unwrap();
     let available = stat.f_bavail * stat.f_frsize;
     assert!(available >= free, "{available} bytes are available instead of {free}");
-    // Not wasteful either: metadata and the root's reserve are not part of it.
+    // Not wasteful either: metadata and the root's reserve are not included.
     assert!(available <= free + free / 10 + (8 << 20), "{available} for {free}");
 }
 
@@ -214,7 +214,7 @@ fn one_owner_for_everything() {
     }
 }
 
-/// The tree with no time after the epoch.
+/// Limits all times of a tree to the epoch.
 pub(crate) fn clamped(mut tree: Tree) -> Tree {
     for node in tree.nodes.values_mut() {
         node.mtime = node.mtime.min((EPOCH, 0));
@@ -292,7 +292,7 @@ fn the_root_of_the_source_becomes_the_root() {
     }
 }
 
-/// A file of `/proc` among others, longer than what is read at a time.
+/// A file of `/proc` among others, longer than the read size.
 #[test]
 fn a_file_that_does_not_know_its_size_is_read_to_its_end() {
     require!(Root, Tool("unshare"), Tool("mount"), Tool("e2fsck"), Tool("xfs_repair"));

@@ -1,5 +1,5 @@
-//! Archives that can be read only once: they are copied while they are read, and nothing is kept of what is
-//! no archive.
+//! Archives that can be read only once: they are copied while they are read. If the input is not an
+//! archive, nothing is kept.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use oracle::{require, scratch};
 
 use crate::build::common::{build_command, names_in, same_every_time, succeed, tar};
 
-/// More than any buffer between a pipe and the parser holds, in bytes.
+/// More bytes than all buffers between a pipe and the parser contain.
 const BUFFERS: usize = 16 << 20;
 
-/// A build from standard input.
+/// Starts a build from standard input.
 fn start(image: &Path, options: &str) -> (Child, ChildStdin) {
     let mut command = same_every_time(Path::new("-"), image, options);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -23,7 +23,7 @@ fn start(image: &Path, options: &str) -> (Child, ChildStdin) {
     (child, input)
 }
 
-/// Feeds bytes again and again, but so many at most; how many were taken.
+/// Writes bytes repeatedly, up to a limit. Returns the number of bytes accepted.
 fn feed(input: &mut ChildStdin, bytes: &[u8], at_most: usize) -> usize {
     let mut fed = 0;
     while fed < at_most {
@@ -38,7 +38,8 @@ fn feed(input: &mut ChildStdin, bytes: &[u8], at_most: usize) -> usize {
     fed
 }
 
-/// Bytes on disk of the files in a directory, with and without a name, that a process has open.
+/// Returns the disk usage of all files in a directory that a process has open, including unlinked
+/// ones.
 fn open_bytes(child: &Child, dir: &Path) -> u64 {
     let files = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let files = files.map(|file| file.unwrap().path());
@@ -46,7 +47,7 @@ fn open_bytes(child: &Child, dir: &Path) -> u64 {
     here.map(|file| fs::metadata(file).unwrap().blocks() * 512).sum()
 }
 
-/// A source of a few files, and an archive of it.
+/// Creates a source of a few files, and an archive of it.
 fn archive(dir: &Path) -> (PathBuf, PathBuf) {
     let (source, archive) = (dir.join("source"), dir.join("source.tar"));
     fs::create_dir(&source).unwrap();
@@ -69,7 +70,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// What `yes` gives, and the same behind a compression that makes nothing smaller.
+/// The output of `yes`, also with a compression that does not reduce the size.
 #[test]
 fn what_is_no_archive_is_refused_by_its_first_header() {
     require!(Tool("gzip"));
@@ -93,7 +94,8 @@ fn what_is_no_archive_is_refused_by_its_first_header() {
     }
 }
 
-/// Writers fill archives up, and some never stop. All of it is read, so that they can, but not kept.
+/// Some writers pad archives, and some never stop. All input is read, so that they can finish, but
+/// not kept.
 #[test]
 fn what_follows_an_archive_is_not_kept() {
     require!(Tool("tar"), Tool("gzip"), Tool("e2fsck"));
@@ -111,7 +113,7 @@ fn what_follows_an_archive_is_not_kept() {
     assert!(child.wait_with_output().unwrap().status.success());
     oracle::judge(&image);
     assert!(fs::read(&image).unwrap() == fs::read(&expected).unwrap(), "not the same image");
-    // The sum of a compressed archive comes last, and is looked at all the same.
+    // The checksum of a compressed archive comes last and is verified.
     let mut packed = gzip(&bytes);
     let last = packed.len() - 6;
     packed[last] ^= 1;
@@ -123,7 +125,8 @@ fn what_follows_an_archive_is_not_kept() {
     assert_eq!(names_in(directory.path()), ["expected", "image", "packed", "source", "source.tar"]);
 }
 
-/// What was read of a pipe is gone: an archive in one is as one on standard input.
+/// Data read from a pipe cannot be read again: an archive in a named pipe is handled like one on
+/// standard input.
 #[test]
 fn a_named_pipe_is_a_source() {
     require!(Tool("tar"), Tool("gzip"), Tool("e2fsck"), Tool("xfs_repair"));

@@ -1,4 +1,5 @@
-//! Images with hash trees, judged by `veritysetup`, and files that fs-verity protects, judged by `fsverity`.
+//! Images with hash trees, checked by `veritysetup`, and files with fs-verity, checked by
+//! `fsverity`.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,14 +13,14 @@ use crate::build::common::{
     small_xfs_sample, succeed,
 };
 
-/// A source for an image with these options.
+/// Creates a source for an image with these options.
 fn source(directory: &Path, options: &str) -> PathBuf {
     let is_xfs = options.contains("xfs");
     let sample = if is_xfs { small_xfs_sample() } else { small_sample(4096) };
     sample_in(directory, &sample).0
 }
 
-/// Builds an image; what `--json` says.
+/// Builds an image. Returns the output of `--json`.
 fn built(source: &Path, image: &Path, options: &str) -> Value {
     let mut command = same_every_time(source, image, options);
     serde_json::from_slice(&succeed(command.arg("--json")).stdout).unwrap()
@@ -88,7 +89,7 @@ fn a_tree_in_a_file_of_its_own() {
         succeed(&mut command);
         let dump = succeed(oracle::command("veritysetup").arg("dump").arg(&tree)).stdout;
         assert!(String::from_utf8_lossy(&dump).contains(uuid));
-        // The same tree as the judge's.
+        // The tree equals that of veritysetup.
         let theirs = directory.path().join("theirs");
         let mut command = oracle::command("veritysetup");
         command.arg("format").arg(&image).arg(&theirs);
@@ -120,7 +121,7 @@ fn a_tree_in_other_formats() {
     }
 }
 
-/// dm-verity makes devices of 4096-byte sectors, as this loop device is.
+/// dm-verity creates devices with 4096-byte sectors, like this loop device.
 #[test]
 fn kernels_mount_it_from_large_sectors() {
     require!(Tool("losetup"), Mount("ext4"), Mount("xfs"), Loop);
@@ -149,7 +150,7 @@ fn kernels_mount_it_from_large_sectors() {
     }
 }
 
-/// Files whose trees have no, one, two and three levels, or short blocks.
+/// Sizes of files whose trees have no, one, two and three levels, or short blocks.
 const SIZES: [usize; 8] = [0, 1, 4096, 4097, 65_536, 128 * 4096, 128 * 4096 + 1, 5_000_000];
 
 fn protected_source(directory: &Path) -> PathBuf {
@@ -212,13 +213,13 @@ fn fs_verity_has_the_digests_and_trees_of_its_own_tool() {
     }
 }
 
-/// What lies behind a file's contents, by the extents that debugfs shows.
+/// Returns the data behind a file's contents, located by the extents from debugfs.
 fn stored_metadata(image: &Path, path: &str, block_size: usize, host: &Path) -> Vec<u8> {
     let start = (fs::metadata(host).unwrap().len() as usize).next_multiple_of(65_536) / block_size;
     let shown = oracle::debugfs(image, &format!("dump_extents {path}"));
     let (file, mut bytes) = (fs::File::open(image).unwrap(), Vec::new());
     for line in shown.lines().skip(1) {
-        // Level, entry, logical range, physical range; nodes of the tree are left out.
+        // Level, entry, logical range, physical range; inner nodes of the tree are skipped.
         let numbers: Vec<usize> = line
             .split(|c: char| !c.is_ascii_digit())
             .filter_map(|word| word.parse().ok())

@@ -1,4 +1,4 @@
-//! The page that documents all codes is what the catalogues say.
+//! The page that documents all codes agrees with the catalogues.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use diskwright::build::Format;
 use diskwright::check::{Code, codes};
 
-/// Writes the page anew instead of comparing it.
+/// Variable that makes the test rewrite the page instead of comparing it.
 const VARIABLE: &str = "DISKWRIGHT_WRITE_DOCS";
 const START: &str = "<!-- codes -->\n";
 const END: &str = "<!-- /codes -->\n";

@@ -1,4 +1,4 @@
-//! Images with known damage, and what the program says of them.
+//! Images with known damage, and the program's output for them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,11 +8,12 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Options of builds of either format.
+/// Build options for each format.
 pub(crate) const FORMATS: [&str; 2] = ["--fs ext4 --size 64M", "--fs xfs --small --size 64M"];
-/// Bytes of a block.
+/// Block size in bytes.
 const BLOCK_BYTES: u64 = 4096;
-/// Where an inode has its user: four bytes in XFS, two in ext4. Nothing but the checksum depends on them.
+/// Offset of the user ID in an inode: four bytes in XFS, two in ext4. Only the checksum depends on
+/// it.
 const XFS_UID: u64 = 8;
 const EXT4_UID: u64 = 2;
 
@@ -41,7 +42,7 @@ pub(crate) fn run(dir: &Path, line: &str) -> Said {
     said(command(dir, line).output().unwrap())
 }
 
-/// What a run with this status says on standard output.
+/// Runs a command line that must end with this status. Returns its standard output.
 #[track_caller]
 pub(crate) fn ends(dir: &Path, line: &str, status: i32) -> String {
     let Said { status: found, out, messages } = run(dir, line);
@@ -50,20 +51,20 @@ pub(crate) fn ends(dir: &Path, line: &str, status: i32) -> String {
     out
 }
 
-/// The objects that a run with this status writes.
+/// Runs a command line that must end with this status. Returns the JSON objects in its output.
 #[track_caller]
 pub(crate) fn objects(dir: &Path, line: &str, status: i32) -> Vec<Value> {
     ends(dir, line, status).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The only object that a run with this status writes.
+/// Runs a command line that must end with this status. Returns the only JSON object in its output.
 #[track_caller]
 pub(crate) fn object(dir: &Path, line: &str, status: i32) -> Value {
     let [object] = objects(dir, line, status).try_into().unwrap();
     object
 }
 
-/// A directory with an image `a.img` that has `/dir/file`.
+/// Creates a directory with an image `a.img` that contains `/dir/file`.
 pub(crate) fn image(options: &str) -> TempDir {
     let home = oracle::scratch();
     let source = home.path().join("source/dir");
@@ -79,7 +80,7 @@ pub(crate) fn build(dir: &Path, name: &str, options: &str) {
     assert_eq!(status, 0, "{messages}");
 }
 
-/// A sound image `a.img`, and `bad.img`, in which a bit of the inode of `/dir/file` is wrong.
+/// Creates a sound image `a.img`, and `bad.img` with a flipped bit in the inode of `/dir/file`.
 pub(crate) fn sound_and_damaged(options: &str) -> TempDir {
     let home = image(options);
     let dir = home.path();
@@ -88,7 +89,7 @@ pub(crate) fn sound_and_damaged(options: &str) -> TempDir {
     home
 }
 
-/// Where the inode at a path is.
+/// Returns the offset of the inode at a path.
 pub(crate) fn inode_offset(dir: &Path, name: &str, path: &str) -> u64 {
     let dump = ends(dir, &format!("dump {name} inode {path} --json"), 0);
     let dump: Value = serde_json::from_str(&dump).unwrap();
@@ -96,7 +97,7 @@ pub(crate) fn inode_offset(dir: &Path, name: &str, path: &str) -> u64 {
     number("block") * BLOCK_BYTES + number("offset")
 }
 
-/// Changes a bit of an inode that matters to nothing but the checksum.
+/// Changes a bit of an inode that affects only the checksum.
 pub(crate) fn damage_inode(image: &Path, inode_offset: u64) {
     let is_xfs = read(image, 0, 4) == b"XFSB";
     let at = inode_offset + if is_xfs { XFS_UID } else { EXT4_UID };
@@ -114,13 +115,13 @@ pub(crate) fn write(image: &Path, at: u64, bytes: &[u8]) {
     File::options().write(true).open(image).unwrap().write_all_at(bytes, at).unwrap();
 }
 
-/// The elements of a list in an object.
+/// Returns a list in an object.
 #[track_caller]
 pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().unwrap_or_else(|| panic!("no {key} in {value}"))
 }
 
-/// How many findings a report or summary counts.
+/// Returns the number of findings in a report or summary.
 #[track_caller]
 pub(crate) fn count(report: &Value) -> u64 {
     let counts = report["counts"].as_object().unwrap();

@@ -1,4 +1,4 @@
-//! Devices that fail to read parts of an image: nothing is said about the image then.
+//! Devices that fail to read parts of an image. The check reports no verdict on the image.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::common::{FORMATS, image, list, run};
 use crate::mount::{Mounted, unmount_when_free};
 
-/// A loop device that is detached when it is dropped.
+/// A loop device, detached on drop.
 struct Loop(String);
 
 impl Drop for Loop {
@@ -23,8 +23,8 @@ impl Drop for Loop {
     }
 }
 
-/// The image lies in a file of a mount, whose server is killed. Pages that were read before
-/// are in a cache; reading the others is an error.
+/// The image is a file on a mount whose server is killed. Pages read earlier are cached; reads of
+/// others fail.
 #[test]
 fn a_device_that_fails_makes_a_check_incomplete() {
     require!(Root, Loop, Fuse, Tool("losetup"), Tool("mke2fs"));
@@ -71,7 +71,8 @@ fn a_device_that_fails_makes_a_check_incomplete() {
         assert_eq!(said.status, 4, "{}{}", said.out, said.messages);
         let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(plan["verdict"], json!("incomplete"), "{plan}");
-        // The statuses of their namesakes: fsck(8)'s operational error, and xfs_repair's only number for errors.
+        // The exit statuses of the original programs: fsck(8)'s operational error, and xfs_repair's
+        // only error status.
         let (program, status) =
             if options.contains("xfs") { ("xfs_repair -n", 1) } else { ("e2fsck -fn", 8) };
         let said = run(dir, &format!("as {program} {}", device.0));
@@ -81,7 +82,7 @@ fn a_device_that_fails_makes_a_check_incomplete() {
     }
 }
 
-/// Whichever read fails: the verdict is neither `clean` nor `damaged`.
+/// Whichever read fails, the verdict is neither `clean` nor `damaged`.
 #[test]
 fn no_read_that_fails_is_taken_for_damage() {
     for options in FORMATS {

@@ -1,4 +1,4 @@
-//! Ends before the end: Ctrl-C, and a reader that goes away.
+//! Early ends: Ctrl-C, and a reader that closes the pipe.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::common::{build, command, count, damage_inode, inode_offset};
 
-/// Enough for more findings than a pipe and the program's buffers take.
+/// Number of files, for more findings than a pipe and the program's buffers can hold.
 const FILES: u64 = 8000;
 const INODE_BYTES: u64 = 256;
 
-/// An image `a.img` with damage in very many inodes, and a sound one, `b.img`.
+/// Creates an image `a.img` with damage in many inodes, and a sound one, `b.img`.
 fn with_many_findings(dir: &Path) {
     let source = dir.join("source");
     fs::create_dir(&source).unwrap();
@@ -22,9 +22,9 @@ fn with_many_findings(dir: &Path) {
     for number in 0..FILES {
         File::create(source.join(format!("{number:04}"))).unwrap();
     }
-    // One group, so that all inodes lie in one table.
+    // One group, so that all inodes are in one table.
     build(dir, "a.img", "--size 64M --inodes 10000");
-    // Inodes have numbers in the order of the source, which may be any.
+    // Inode numbers follow the order of the source, which is arbitrary.
     let offsets = ["0000", "7999"].map(|name| inode_offset(dir, "a.img", &format!("/{name}")));
     let lowest = offsets[0].min(offsets[1]);
     assert_eq!(offsets[0].abs_diff(offsets[1]), (FILES - 1) * INODE_BYTES, "in the order of names");
@@ -43,7 +43,7 @@ fn what_was_found_before_an_interruption_is_reported() {
     with_many_findings(home.path());
     for signal in [Signal::INT, Signal::TERM] {
         let mut child = start(home.path(), "check --jsonl a.img b.img");
-        // It cannot end before somebody reads all of what it writes.
+        // The program cannot end before all its output is read.
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
         out.read_line(&mut first).unwrap();
@@ -60,7 +60,7 @@ fn what_was_found_before_an_interruption_is_reported() {
         let (summary, findings) = lines.split_last().unwrap();
         assert_eq!((&summary["type"], &summary["image"]), (&"summary".into(), &"a.img".into()));
         assert_eq!(count(summary), findings.len() as u64 + 1, "with the first");
-        // A check may have come to its end while it waited to be read.
+        // A check may have completed while it waited for the reader.
         assert_ne!(summary["is_complete"], summary["is_interrupted"], "{summary}");
     }
 }

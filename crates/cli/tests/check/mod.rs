@@ -1,5 +1,5 @@
-//! `diskwright check`: what it says of sound and of damaged images, and how it ends. That the checkers find what is
-//! wrong is what the tests of the formats are about.
+//! `diskwright check`: output for sound and damaged images, and exit statuses. The tests of the
+//! formats check that all damage is found.
 
 mod catalogue;
 pub(crate) mod common;

@@ -1,4 +1,4 @@
-//! What is written: text, JSON, and JSON line by line.
+//! Output formats: text, JSON, and JSON lines.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +23,7 @@ fn a_sound_image_takes_one_line() {
         assert_eq!(report["verdict"], "clean", "{report}");
         assert_eq!((&report["is_complete"], count(&report)), (&json!(true), 0), "{report}");
         let number = |key: &str| report["summary"][key].as_u64().unwrap();
-        // The root directory, `dir` and, in ext4, `lost+found`, beside the file.
+        // The root directory, `dir` and, in ext4, `lost+found`, in addition to the file.
         assert!([2, 3].contains(&number("directories")), "{report}");
         assert!(number("inodes") > number("directories"), "{report}");
         assert!(number("blocks_used") < number("blocks"), "{report}");

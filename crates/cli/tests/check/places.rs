@@ -1,4 +1,4 @@
-//! Where images are, and who else uses them.
+//! Locations of images, and concurrent users of them.
 
 use std::fs::{self, File};
 
@@ -25,7 +25,7 @@ fn an_image_in_use_is_refused() {
         );
         ends(home.path(), "check --norecovery a.img", 0);
         writer.unlock().unwrap();
-        // Readers do not disturb each other.
+        // Readers do not exclude each other.
         writer.try_lock_shared().unwrap();
         ends(home.path(), "check a.img", 0);
     }
@@ -41,7 +41,7 @@ fn a_partition_is_checked() {
             let alone = object(home.path(), &format!("check --json {name}"), status);
             for place in ["--partition 1", "--offset 1M"] {
                 let report = object(home.path(), &format!("check --json {place} disk"), status);
-                // What lies behind the image is no part of it.
+                // Data behind the image is not part of it.
                 if place == "--partition 1" {
                     assert_eq!(report["summary"], alone["summary"], "{report}");
                 }
@@ -57,11 +57,11 @@ fn a_partition_is_checked() {
 #[test]
 fn an_image_without_its_superblock_is_known_by_what_is_left() {
     for (options, start, len) in [
-        // A copy is in the second group.
+        // The second group contains a copy.
         ("--fs ext4 --size 300M", 0, 4096),
-        // The headers of the first group are left.
+        // The other headers of the first group are intact.
         (FORMATS[1], 0, 512),
-        // The copies in other groups are.
+        // The copies in other groups are intact.
         (FORMATS[1], 0, 4096),
         ("--fs xfs --small --size 140M --ag-count 7", 0, 65536),
     ] {
@@ -85,7 +85,7 @@ fn what_is_no_image_or_has_unknown_features_is_not_checked() {
         let refused = run(home.path(), &format!("check {what}"));
         assert_eq!((refused.status, refused.messages.contains(advice)), (3, true), "{what}");
     }
-    // The last one of the incompatible features that 32 bits can tell.
+    // The highest of the 32 incompatible feature bits.
     build(home.path(), "b.img", "--features ^metadata_csum");
     let image = home.path().join("b.img");
     write(&image, 1024 + 0x63, &[0x80]);

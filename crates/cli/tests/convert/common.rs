@@ -1,4 +1,4 @@
-//! What an image holds, as this program shows it: more than a kernel tells of a mount.
+//! Contents of an image as this program shows them, which is more than a mount shows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,14 +9,14 @@ use vfs::{FileAttributes, FileType, InodeFlags, Timestamp};
 
 use crate::build::common::diskwright;
 
-/// Flags that say how a format keeps an inode.
+/// Flags that describe the storage of an inode.
 const OF_STORAGE: InodeFlags = InodeFlags::EXTENTS
     .union(InodeFlags::INDEXED)
     .union(InodeFlags::INLINE_DATA)
     .union(InodeFlags::PREALLOCATED)
     .union(InodeFlags::HASATTR);
 
-/// A file without what another image has in another way.
+/// Properties of a file that do not depend on the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) file_type: FileType,
@@ -31,7 +31,7 @@ pub(crate) struct File {
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Everything in an image but `lost+found`, by path.
+/// Returns all files of an image except `lost+found`, by path.
 pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
     let image = Image::open(image, &OpenImage::default()).unwrap();
     let fs = image.file_system();
@@ -56,7 +56,7 @@ pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
             owner: (found.uid, found.gid),
             size: if is_directory { 0 } else { found.size },
             device: (found.device.major, found.device.minor),
-            // The root of ext4 has lost+found.
+            // The root of ext4 contains lost+found.
             links: if path.is_empty() { 0 } else { found.links },
             times: [found.atime, found.mtime, found.ctime],
             crtime: found.crtime,
@@ -76,7 +76,7 @@ pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
     files
 }
 
-/// `diskwright convert` with options separated by blanks.
+/// Returns `diskwright convert` with options separated by spaces.
 pub(crate) fn convert(from: &Path, to: &Path, options: &str) -> Command {
     let mut command = diskwright();
     command.arg("convert").args(options.split_whitespace()).arg(from).arg(to);

@@ -1,4 +1,4 @@
-//! Images made anew of others by `diskwright convert`.
+//! Images converted by `diskwright convert`.
 
 mod common;
 mod refusals;

@@ -1,4 +1,4 @@
-//! What is refused, and leaves nothing behind.
+//! Rejected conversions, which leave nothing behind.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -32,12 +32,12 @@ fn nothing_is_made_of_what_cannot_be_converted() {
     refused("--size 1M", 4, "larger");
     let said = fail(&mut convert(&old, &old, ""), 2);
     assert!(said.contains("--force"), "{said}");
-    // Somebody changes it.
+    // Another process changes it.
     let file = File::options().read(true).write(true).open(&old).unwrap();
     file.lock().unwrap();
     refused("", 4, "in use");
     file.unlock().unwrap();
-    // Damaged: the block of the root directory.
+    // Damage the block of the root directory.
     let mut image = fs::read(&old).unwrap();
     let at = image.windows(8).position(|bytes| bytes == b"file-123").unwrap() / 4096 * 4096;
     image[at + 20..at + 600].fill(0xa5);
@@ -103,7 +103,7 @@ fn encrypted_files_are_refused_by_name() {
         assert!(said.contains("d/secret") && said.contains("encrypted"), "{said}");
     }
     assert_eq!(names_in(home), ["old.img", "source"]);
-    // A disk is not replaced by what lies in it.
+    // A disk is not replaced by the image that it contains.
     let mut command = convert(&old, &old, "--offset 4096 --force");
     assert!(fail(&mut command, 2).contains("whole disk"));
 }

@@ -1,4 +1,4 @@
-//! From one format into the other and back: nothing is lost.
+//! Conversion to the other format and back loses nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::common::{convert, files};
 use crate::build::common::{build, common_sample, diskwright, judge, mount, sample_in, succeed};
 
-/// An image of a sample tree with flags, projects, and times of creation of their own; and its tree.
+/// Creates an image of a sample tree with flags, projects and creation times. Also returns the
+/// tree.
 fn sample_image(home: &Path, options: &str) -> (PathBuf, Tree) {
     let (source, _) = sample_in(home, &common_sample());
     for name in ["immutable", "appended", "quiet", "fast"] {
@@ -59,7 +60,7 @@ fn round_trip(options: &str, there: &str, back: &str) {
         assert_eq!(found.len(), expected.len());
     }
     assert!(before == fs::read(&first).unwrap(), "the old image was written");
-    // The threads have no say in it.
+    // The result does not depend on the number of threads.
     let other = home.join("other.img");
     let epoch = |threads: &str| {
         let mut command = convert(&first, &other, there);
@@ -109,7 +110,7 @@ fn what_a_format_does_not_keep_is_said() {
     let expected = serde_json::json!({ "flag nodefrag": 2, "hint for the size of extents": 2 });
     assert_eq!(told["left_out"], expected);
     oracle::judge(&ext4);
-    // The same format keeps it.
+    // Conversion to the same format keeps it.
     let again = home.join("again.img");
     let told = succeed(&mut convert(&xfs, &again, ""));
     assert!(!String::from_utf8_lossy(&told.stderr).contains("not kept"));

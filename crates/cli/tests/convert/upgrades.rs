@@ -1,4 +1,4 @@
-//! Old formats become new ones, and sizes change.
+//! Conversion of old formats to new ones, and changes of size.
 
 use std::fs;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn xfs_shrinks_and_a_partition_is_a_source() {
     let small = fs::metadata(&new).unwrap().len();
     sizes("--size 600M", 600 << 20);
     sizes("", small);
-    // In place of itself, larger.
+    // In place, with a larger size.
     let listed = files(&new);
     succeed(&mut convert(&new, &new, "--size 500M --force"));
     assert_eq!(files(&new), listed);

@@ -1,4 +1,4 @@
-//! `make_ext4fs` and `e2fsdroid`, as OpenWrt and the build of Android call them.
+//! `make_ext4fs` and `e2fsdroid`, as called by OpenWrt and the Android build.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use diskwright::fs::Image;
 
 use super::{contents, done, file, home, run};
 
-/// A tree as the system partition has it, with the lists that Android's build writes beside it.
+/// Creates a tree like that of the system partition, with the lists that the Android build writes.
 fn system(dir: &Path) {
     fs::create_dir_all(dir.join("system/bin")).unwrap();
     fs::write(dir.join("system/bin/sh"), vec![7; 9000]).unwrap();
@@ -54,7 +54,7 @@ fn is_as_listed(image: &Path) {
     assert_eq!(image.get_xattr("/bin/sh", "security.capability").unwrap(), None);
 }
 
-/// Each regular file's bytes lie in the blocks that its line names.
+/// Asserts that each regular file's data is in the blocks that its line lists.
 fn blocks_hold(list: &Path, image: &Path, root: &Path) {
     let bytes = fs::read(image).unwrap();
     let text = fs::read_to_string(list).unwrap();
@@ -97,17 +97,17 @@ fn make_ext4fs_is_called_as_openwrt_calls_it() {
     ] {
         assert!(shown.contains(text), "{text} is not in {shown}");
     }
-    // The same tree gives the same bytes, also later.
+    // The same tree produces the same bytes, also later.
     done(dir, &line.replace("{}", "again"));
     assert!(fs::read(dir.join("image")).unwrap() == fs::read(dir.join("again")).unwrap());
-    // With a journal, so many inodes, and reserved blocks.
+    // With a journal, a given number of inodes, and reserved blocks.
     done(dir, "make_ext4fs -l 64M -b 1024 -i 6000 -m 5 -j 4096 other tree");
     let shown = done(dir, "dumpe2fs -h other");
     assert!(shown.contains("has_journal") && shown.contains("Block size:               1024\n"));
     let inodes = shown.lines().find_map(|line| line.strip_prefix("Inode count:")).unwrap();
     assert!((6000..6200).contains(&inodes.trim().parse::<u32>().unwrap()), "{inodes}");
     assert!(shown.contains("Reserved block count:     3276\n"), "{shown}");
-    // As large as its file, and empty.
+    // An empty image with the size of its file.
     file(dir, "empty", 16 << 20);
     done(dir, "make_ext4fs -u empty");
     oracle::require!(Tool("e2fsck"));
@@ -126,7 +126,7 @@ fn androids_build_makes_images_of_the_system() {
     done(dir, &format!("make_ext4fs {lists} -l 64M -B blocks image system"));
     is_as_listed(&dir.join("image"));
     blocks_hold(&dir.join("blocks"), &dir.join("image"), &dir.join("system"));
-    // Newer ones, raw and sparse.
+    // Newer builds, raw and sparse.
     let make = "mke2fs -q -t ext4 -b 4096 -O ^has_journal -L system -M /system -N 4096 -I 256 -m 0 \
                 -U 0a28e812-3747-40bc-8194-e08e509097d0 -E ";
     let seed = "hash_seed=0a28e812-3747-40bc-8194-e08e509097d1";
@@ -153,7 +153,7 @@ fn androids_build_makes_images_of_the_system() {
         assert!(shown.contains(text), "{text} is not in {shown}");
     }
     assert!(!shown.contains("has_journal"), "{shown}");
-    // What is there already is kept.
+    // Existing contents are kept.
     let again = run(dir, &format!("e2fsdroid {lists} -f system -e raw"));
     assert!(again.status == 1 && again.messages.contains("mke2fs"), "{again:?}");
     let again = run(dir, &format!("e2fsdroid {lists} -f system sparse"));

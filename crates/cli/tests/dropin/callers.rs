@@ -1,4 +1,4 @@
-//! The calls of builders, beside the programs that they are written for.
+//! Command lines of image builders, compared with the original programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{contents, file, home, run_with};
 
-/// Who calls, whether the image's file is there before with so many bytes, and how. `{}` is the image.
+/// Caller, size of the existing image file (0 for none), and command line. `{}` is the image.
 const CALLS: [(&str, u64, &str); 15] = [
     ("buildroot", 0, "mkfs.ext4 -d tree -r 1 -N 0 -m 5 -L rootfs -I 256 -O ^64bit {} 64M"),
     ("buildroot, ext2", 0, "mkfs.ext2 -d tree -r 1 -N 0 -m 5 -L rootfs -O ^64bit {} 60M"),
@@ -50,7 +50,7 @@ pub(super) const CONFIG: &str = "[defaults]\nbase_features = sparse_super,large_
         has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize\n}\nsmall = {\nblocksize = \
         1024\ninode_ratio = 4096\n}\nfloppy = {\nblocksize = 1024\ninode_ratio = 8192\n}\n";
 
-/// What `dumpe2fs -h` says of an image, but for what is made up or counts free space.
+/// Returns the fields of `dumpe2fs -h`, except random values and counts of free space.
 fn header(image: &Path) -> BTreeMap<String, String> {
     let output = oracle::command("dumpe2fs").arg("-h").arg(image).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! `debugfs`: the requests of scripts, their phrases and statuses.
+//! `debugfs`: requests used by scripts, with their messages and statuses.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::tune::shown;
 use super::{done, home};
 
-/// Carries out requests, one a line.
+/// Runs requests, one per line.
 fn debugfs(dir: &std::path::Path, requests: &str) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     command.current_dir(dir).args(["as", "debugfs", "-w", "-f", "-", "image"]);
@@ -92,7 +92,7 @@ fn requests_that_fail_print_the_original_phrase_and_end_with_0() {
     assert!(read_only("rdump etc / out").status.success());
     assert_eq!(fs::read(dir.join("out/etc/file-7")).unwrap(), b"7");
     assert_eq!(fs::read_link(dir.join("out/link")).unwrap().to_str(), Some("etc/hostname"));
-    // Requests after one that fails are carried out.
+    // Requests after a failed one are executed.
     let (status, _, messages) =
         debugfs(dir, "rm nothing\nmkdir /made\nssv inode_size 128\nssv errors 70000\n");
     assert_eq!(status, 0, "{messages}");
@@ -121,7 +121,8 @@ fn the_current_time_is_what_genimage_says() {
     oracle::e2fsck(dir.join("image"));
 }
 
-/// The idioms of imagecraft and of OpenEmbedded's wic: they create existing directories and remove missing files.
+/// Scripts of imagecraft and of OpenEmbedded's wic create existing directories and remove missing
+/// files.
 #[test]
 fn idioms_of_builders_end_with_0() {
     let home = home();

@@ -1,11 +1,12 @@
-//! `debugfs` compared with the original: the same requests in both, on copies of one image that the original made.
+//! `debugfs` compared with the original: the same requests on copies of one image, created by the
+//! original.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Requests that only look. Both programs print the same.
+/// Read-only requests. Both programs print the same.
 const LOOKS: &[&str] = &[
     "stat big",
     "stat etc/attributes",
@@ -78,7 +79,7 @@ const LOOKS: &[&str] = &[
     "supported_features ext_attr",
 ];
 
-/// Requests that fail: part of what both programs print on standard error.
+/// Requests that fail, and a part of the message of both programs.
 const FAILURES: &[(&str, &str)] = &[
     ("stat nothing", "nothing: File not found by ext2_lookup"),
     ("stat <99999999>", "<99999999>: File not found by ext2_lookup"),
@@ -105,7 +106,7 @@ const FAILURES: &[(&str, &str)] = &[
     ("supported_features nothing", "Unknown feature: nothing"),
 ];
 
-/// Scripts that change the image, and paths whose `stat` is compared after them.
+/// Scripts that change the image, and paths whose `stat` is compared afterwards.
 const SCRIPTS: &[(&str, &[&str])] = &[
     (
         "sif big mode 0100600\nsif big uid 70000\nsif big gid 0x11\nsif big atime @1600000001\nsif big ctime 0x65000000\n\
@@ -159,9 +160,9 @@ const SCRIPTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Lines of `stat` in which the programs may differ: what follows from the place that an allocation chose.
+/// Lines of `stat` in which the programs may differ, because they depend on the allocation.
 const CHOICES: [&str; 4] = ["Generation: ", "Inode checksum: ", "File ACL: ", "Inode: "];
-/// Lines of `dumpe2fs -h` that follow from them, and from the journal that only one of them uses.
+/// Lines of `dumpe2fs -h` that also depend on it, or on the journal, which only one program uses.
 const SUMS: [&str; 4] = ["Checksum: ", "Lifetime writes: ", "Journal ", "Last write time: "];
 
 /// Runs a debugfs in a directory, with a request or with lines on standard input.
@@ -187,7 +188,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Makes an image with the original's programs: files of all types, a fragmented one, and an indexed directory.
+/// Creates an image with the original programs: files of all types, a fragmented one, and an
+/// indexed directory.
 fn make(dir: &Path, options: &[&str]) {
     let tree = dir.join("tree");
     fs::create_dir_all(tree.join("etc")).unwrap();
@@ -220,7 +222,7 @@ fn make(dir: &Path, options: &[&str]) {
         script += &format!("fallocate fragmented {0} {0}\n", number * 2 + 3);
     }
     debugfs(&mut theirs(), dir, &["-w", "image"], Some(&script));
-    // Gives large directories an index.
+    // Creates the index of large directories.
     oracle::command("e2fsck").current_dir(dir).args(["-fyD", "image"]).output().unwrap();
 }
 
@@ -242,7 +244,8 @@ fn requests_that_look_print_the_same_as_the_original() {
             let (ours, theirs) = (run(ours()), run(theirs()));
             let lines =
                 |text: &str| text.lines().map(str::trim_end).map(str::to_owned).collect::<Vec<_>>();
-            // The original misses a checksum in an index of ext2, and dumps the index all the same.
+            // The original reports a missing checksum in an index of ext2, and dumps the index
+            // nevertheless.
             let is_remark =
                 |line: &&str| line.is_empty() || line.starts_with("htree_dump_int_block: ");
             if theirs.2.lines().skip(1).any(|line| !is_remark(&line)) {
@@ -323,7 +326,7 @@ fn plain(dir: &Path) -> std::path::PathBuf {
     image
 }
 
-/// Returns the lines that both programs must leave the same. Places of blocks are left out.
+/// Returns the lines that must be equal for both programs, without block numbers.
 fn fields(text: &str, except: &[&str]) -> Vec<String> {
     let lines = text
         .lines()
@@ -334,7 +337,7 @@ fn fields(text: &str, except: &[&str]) -> Vec<String> {
     kept.chain(inode_type).map(str::to_owned).collect()
 }
 
-/// The contents of files, and names that are not UTF-8, come out as bytes.
+/// File contents, and names that are not UTF-8, are copied as bytes.
 #[test]
 fn trees_are_copied_with_names_that_are_not_utf_8() {
     use std::ffi::OsStr;
@@ -360,7 +363,7 @@ fn trees_are_copied_with_names_that_are_not_utf_8() {
     assert_eq!(fs::read(dir.join("out").join(name).join(name)).unwrap(), b"contents\n");
     assert_eq!(fs::read_link(dir.join("out/link")).unwrap(), Path::new(name));
     assert_eq!(fs::metadata(dir.join("out")).unwrap().mtime(), 1_500_000_000);
-    // A request may have such a name, too.
+    // A request may contain such a name, too.
     let request = OsStr::from_bytes(b"stat \"\xfcber \xff\"");
     let mut command = ours();
     command.arg("-R").arg(request);
@@ -368,7 +371,8 @@ fn trees_are_copied_with_names_that_are_not_utf_8() {
     assert!(text(&output.stdout).contains("Type: directory"), "{output:?}");
 }
 
-/// A full file system says so with the phrase that callers search for, and keeps no part of the file.
+/// On a full file system the message contains the text that callers search for, and no part of the
+/// file is kept.
 #[test]
 fn a_full_image_says_could_not_allocate() {
     oracle::require!(Tool("debugfs"), Tool("e2fsck"));

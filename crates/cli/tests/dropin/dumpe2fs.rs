@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::{done, file, home, run_with};
 
-/// A zone that is not UTC: times are shown in the caller's.
+/// A time zone other than UTC: times are shown in the caller's zone.
 const ZONE: (&str, &str) = ("TZ", "America/New_York");
 
-/// Images of the original, by its options.
+/// Options of mke2fs for images created by the original.
 const THEIRS: [&str; 11] = [
     "-t ext2",
     "-t ext3 -b 4096 -J size=16",
@@ -76,7 +76,7 @@ fn our_images_are_shown_alike() {
     }
 }
 
-/// A kernel's mount leaves features of the journal, times and counts.
+/// A kernel's mount changes features of the journal, times and counts.
 #[test]
 fn an_image_that_was_mounted_is_shown_alike() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("dumpe2fs"), Tool("tune2fs"), Mount("ext4"));

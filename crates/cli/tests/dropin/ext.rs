@@ -1,4 +1,4 @@
-//! Programs of ext2, ext3 and ext4: what they do, and how they end.
+//! Programs for ext2, ext3 and ext4: their effects and exit statuses.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,12 +12,12 @@ fn a_file_has_the_length_that_the_original_leaves() {
     file(dir, "image", 80 << 20);
     done(dir, "mkfs.ext4 -q image 64M");
     assert_eq!(fs::metadata(dir.join("image")).unwrap().len(), 80 << 20);
-    // It grows to the end of its file. Shrinking cuts the file, as resize2fs does.
+    // It grows to the end of its file. Shrinking truncates the file, as resize2fs does.
     assert!(done(dir, "resize2fs image").contains("81920 (1k) blocks"));
     assert!(done(dir, "resize2fs image").contains("Nothing to do"));
     assert!(done(dir, "resize2fs image 48M").contains("49152 (1k) blocks"));
     assert_eq!(fs::metadata(dir.join("image")).unwrap().len(), 48 << 20);
-    // It grows past the file's end, which moves.
+    // It grows past the end of the file, which is extended.
     assert!(done(dir, "resize2fs image 100M").contains("102400 (1k) blocks"));
     let least = done(dir, "resize2fs -P image");
     let least: u64 = least.rsplit(' ').next().unwrap().trim().parse().unwrap();
@@ -51,7 +51,7 @@ fn a_check_ends_as_e2fsck_does() {
     assert!(done(dir, "e2fsck -p image").contains("image: clean, "));
     assert!(done(dir, "fsck.ext4 -pvfD image").contains("image: clean, "));
     assert!(done(dir, "e2fsck -fn image").contains("image: clean, "));
-    // A count in the superblock that is off is safe to mend.
+    // A wrong count in the superblock is safe to repair.
     let device = File::options().read(true).write(true).open(dir.join("image")).unwrap();
     let mut bitmap = [0; 4];
     device.read_exact_at(&mut bitmap, 2048 + 4).unwrap();
@@ -72,7 +72,7 @@ fn a_check_ends_as_e2fsck_does() {
     oracle::e2fsck(dir.join("image"));
 }
 
-/// Statuses of both programs, of e2fsck and of the original, for a copy of an image.
+/// Returns the exit statuses of our e2fsck and of the original for a copy of an image.
 fn statuses(dir: &std::path::Path, image: &str, options: &str) -> (i32, i32) {
     fs::copy(dir.join(image), dir.join("a")).unwrap();
     fs::copy(dir.join(image), dir.join("b")).unwrap();
@@ -91,7 +91,7 @@ fn lost_copies_of_the_superblock_are_no_damage_and_come_back() {
         .arguments(["-b", "1024"])
         .populate(&dir.join("tree"))
         .create(&dir.join("whole"), 80 << 20);
-    // e2image copies used blocks only, and no copies of the superblock.
+    // e2image copies only used blocks, and no superblock copies.
     let mut copy = oracle::command("e2image");
     let copied = copy.current_dir(dir).args(["-ra", "whole", "bare"]).output().unwrap();
     assert!(copied.status.success(), "{copied:?}");
@@ -132,7 +132,7 @@ fn resize2fs_takes_images_without_copies_of_the_superblock() {
     }
 }
 
-/// Lines of `-C 3`, as libblockdev reads them.
+/// Parses lines of `-C 3` as libblockdev does.
 fn completion(dir: &std::path::Path, program: &[&str]) -> Vec<(u32, u64, u64, String)> {
     let words = program.join(" ");
     let line = format!("{words} -fn -C 3 image 3>lines >/dev/null 2>&1");

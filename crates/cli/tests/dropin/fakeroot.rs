@@ -1,11 +1,11 @@
-//! Under fakeroot the files are what it pretends that they are.
+//! Under fakeroot, files have the owners and types that it simulates.
 
 use std::fs;
 use std::process::Command;
 
 use super::{Ended, home};
 
-/// Runs a script under fakeroot in a directory, where `$DISKWRIGHT` is the program.
+/// Runs a script under fakeroot in a directory. `$DISKWRIGHT` is the program.
 fn pretend(dir: &std::path::Path, script: &str) -> Ended {
     let mut command = oracle::command("fakeroot");
     command.current_dir(dir).env("DISKWRIGHT", env!("CARGO_BIN_EXE_diskwright"));
@@ -15,7 +15,7 @@ fn pretend(dir: &std::path::Path, script: &str) -> Ended {
     Ended { status, out: text(output.stdout), messages: text(output.stderr) }
 }
 
-/// What an image says of its files.
+/// Lists the files of an image.
 fn listed(dir: &std::path::Path, image: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     let output = command.current_dir(dir).args(["ls", "-l", image, "/"]).output().unwrap();
@@ -62,6 +62,6 @@ fn what_fakeroot_pretends_is_in_the_image() {
         assert!(capabilities.is_some(), "{image}");
     }
     oracle::e2fsck(dir.join("ext4.img"));
-    // The file of the host is no device, and belongs to whom it did.
+    // On the host, the file is not a device, and its owner is unchanged.
     assert!(fs::symlink_metadata(dir.join("tree/null")).unwrap().is_file());
 }

@@ -1,5 +1,5 @@
-//! Features that `tune2fs` turns on and off: the same fields as by the original, nothing for e2fsck to find, and the same
-//! files for the kernel.
+//! Features that `tune2fs` switches on and off. The result has the same header fields as with the
+//! original, passes e2fsck, and shows the kernel the same files.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ const fn case(make: &'static str, tune: &'static str) -> Case {
     Case { make, tune }
 }
 
-/// Requests that the original carries out, the state that e2fsck brings it to included.
+/// Requests that the original executes, partly by a following e2fsck.
 const CASES: [Case; 43] = [
     case("-t ext2", "-j"),
     case("-t ext2 -b 4096", "-O has_journal"),
@@ -65,7 +65,7 @@ const CASES: [Case; 43] = [
     case("-t ext4", "-E mmp_update_interval=7,force_fsck"),
 ];
 
-/// Lines of `tune2fs -l` that hold a time, a count of bytes ever written, or a checksum of all of it.
+/// Lines of `tune2fs -l` with a time, a count of bytes written, or a checksum over them.
 const CHANGING: [&str; 5] =
     ["Lifetime writes", "Checksum:", "Last write time", "Last checked", "MMP block number"];
 
@@ -85,12 +85,12 @@ fn fields(dir: &Path, image: &str) -> Vec<String> {
     text.lines().filter(is_kept).map(str::to_owned).collect()
 }
 
-/// Makes an image with the original and files in it, and a directory large enough for an index.
+/// Creates an image with the original, with files and a directory large enough for an index.
 fn make(dir: &Path, arguments: &str) {
     let _ = fs::remove_file(dir.join("theirs"));
     let (status, text) = theirs(dir, &format!("mke2fs -q -F {arguments} -d tree theirs 64M"));
     assert_eq!(status, 0, "{arguments}: {text}");
-    // Indexes, and usage of quotas as it is.
+    // Create indexes, and correct quota usage.
     let (status, text) = theirs(dir, "e2fsck -fyD theirs");
     assert!(matches!(status, 0 | 1), "{arguments}: {text}");
     fs::copy(dir.join("theirs"), dir.join("ours")).unwrap();
@@ -106,7 +106,7 @@ fn features_come_and_go_as_by_the_original() {
         make(dir, made);
         let (status, text) = theirs(dir, &format!("tune2fs {tune} theirs"));
         assert_eq!(status, 0, "{what}: {text}");
-        // Theirs leaves some changes to e2fsck.
+        // The original leaves some changes to e2fsck.
         let left = if tune.contains("force_fsck") { 0 } else { theirs(dir, "e2fsck -fy theirs").0 };
         assert!(matches!(left, 0 | 1), "{what}");
         let ended = run(dir, &format!("tune2fs {tune} ours"));
@@ -118,7 +118,7 @@ fn features_come_and_go_as_by_the_original() {
         assert_eq!(fields(dir, "ours"), fields(dir, "theirs"), "{what}");
         assert_eq!(contents(dir, "ours", "/etc/file-7"), "7", "{what}");
         assert_eq!(run(dir, "e2fsck -fn ours").status, 0, "{what}");
-        // Asking again changes nothing.
+        // A second identical request changes nothing.
         let before = fs::read(dir.join("ours")).unwrap();
         let is_refused = run(dir, &format!("tune2fs {tune} ours")).status != 0;
         let makes_again = tune.contains("orphan_file_size");
@@ -127,7 +127,7 @@ fn features_come_and_go_as_by_the_original() {
     }
 }
 
-/// UUIDs in checksums: all of them are written again.
+/// Checksums depend on the UUID: all of them are rewritten.
 #[test]
 fn a_new_uuid_rewrites_all_checksums() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("tune2fs"), Tool("e2fsck"));
@@ -144,13 +144,13 @@ fn a_new_uuid_rewrites_all_checksums() {
     }
 }
 
-/// Blocks of directories that are full have no room for checksums: names move to other blocks.
+/// Full directory blocks have no room for checksums: names move to other blocks.
 #[test]
 fn full_directories_get_room_for_checksums() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("e2fsck"));
     let home = home();
     let dir = home.path();
-    // Names of 248 bytes take 256: four fill a block of 1 KiB.
+    // Names of 248 bytes take 256 bytes: four fill a block of 1 KiB.
     for number in 0..400 {
         fs::create_dir_all(dir.join("tree/full")).unwrap();
         fs::write(dir.join(format!("tree/full/{number:0>248}")), "").unwrap();
@@ -172,7 +172,7 @@ fn kernels_show_the_same_files_after_a_change_of_features() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("e2fsck"), Tool("diff"), Root);
     let home = home();
     let dir = home.path();
-    // Some kernels have no quotas: they mount such an image only to be read.
+    // Some kernels have no quota support and mount such an image only read-only.
     for (made, tune) in [
         ("-t ext2", "-O has_journal,extents,uninit_bg"),
         ("-t ext4 -O orphan_file", "-O ^has_journal"),
@@ -200,7 +200,7 @@ fn kernels_show_the_same_files_after_a_change_of_features() {
     }
 }
 
-/// Requests without the features that they need, and those that would lose something.
+/// Requests without the features that they need, and requests that would lose data.
 #[test]
 fn requests_that_cannot_be_met_change_nothing() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("tune2fs"));
@@ -234,12 +234,12 @@ fn requests_that_cannot_be_met_change_nothing() {
         let (status, text) = theirs(dir, &format!("tune2fs {tune} theirs"));
         assert_ne!(status, 0, "{what}: {text}");
     }
-    // Without a request both say how they are called.
+    // Without a request both print their usage.
     assert_eq!(run(dir, "tune2fs ours").status, theirs(dir, "tune2fs theirs").0);
     assert_eq!(run(dir, "tune2fs none").status, theirs(dir, "tune2fs none").0);
 }
 
-/// mmp is turned off where resize2fs and debugfs ask for it, unless another host uses the image.
+/// resize2fs and debugfs can remove mmp, unless another host uses the image.
 #[test]
 fn mmp_goes_unless_another_host_uses_the_image() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("e2fsck"), Tool("debugfs"));
@@ -249,7 +249,7 @@ fn mmp_goes_unless_another_host_uses_the_image() {
     let block = theirs(dir, "tune2fs -l ours").1;
     let block = block.lines().find_map(|line| line.strip_prefix("MMP block number:")).unwrap();
     let offset = block.trim().parse::<u64>().unwrap() * 1024;
-    // The sequence number of a host that is using it.
+    // Sequence number of a host that is using the image.
     let image = fs::File::options().write(true).open(dir.join("ours")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&image, &[7, 0, 0, 0], offset + 4).unwrap();
     for refused in ["-O ^mmp", "-L label", "-E clear_mmp"] {

@@ -1,4 +1,4 @@
-//! Contents of other formats: `blkid` names them, mkfs refuses or asks.
+//! Contents of other formats: `blkid` identifies them, mkfs rejects them or asks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::{done, file, home, run};
 
-/// Names of properties that are compared; others take more than one read to find.
+/// Properties that are compared. Others need more than one read.
 const NAMES: [&str; 12] = [
     "TYPE",
     "PTTYPE",
@@ -24,7 +24,7 @@ const NAMES: [&str; 12] = [
     "SUBSYSTEM",
 ];
 
-/// Writes the samples of the detector as files, and returns their names.
+/// Writes the samples of the detector as files. Returns their names.
 fn samples(dir: &Path) -> Vec<String> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../partition/tests/samples");
     let mut names = Vec::new();
@@ -51,7 +51,7 @@ fn samples(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The compared properties among lines of `NAME=VALUE`.
+/// Returns the compared properties among lines of `NAME=VALUE`.
 fn properties(lines: &str) -> BTreeSet<String> {
     let is_compared = |line: &&str| NAMES.contains(&line.split('=').next().unwrap());
     lines.lines().filter(is_compared).map(str::to_owned).collect()
@@ -73,7 +73,8 @@ fn blkid_names_foreign_contents_as_its_namesake_does() {
     for name in samples(dir) {
         let line = format!("blkid -p -o export {name}");
         let (status, lines) = theirs(dir, &line);
-        // Older ones do not know all formats, none knows disk images, and the pool's name of ZFS is not in the sample.
+        // Older versions do not detect all formats, no version detects disk images, and the sample
+        // lacks the pool name of ZFS.
         if status != 0 {
             continue;
         }
@@ -81,7 +82,8 @@ fn blkid_names_foreign_contents_as_its_namesake_does() {
         let ours = run(dir, &line);
         assert_eq!(ours.status, 0, "{name}: {ours:?}");
         let mut expected = properties(&lines);
-        // The volume descriptors of UDF are a sequence of their own. Old versions see a partition table in exFAT.
+        // The volume descriptors of UDF are a separate sequence. Old versions detect a partition
+        // table in exFAT.
         if name == "udf" {
             expected.retain(|line| line.starts_with("TYPE") || line.starts_with("USAGE"));
         }
@@ -118,7 +120,7 @@ fn commands_name_foreign_contents_and_what_helps() {
         let is_table = matches!(&*name, "gpt" | "dos" | "sun" | "sgi");
         assert!(!said.contains("neither") || is_table, "{name}: {said}");
     }
-    // The formats that this program writes.
+    // Image formats that this program writes.
     for (format, advice) in [("android-sparse", "simg2img"), ("qcow2", "qemu-img")] {
         let built =
             program(&["build", "tree", "built", "--force", "--size", "64M", "--output", format]);
@@ -141,7 +143,7 @@ fn commands_name_foreign_contents_and_what_helps() {
         assert!(said.contains(&format!("--offset {at} ")), "{name}: {said}");
         assert_eq!(program(&["ls", name, "--offset", &at.to_string()]).0, 0, "{name}");
     }
-    // A lost magic number.
+    // A destroyed magic number.
     for (line, zeros) in
         [("mkfs.ext4 -qF inner 200M", 1080..1082), ("mkfs.xfs -qf -d size=320m inner", 0..512)]
     {
@@ -180,7 +182,7 @@ fn a_label_of_blkid_never_looks_like_another_property() {
     }
 }
 
-/// Samples that mkfs.xfs 7 overwrites without a word and that are refused here.
+/// Samples that mkfs.xfs 7 overwrites silently and that our mkfs.xfs rejects.
 const STRICTER: [&str; 6] = ["apfs", "bcachefs", "erofs", "iso9660", "udf", "zfs"];
 
 #[test]
@@ -193,14 +195,15 @@ fn mkfs_xfs_refuses_foreign_contents_as_its_namesake_does() {
     fs::create_dir(&other).unwrap();
     samples(&other);
     for name in samples(dir) {
-        // Samples of formats with a mark at their end have none afterwards.
+        // Extends the samples: signatures at their end are then no longer at the end of the file.
         for image in [dir.join(&name), other.join(&name)] {
             let image = fs::File::options().write(true).open(image).unwrap();
             image.set_len(image.metadata().unwrap().len().max(320 << 20)).unwrap();
         }
         let ours = run(dir, &format!("mkfs.xfs -q {name}"));
         let (status, _) = theirs(dir, &format!("mkfs.xfs -q theirs/{name}"));
-        // Theirs overwrites discs, and samples whose checksums cannot be verified, because the samples are cut.
+        // The original overwrites discs, and samples whose checksums it cannot verify, because the
+        // samples are truncated.
         let is_stricter = STRICTER.contains(&&*name);
         assert_eq!(ours.status, if is_stricter { 1 } else { status }, "{name}: {ours:?}");
         if status != 0 {
@@ -228,7 +231,7 @@ fn mkfs_xfs_refuses_foreign_contents_as_its_namesake_does() {
     done(dir, "mkfs.xfs -qf image");
 }
 
-/// Runs a line on a terminal, where `answer` is typed.
+/// Runs a command line on a terminal, with `answer` as input.
 fn on_terminal(dir: &Path, program: &str, words: &str, answer: &str) -> (i32, String) {
     let script =
         "import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
@@ -271,7 +274,7 @@ fn mke2fs_asks_on_a_terminal_before_it_overwrites() {
         let (status, said) = on_terminal(dir, ours, &format!("as mke2fs -q {name} 8M"), "yes");
         assert_eq!((status, said.contains("Proceed anyway?")), (0, is_asked), "{name}: {said}");
     }
-    // Without a terminal and with -F it goes on.
+    // Without a terminal and with -F it continues.
     samples(dir);
     done(dir, "mke2fs -q gpt 4M");
     let (status, said) = on_terminal(dir, ours, "as mke2fs -qF swap 1M", "no");
@@ -285,7 +288,7 @@ fn a_linked_blkid_hands_over_what_it_does_not_know() {
     fs::create_dir_all(dir.join("ours")).unwrap();
     fs::create_dir_all(dir.join("theirs")).unwrap();
     symlink(env!("CARGO_BIN_EXE_diskwright"), dir.join("ours/blkid")).unwrap();
-    // A blkid that runs the next one again must not run forever.
+    // A blkid that runs the next blkid in the path must not loop forever.
     let script = "#!/bin/sh\necho theirs \"$@\"\nblkid \"$@\" 2>&1\nexit 5\n";
     fs::write(dir.join("theirs/blkid"), script).unwrap();
     fs::set_permissions(dir.join("theirs/blkid"), fs::Permissions::from_mode(0o755)).unwrap();

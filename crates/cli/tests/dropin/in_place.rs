@@ -1,4 +1,5 @@
-//! mkfs under the tools' names writes into the file that is there; devices say how large sectors are.
+//! mkfs under the original names writes into the existing file. Sector sizes of devices are
+//! respected.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -9,7 +10,7 @@ use super::{done, file, home, run};
 
 const LEN: u64 = 400 << 20;
 
-/// Lines that make a file system in `image`.
+/// Command lines that create a file system in `image`.
 const MAKE: [&str; 2] = ["mkfs.ext4 -qF image", "mkfs.xfs -qf image"];
 
 /// Runs lines of a shell in which `$D` is the program.
@@ -46,7 +47,7 @@ fn mkfs_keeps_the_inode_of_a_file_with_all_that_refers_to_it() {
         let mut bytes = vec![0; 2048];
         open.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.starts_with(b"XFSB") || bytes[1080..1082] == [0x53, 0xef], "{line}");
-        // A second run finds and replaces the first.
+        // A second run detects and replaces the first file system.
         done(dir, line);
         oracle::require!(Tool("e2fsck"), Tool("xfs_repair"));
         oracle::judge(dir.join("hard"));
@@ -95,7 +96,7 @@ fn a_failed_mkfs_leaves_a_file_without_a_file_system() {
     assert_ne!(ended.status, 0, "{ended:?}");
     let image = fs::read(dir.join("image")).unwrap();
     assert!(image[..4096].iter().all(|byte| *byte == 0));
-    // Arguments that make no sense change nothing.
+    // Invalid arguments change nothing.
     done(dir, "mkfs.ext4 -qF -L old image");
     let before = fs::read(dir.join("image")).unwrap();
     assert_eq!(run(dir, "mkfs.ext4 -qF -b 1000 image").status, 1);
@@ -117,7 +118,7 @@ fn build_still_replaces_an_image_at_once() {
     assert_eq!(open.metadata().unwrap().ino(), before);
 }
 
-/// Lines of debugfs about the root directory that say who owns it, and its attributes.
+/// Returns the lines of debugfs about owner and attributes of the root directory.
 fn root_of(dir: &Path, image: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for request in ["stat <2>", "ea_list <2>"] {
@@ -159,7 +160,7 @@ fn the_root_directory_is_made_as_mke2fs_makes_it() {
         assert!(root_of(dir, "ours")[0].contains("Mode:  0755"), "{:?}", root_of(dir, "ours"));
         fs::remove_file(dir.join("theirs")).unwrap();
     }
-    // An archive has an entry for its root.
+    // An archive with an entry for its root.
     oracle::require!(Tool("tar"));
     let tar =
         oracle::command("tar").current_dir(dir).args(["-C", "tree", "-cf", "t.tar", "."]).status();
@@ -215,7 +216,7 @@ fn the_sector_size_of_a_device_is_default_and_limit() {
         let ended = run(dir, &format!("{line} {path}"));
         assert!(ended.status == 1 && ended.messages.contains(words), "{line}: {ended:?}");
     }
-    // A file has no sectors.
+    // A regular file has no sector size.
     file(dir, "other", 16 << 20);
     done(dir, "mkfs.ext4 -qF -b 1024 other");
 }

@@ -1,6 +1,6 @@
 //! The table of [`invocations`](super::invocations).
 
-/// Name | start: arguments of mke2fs, and further steps | invocation | requests of debugfs.
+/// Name | initial image: arguments of mke2fs, and further steps | invocation | requests of debugfs.
 pub(super) const CASES: &str = "\
 m_plain |  | mke2fs -q -F -t ext4 {} 32M
 m_ext2 |  | mke2fs -q -F -t ext2 {} 16M
@@ -159,7 +159,7 @@ o_grow | -t ext4 -E offset=1048576 -d tree {} 16M | resize2fs {}?offset=1048576 
 o_none | -t ext4 -E offset=1048576 -d tree {} 16M | dumpe2fs -h {}?offset=2097152
 o_hex | -t ext4 -E offset=1048576 -d tree {} 16M | tune2fs -L name {}?offset=0x100000";
 
-/// Cases in which parts may differ, and the words of docs/dropin.md that explain it.
+/// Cases in which parts may differ, with the words of docs/dropin.md that explain it.
 pub(super) const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("m_count", &["header"], "`-N` counts at least"),
     ("m_too_full", &["length"], "a failed mkfs leaves a file without a file system"),
@@ -180,7 +180,8 @@ pub(super) const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("o_grow", &["length"], "The original's file is too short by the offset"),
 ];
 
-/// Cases that are refused, the name in the message, and the words of docs/dropin.md that give the reason.
+/// Cases that are rejected, the option named in the message, and the words of docs/dropin.md with
+/// the reason.
 pub(super) const REFUSED: &[(&str, &str, &str)] = &[
     ("m_mmp", "mmp", "the features `journal_dev`, `mmp`"),
     ("m_device", "journal_dev", "the features `journal_dev`, `mmp`"),

@@ -1,8 +1,9 @@
-//! Invocations of e2fsprogs' programs, by the system's and by ours on copies of one image: exit status, header, verdict of
-//! e2fsck, tree and length of the image are the same.
+//! Invocations of e2fsprogs' programs, with the system's programs and ours on copies of one image.
+//! Exit status, header, result of e2fsck, tree and length of the image must be equal.
 //!
-//! The names follow those of e2fsprogs' own test directories: `m_` makes, `r_` resizes, `t_` tunes, `d_` is debugfs, `j_` is
-//! about journals, `u_` about undo files, and `o_` about offsets in names.
+//! The names follow those of e2fsprogs' own test directories: `m_` for mke2fs, `r_` for resizing,
+//! `t_` for tune2fs, `d_` for debugfs, `j_` for journals, `u_` for undo files, and `o_` for offsets
+//! in names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +14,10 @@ use super::callers::CONFIG;
 use super::invocation_cases::{CASES, EXCEPTIONS, REFUSED};
 use super::{Ended, run_with};
 
-/// Lines of `dumpe2fs -h` that hold times, random values, sums of them, or what the programs choose.
+/// Lines of `dumpe2fs -h` with times, random values, sums of them, or choices of the programs.
 ///
-/// Our programs write through the journal, which then has features. The original forgets the overhead when it resizes.
-/// The owner of an MMP block is the host that wrote it last.
+/// Our programs write through the journal, which then has features. The original omits the overhead
+/// after a resize. The owner of an MMP block is the host that wrote it last.
 const CHANGING: [&str; 14] = [
     "Lifetime writes",
     "Checksum",
@@ -40,7 +41,8 @@ const VARIABLES: [(&str, &str); 3] =
 /// A line of the table.
 struct Case<'a> {
     name: &'a str,
-    /// Arguments of mke2fs, and after `;` other steps. The original makes the image that both start from.
+    /// Arguments of mke2fs, and further steps after `;`. The original creates the image from which
+    /// both start.
     start: &'a str,
     line: &'a str,
     /// Requests of debugfs.
@@ -58,7 +60,7 @@ impl<'a> Case<'a> {
         EXCEPTIONS.iter().any(|(name, parts, _)| *name == self.name && parts.contains(&part))
     }
 
-    /// The end of names of the image, from the original's syntax for offsets.
+    /// Returns the suffix of image names, in the original's syntax for offsets.
     fn suffix(&self) -> &str {
         let word = self.line.split_whitespace().find(|word| word.contains("{}?"));
         word.map_or("", |word| word.trim_start_matches("{}"))
@@ -74,12 +76,12 @@ fn theirs(dir: &Path, line: &str) -> Ended {
     Ended { status, out: text(&output.stdout), messages: text(&output.stderr) }
 }
 
-/// Requests have commas between them in the table.
+/// Writes requests to a file. The table separates them by commas.
 fn requests(dir: &Path, text: &str) {
     fs::write(dir.join("requests"), text.replace(" , ", "\n") + "\n").unwrap();
 }
 
-/// A directory with a tree of files of several kinds.
+/// Creates a directory with a tree of files of several kinds.
 fn home() -> tempfile::TempDir {
     let home = oracle::scratch();
     let tree = home.path().join("tree");
@@ -131,7 +133,7 @@ fn header(dir: &Path, image: &str) -> BTreeMap<String, String> {
     let lines = ended.out.lines().filter(kept).filter_map(|line| line.split_once(':'));
     let mut lines: BTreeMap<_, _> =
         lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
-    // Theirs is without it after a change of the size.
+    // The original omits it after a change of the size.
     lines.remove("Overhead clusters");
     lines
 }
@@ -168,7 +170,7 @@ fn tree(dir: &Path, image: &str) -> Tree {
     found
 }
 
-/// Returns in what the programs differ.
+/// Returns the differences between the programs.
 fn differences(dir: &Path, case: &Case<'_>) -> Vec<String> {
     start(dir, case);
     let before = fs::read(dir.join("ours")).ok();
@@ -184,7 +186,7 @@ fn differences(dir: &Path, case: &Case<'_>) -> Vec<String> {
     let by_them = theirs(dir, &case.line.replace("{}", "theirs"));
     let suffix = case.suffix();
     let (a, b) = (format!("theirs{suffix}"), format!("ours{suffix}"));
-    // Some changes of features are left to e2fsck.
+    // The original leaves some feature changes to e2fsck.
     let is_left = header(dir, &a).get("Filesystem state").is_some_and(|state| state != "clean");
     if case.name.starts_with("t_") && is_left {
         theirs(dir, &format!("e2fsck -fy {a}"));
@@ -213,7 +215,7 @@ fn differences(dir: &Path, case: &Case<'_>) -> Vec<String> {
         format!("{:?}", shown.collect::<Vec<_>>())
     };
     compare("tree", names(&left, &right), names(&right, &left));
-    // The original leaves an empty file where it fails to make one.
+    // The original leaves an empty file if it fails to create an image.
     let bytes = |image| fs::metadata(dir.join(image)).map_or(0, |file| file.len());
     let length = |image| bytes(image).to_string();
     compare("length", length("theirs"), length("ours"));
@@ -223,7 +225,7 @@ fn differences(dir: &Path, case: &Case<'_>) -> Vec<String> {
     found
 }
 
-/// Runs the cases of a family: in the quick form every seventh.
+/// Runs the cases of a family; in quick mode every seventh.
 fn family(prefix: &str) {
     oracle::require!(
         Version("mke2fs", 1, 47),
@@ -282,7 +284,8 @@ fn names_with_an_offset_lead_to_the_same_image() {
     family("o_");
 }
 
-/// mke2fs takes the offset in the name, too, and resize2fs leaves the bytes before the image.
+/// mke2fs accepts the offset in the name, too, and resize2fs does not change the bytes before the
+/// image.
 #[test]
 fn mke2fs_takes_an_offset_in_the_name() {
     oracle::require!(Tool("e2fsck"));
@@ -310,7 +313,8 @@ fn mke2fs_takes_an_offset_in_the_name() {
     assert_eq!(checked.status, 0, "{checked:?}");
 }
 
-/// Each exception names a case of the table, and each refusal a part of the page that explains it.
+/// Each exception refers to a case of the table, and each rejection to a part of the page that
+/// explains it.
 #[test]
 fn exceptions_have_their_reasons_in_the_page() {
     let names: Vec<_> = CASES.lines().map(|line| Case::parse(line).name).collect();

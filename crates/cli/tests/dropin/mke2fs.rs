@@ -1,4 +1,5 @@
-//! mke2fs compared with the original: keys of mke2fs.conf, options that shape the layout, and zeros in sources.
+//! mke2fs compared with the original: keys of mke2fs.conf, options that determine the layout, and
+//! zeros in sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ use oracle::{KernelMount, MountOptions};
 
 use super::{Ended, contents, done, file, home, run, run_with};
 
-/// Lines of dumpe2fs that differ from run to run, or count what differs on purpose.
+/// Lines of dumpe2fs that differ between runs, or that count intended differences.
 const VOLATILE: [&str; 12] = [
     "Filesystem UUID",
     "Directory Hash Seed",
@@ -42,8 +43,8 @@ floppy = {
 }
 ";
 
-/// Section of a key, the lines with it, options of the call, and the field of dumpe2fs that shows the key. With an empty field,
-/// all fields are those of a call without the key.
+/// Section of a key, the lines with it, options of the call, and the field of dumpe2fs that shows
+/// the key. With an empty field, all fields must equal those of a call without the key.
 const KEYS: [(&str, &str, &str, &str); 34] = [
     ("defaults", "inode_size = 512", "", "Inode size"),
     ("ext4", "inode_size = 512\ninode_size = 256", "", "Inode size"),
@@ -81,7 +82,7 @@ const KEYS: [(&str, &str, &str, &str); 34] = [
     ("ext4", "make_hugefiles = 0\nhugefiles_size = 1M\nauto_64-bit_support = 1", "", ""),
 ];
 
-/// Keys and values that are refused, and what names them.
+/// Keys and values that are rejected, and the name in the message.
 const REFUSED: [(&str, &str, &str); 13] = [
     ("ext4", "make_hugefiles = 1", "make_hugefiles"),
     ("ext4", "force_undo = true", "force_undo"),
@@ -98,7 +99,7 @@ const REFUSED: [(&str, &str, &str); 13] = [
     ("ext4", "num_backup_sb = 3", "num_backup_sb"),
 ];
 
-/// Keys that have no effect, and are named.
+/// Keys without effect, which are reported.
 const REPORTED: [(&str, &str, &str); 4] = [
     ("defaults", "features = 64bit", "features"),
     ("defaults", "sparkles = 1", "sparkles"),
@@ -106,7 +107,7 @@ const REPORTED: [(&str, &str, &str); 4] = [
     ("defaults", "[sparkles]\nx = 1\n[defaults]", "[sparkles]"),
 ];
 
-/// Calls that shape the layout or the superblock.
+/// Calls that determine the layout or the superblock.
 const LAYOUTS: [&str; 22] = [
     "-b 1024 -G 64",
     "-b 1024 -E packed_meta_blocks=1",
@@ -132,7 +133,7 @@ const LAYOUTS: [&str; 22] = [
     "-K -R stride=4",
 ];
 
-/// Returns the fields of `dumpe2fs -h` that do not differ from run to run.
+/// Returns the fields of `dumpe2fs -h` that do not differ between runs.
 fn header(image: &Path) -> BTreeMap<String, String> {
     let output = oracle::command("dumpe2fs").arg("-h").arg(image).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -148,13 +149,13 @@ fn config(dir: &Path, place: &str, lines: &str) {
     fs::write(dir.join("mke2fs.conf"), all).unwrap();
 }
 
-/// Makes an image by ours and by the original, with the configuration.
+/// Creates an image with our program and with the original, with the configuration.
 fn both(dir: &Path, bytes: u64, options: &str) -> (Ended, Output) {
     for image in ["ours", "theirs"] {
         let _ = fs::remove_file(dir.join(image));
         file(dir, image, bytes);
     }
-    // The mount count of a periodic check follows from the UUID.
+    // The mount count of a periodic check depends on the UUID.
     let line = format!("-q -F -t ext4 -U 0a28e812-3747-40bc-8194-e08e509097d0 {options}");
     let variables = [("MKE2FS_CONFIG", "mke2fs.conf")];
     let ours = run_with(dir, &format!("mke2fs {line} ours"), &variables);
@@ -166,7 +167,7 @@ fn both(dir: &Path, bytes: u64, options: &str) -> (Ended, Output) {
 fn same_headers(dir: &Path, what: &str) -> BTreeMap<String, String> {
     let (mut ours, mut theirs) = (header(&dir.join("ours")), header(&dir.join("theirs")));
     if what.contains("quota") {
-        // Quota files come through the journal, which then has been used.
+        // Quota files are written through the journal, which then has been used.
         for all in [&mut ours, &mut theirs] {
             all.retain(|name, _| !name.starts_with("Journal "));
         }
@@ -224,7 +225,7 @@ fn keys_that_cannot_be_followed_are_named() {
         let is_named = ended.messages.contains(name) && ended.messages.contains("no effect");
         assert!(ended.status == 0 && is_named, "{lines}: {ended:?}");
     }
-    // A type that is not used is not followed, and not refused.
+    // An unused type is ignored, and not rejected.
     config(dir, "ext4", "}\nhuge = {\nmake_hugefiles = 1");
     let ended = run_with(dir, "mke2fs -q -t ext4 image 16M", &variables);
     assert!(ended.status == 0 && !ended.messages.contains("hugefiles"), "{ended:?}");
@@ -251,7 +252,7 @@ fn options_of_the_layout_give_what_the_original_gives() {
     assert_eq!(contents(dir, "ours", "/etc/file-299"), "299");
     let said = run(dir, "mke2fs -q -F -t ext4 -E orphan_file_size=1g image 64M");
     assert!(said.status == 1 && said.messages.contains("orphan_file_size"), "{said:?}");
-    // The original refuses these, too.
+    // The original rejects these, too.
     for options in
         ["-G 3", "-O ^flex_bg -G 32", "-C 65536", "-E resize=1000", "-g 100", "-E encoding=latin1"]
     {
@@ -283,7 +284,7 @@ fn kernels_mount_file_systems_of_these_layouts() {
     }
 }
 
-/// A tree in which most bytes are zeros that were written.
+/// Creates a tree in which most bytes are written zeros.
 fn zeros(dir: &Path) {
     let tree = dir.join("zeros");
     fs::create_dir(&tree).unwrap();
@@ -304,7 +305,7 @@ fn same_contents(dir: &Path, image: &str) {
     }
 }
 
-/// The free blocks that dumpe2fs tells.
+/// Returns the free blocks from dumpe2fs.
 fn free_blocks(image: &Path) -> u64 {
     let output = oracle::command("dumpe2fs").arg("-h").arg(image).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -368,7 +369,7 @@ fn builds_make_holes_of_zeros_only_if_asked() {
         assert!(bytes < 2 << 20, "{options}: {bytes}");
     }
     build("--sparse --fs xfs --small --size 40M");
-    // Neither threads nor the kind of source decide where things go.
+    // The layout depends neither on the threads nor on the kind of source.
     let image = |options: &str| {
         build(options);
         fs::read(dir.join("image")).unwrap()
@@ -393,7 +394,7 @@ fn a_file_system_behind_other_bytes_leaves_them_alone() {
     let mut check = oracle::command("e2fsck");
     let output = check.current_dir(dir).args(["-fn", "image?offset=1048576"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    // Without a size it gets the rest, which is said.
+    // Without a size it uses the rest of the file, and reports it.
     let ended = run(dir, "mke2fs -q -F -t ext4 -E offset=1048576 image");
     assert!(ended.status == 0 && ended.messages.contains("offset"), "{ended:?}");
     done(dir, "mke2fs -q -t ext4 -E offset=4096 new 8M");

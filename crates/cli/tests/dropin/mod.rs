@@ -1,5 +1,5 @@
-//! Programs of e2fsprogs, xfsprogs and others by their own names: the calls that builders make, every option of the manual
-//! pages, and statuses.
+//! Programs of e2fsprogs, xfsprogs and others under their own names: calls of image builders, every
+//! option of the manual pages, and exit statuses.
 
 mod android;
 mod callers;
@@ -31,7 +31,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// How a program ended, and what it said.
+/// Exit status and output of a program.
 #[derive(Debug)]
 struct Ended {
     status: i32,
@@ -39,15 +39,15 @@ struct Ended {
     messages: String,
 }
 
-/// Runs a program in a directory; words of the line have no spaces.
+/// Runs a program in a directory. Words of the line contain no spaces.
 fn run(dir: &Path, line: &str) -> Ended {
     run_with(dir, line, &[])
 }
 
-/// The same with variables of the environment.
+/// Like [`run`], with environment variables.
 fn run_with(dir: &Path, line: &str, variables: &[(&str, &str)]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-    // A machine's own configuration is not what is tested.
+    // Exclude the machine's own configuration.
     command.env("MKE2FS_CONFIG", "none.conf").env("LC_ALL", "C");
     command.envs(variables.iter().copied());
     command.current_dir(dir).arg("as").args(line.split_whitespace()).stdin(Stdio::null());
@@ -59,14 +59,14 @@ fn run_with(dir: &Path, line: &str, variables: &[(&str, &str)]) -> Ended {
     Ended { status, out: text(output.stdout), messages }
 }
 
-/// The same of one that has to succeed; returns what it said.
+/// Runs a program that must succeed. Returns its output.
 fn done(dir: &Path, line: &str) -> String {
     let ended = run(dir, line);
     assert_eq!(ended.status, 0, "{line}: {ended:?}");
     ended.out
 }
 
-/// A directory with a small tree in `tree`.
+/// Creates a directory with a small tree in `tree`.
 fn home() -> TempDir {
     let home = oracle::scratch();
     let tree = home.path().join("tree");
@@ -80,12 +80,12 @@ fn home() -> TempDir {
     home
 }
 
-/// A file of so many zero bytes.
+/// Creates a file of this number of zero bytes.
 fn file(dir: &Path, name: &str, bytes: u64) {
     fs::File::create(dir.join(name)).unwrap().set_len(bytes).unwrap();
 }
 
-/// What is in a file of an image.
+/// Returns the contents of a file in an image.
 fn contents(dir: &Path, image: &str, path: &str) -> String {
     let image = diskwright::fs::Image::open(dir.join(image)).unwrap();
     image.read_to_string(path).unwrap()

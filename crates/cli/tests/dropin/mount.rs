@@ -1,4 +1,4 @@
-//! mount(8), /etc/fstab and fuse2fs's own words, with the program as their helper.
+//! mount(8), /etc/fstab and fuse2fs's options, with the program as mount helper.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,10 +11,10 @@ use super::run;
 use crate::mount::{Point, diskwright, is_mounted, unmount_when_free};
 use crate::mount_cli::common::{cat, ext4, own_mounts, xfs};
 
-/// Where mount(8) looks for helpers.
+/// Directory in which mount(8) looks for helpers.
 const HELPERS: &str = "/usr/sbin";
 
-/// From now on mount(8) finds the program where a package would have it, and this thread's mounts are its own.
+/// Installs the program as helper where a package would, in a mount namespace of this thread.
 fn helpers() {
     own_mounts();
     let mounted = command("mount").args(["-t", "tmpfs", "none", HELPERS]).status().unwrap();
@@ -29,7 +29,7 @@ fn ok(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
-/// What /proc says of a mount: its type and options.
+/// Returns type and options of a mount from /proc.
 fn shown(point: &Path) -> (String, String) {
     let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap();
     let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -37,7 +37,7 @@ fn shown(point: &Path) -> (String, String) {
     (found[2].to_owned(), found[3].to_owned())
 }
 
-/// Unmounts as everybody does, and waits for the process that serves the mount.
+/// Unmounts with umount(8), and waits for the process that serves the mount.
 fn unmount(point: &Path, image: &Path) {
     umount_when_free(point);
     assert!(!is_mounted(point));
@@ -52,7 +52,7 @@ fn mount_finds_its_helper() {
     require!(Root, Fuse, Tool("mount"), Tool("umount"), Tool("e2fsck"));
     let dir = scratch();
     let image = ext4(dir.path());
-    // A thread of its own, because what it sees in the place of helpers hides the judge.
+    // A separate thread, because its view of the helper directory hides the checker.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             helpers();
@@ -72,14 +72,14 @@ fn mounts_by_type(image: &Path) {
     assert!(options.starts_with("rw,"), "{options}");
     fs::write(point.path().join("new"), "by mount").unwrap();
     unmount(point.path(), image);
-    // A type of its own, read only.
+    // A separate type, read-only.
     ok(command("mount").args(["-r", "-n", "-v", "-s", "-t", "diskwright"]).args(at));
     assert!(shown(point.path()).1.starts_with("ro,"));
     assert_eq!(fs::read_to_string(point.path().join("new")).unwrap(), "by mount");
     unmount(point.path(), image);
 }
 
-/// By the helper's words, and mount's own status.
+/// Messages of the helper, and the exit status of mount.
 fn what_cannot_be_is_told(dir: &Path, image: &Path) {
     let point = Point::new();
     let nothing = dir.join("nothing");
@@ -129,7 +129,7 @@ fn fuse2fs_takes_its_own_words() {
     assert!(unmount_when_free(point.path()).status.success());
     assert_eq!(cat(&image, "/new"), "by fuse2fs");
     e2fsck(&image);
-    // As it lies, in the middle of a file.
+    // An image in the middle of a file.
     let disk: PathBuf = dir.path().join("disk");
     let bytes = [vec![0; 1 << 20], fs::read(&image).unwrap()].concat();
     fs::write(&disk, bytes).unwrap();

@@ -1,4 +1,5 @@
-//! Requests about mounted file systems, which the kernel serves, and devices that it is about to release.
+//! Requests about mounted file systems, which the kernel serves, and devices that it is about to
+//! release.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +18,7 @@ fn succeed(name: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A loop device, detached when it is dropped.
+/// A loop device, detached on drop.
 struct Device(String);
 
 impl Device {
@@ -47,7 +48,7 @@ impl Mounted {
         Self { point, device }
     }
 
-    /// Makes the image and the device larger.
+    /// Enlarges the image and the device.
     fn lengthen(&self, image: &Path, bytes: u64) {
         fs::File::options().write(true).open(image).unwrap().set_len(bytes).unwrap();
         succeed("losetup", &["--set-capacity", &self.device.0]);
@@ -90,7 +91,7 @@ fn a_mounted_xfs_is_shown_and_grown_by_the_kernel() {
     assert!(said.ends_with("data size unchanged, skipping\n"), "{said}");
     let said = done(dir, "xfs_growfs -m 5 point");
     assert!(said.ends_with("inode max percent changed from 20 to 5\n"), "{said}");
-    // xfs_admin sets the label by the kernel, too.
+    // xfs_admin also sets the label through the kernel.
     assert_eq!(done(dir, "xfs_admin -L after point"), "new label = \"after\"\n");
     assert_eq!(done(dir, &format!("xfs_admin -l {device}")), "label = \"after\"\n");
     let ended = run(dir, "xfs_admin -U generate point");
@@ -144,7 +145,8 @@ fn a_mounted_ext4_is_grown_and_labelled_by_the_kernel() {
     );
 }
 
-/// Grows to 200 MiB, if this process may, and returns the blocks that there are then. The kernel asks for CAP_SYS_RESOURCE.
+/// Grows to 200 MiB, if this process may, and returns the number of blocks afterwards. The kernel
+/// requires CAP_SYS_RESOURCE.
 fn grow_ext4(dir: &Path, mounted: &Mounted) -> u64 {
     let device = &mounted.device.0;
     let ended = run(dir, &format!("resize2fs -p {device} 100M"));
@@ -168,7 +170,7 @@ fn has_sys_resource() -> bool {
     u64::from_str_radix(held.trim(), 16).unwrap() >> 24 & 1 == 1
 }
 
-/// In the guest root has the right that a container's root lacks.
+/// In the guest, root has the capability that a container's root lacks.
 #[test]
 fn kernels_grow_a_mounted_ext4_in_the_guest() {
     if oracle::effort(true, false, false) {
@@ -240,7 +242,7 @@ fn the_next_program_of_the_name_serves_what_the_kernel_does_not() {
         let said = format!("next {name} {} {} {}\n", more[0], more[1], mounted.device.0);
         assert_eq!(String::from_utf8(output.stdout).unwrap(), said);
     }
-    // An image that is not mounted is changed here.
+    // An unmounted image is changed directly.
     file(dir, "image", 16 << 20);
     done(dir, "mkfs.ext4 -q image");
     let output = linked("tune2fs", &["-m", "1", "image"]);
@@ -256,7 +258,7 @@ fn a_loop_device_that_is_being_detached_is_waited_for() {
     file(dir, "image", 16 << 20);
     done(dir, "mkfs.ext4 -q image");
     let device = Device::new(&dir.join("image"));
-    // One that is to stay is refused at once.
+    // A device that stays attached is rejected at once.
     let begun = Instant::now();
     let ended = run(dir, "e2fsck -fy image");
     assert!(ended.status == 8 && ended.messages.contains("in use by the kernel"), "{ended:?}");
@@ -273,7 +275,8 @@ fn a_loop_device_that_is_being_detached_is_waited_for() {
     oracle::e2fsck(dir.join("image"));
 }
 
-/// The kernel may hold a device a moment longer than umount(8) takes, here because the mount is lazy.
+/// The kernel may hold a device slightly longer than umount(8) takes, here because the unmount is
+/// lazy.
 #[test]
 fn a_device_that_is_being_unmounted_is_waited_for() {
     oracle::require!(Root, Loop, Tool("losetup"), Mount("ext4"), Tool("umount"), Tool("e2fsck"));

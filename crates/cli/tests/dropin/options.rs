@@ -1,4 +1,4 @@
-//! Every option of the manual pages: it works, or it is refused by its name.
+//! Every option of the manual pages works or is rejected by its name.
 
 use std::fs;
 use std::process::Command;
@@ -69,7 +69,7 @@ const MKE2FS: [&str; 61] = [
     "-U random",
     "-V",
 ];
-/// Options that are refused.
+/// Options that are rejected.
 const NOT_MKE2FS: [&str; 9] = [
     "-b 65536",
     "-E desc_size=64",
@@ -81,7 +81,7 @@ const NOT_MKE2FS: [&str; 9] = [
     "-S",
     "-z undo",
 ];
-/// Letters that mke2fs(8) has, and what it lists under `-E` and `-J`.
+/// Options of mke2fs(8), and the words listed under `-E` and `-J`.
 const MANUAL_MKE2FS: [&str; 58] = [
     "-b",
     "-c",
@@ -142,7 +142,7 @@ const MANUAL_MKE2FS: [&str; 58] = [
     "-J location",
     "-J size",
 ];
-/// Features of ext4(5) that can be made, alone or with others, and those that cannot.
+/// Features of ext4(5) that are supported, alone or with others, and those that are not.
 const FEATURES: [&str; 26] = [
     "64bit",
     "bigalloc",
@@ -537,7 +537,7 @@ fn links_stand_for_the_programs() {
     let output = make("dumpe2fs").args(["-h", "image"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("has_journal") && !text.contains("extent"), "{text}");
-    // The system's blkid knows more formats.
+    // The system's blkid detects more formats.
     assert!(!dir.join("bin/blkid").exists());
     let line = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
@@ -548,7 +548,7 @@ fn links_stand_for_the_programs() {
     assert_eq!(line(&["bin", "--with", "blkid"]), Some(0));
     assert!(dir.join("bin/blkid").exists());
     assert_eq!(line(&["bin", "--only", "mkfs.zfs"]), Some(2));
-    // Files that are not ours stay.
+    // Files of other origin are kept.
     fs::remove_file(dir.join("bin/e2fsck")).unwrap();
     file(dir, "bin/e2fsck", 0);
     let output = links();

@@ -17,7 +17,7 @@ fn blkid_says_what_its_namesake_says() {
     assert_eq!(done(dir, "blkid -o value -s UUID a"), format!("{UUID}\n"));
     assert_eq!(done(dir, "blkid -o device a c"), "a\nc\n");
     assert_eq!(run(dir, "blkid -p -n xfs a").status, 2);
-    // Nothing of what was asked for, but something: nobody may make a file system there.
+    // The property is missing, but others exist: a file system must not be created there.
     assert_eq!(run(dir, "blkid -p -s PTTYPE a").status, 0);
     oracle::require!(Tool("blkid"));
     for options in
@@ -31,7 +31,7 @@ fn blkid_says_what_its_namesake_says() {
             let ours = run(dir, &line);
             assert_eq!(Some(ours.status), output.status.code(), "{line}");
             let theirs = String::from_utf8(output.stdout).unwrap();
-            // Newer ones tell sizes, too.
+            // Newer versions report sizes, too.
             let wanted = |text: &str| {
                 let words = text.split_inclusive(['\n', ' ']);
                 words
@@ -125,7 +125,7 @@ fn xfs_admin_gives_another_uuid() {
     };
     assert_eq!(done(dir, &format!("xfs_admin -U {OTHER} image")), format!("new UUID = {OTHER}\n"));
     judge(OTHER, true);
-    // What writes goes on, and what it wrote can be read.
+    // The writer continues, and its data can be read.
     let image = diskwright::fs::Image::open_writable(dir.join("image")).unwrap();
     image.write("/new", "new").unwrap();
     image.close().unwrap();

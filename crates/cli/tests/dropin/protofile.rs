@@ -1,4 +1,4 @@
-//! Prototype files of mkfs.xfs, beside the program that they are written for.
+//! Prototype files of mkfs.xfs, compared with the original program.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::{contents, done, file, home, run};
 
-/// Each type, names with spaces, comments, and a program that anybody may be by.
+/// Each file type, names with spaces, comments, and a set-user-ID program.
 const PROTO: &str = "/stand/diskboot\n0 0\nd--751 3 1\n: the system\netc d--755 0 0\nhostname ---644 0 0 tree/etc/hostname\n\
     $\nusr d-g775 0 50\nsh -ug755 3 4 tree/large : a shell\na/b p--600 7 8\n$\nnull c--666 0 0 1 3\nsda1 b--660 0 6 8 1\n\
     link l--777 5 6 etc/hostname\na:b ---400 0 0 tree/link\n$\n";
@@ -32,7 +32,7 @@ fn a_prototype_file_becomes_what_mkfs_xfs_makes_of_it() {
     assert_eq!(contents(dir, "ours", "/a:b"), "box\n");
 }
 
-/// All that an image holds but for times, as lines.
+/// Returns the contents of an image except times, as lines.
 fn archived(dir: &Path, image: &str) -> String {
     let script = "exec \"$0\" extract \"$1\" - | tar --list --verbose --numeric-owner --full-time | \
         sed -E 's/ +[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+ +/ /'; \"$0\" extract \"$1\" - | tar --extract --to-stdout | md5sum";

@@ -1,4 +1,4 @@
-//! Sequences of calls that builders make, from their sources, and judgements of a current kernel.
+//! Sequences of calls from the sources of image builders, and checks by a current kernel.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use oracle::guest::{self, Job};
 
 use super::{contents, done, home};
 
-/// A store with 400 directories, as NixOS fills one.
+/// Creates a store with 400 directories, as NixOS does.
 fn store(dir: &Path) {
     for number in 1..=400_usize {
         let package = dir.join(format!("root/nix/store/p{number}"));
@@ -18,14 +18,15 @@ fn store(dir: &Path) {
     }
 }
 
-/// A value of the header, in blocks or bytes.
+/// Returns a value of the header, in blocks or bytes.
 fn value(dir: &Path, image: &str, name: &str) -> u64 {
     let header = done(dir, &format!("dumpe2fs -h {image}"));
     let line = header.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     line.unwrap().trim().parse().unwrap()
 }
 
-/// NixOS's make-ext4-fs: make, check, shrink to fit, and add 16 MiB. The journal is small beside what moves.
+/// NixOS's make-ext4-fs: create, check, shrink to fit, and add 16 MiB. The journal is small
+/// compared with the moved data.
 #[test]
 fn make_ext4_fs_of_nixos_shrinks_to_fit() {
     oracle::require!(Tool("e2fsck"));
@@ -43,7 +44,7 @@ fn make_ext4_fs_of_nixos_shrinks_to_fit() {
         done(dir, "resize2fs -M image");
         let (blocks, size) =
             (value(dir, "image", "Block count"), value(dir, "image", "Block size"));
-        // The plan may be a little less than what moving the files takes.
+        // The plan may be slightly less than moving the files takes.
         assert!(blocks <= promised + promised / 50, "{mib} MiB: {blocks} of {promised}");
         assert_eq!(fs::metadata(dir.join("image")).unwrap().len(), blocks * size);
         oracle::e2fsck(dir.join("image"));
@@ -56,7 +57,7 @@ fn make_ext4_fs_of_nixos_shrinks_to_fit() {
     }
 }
 
-/// e2b's templates: metadata packed, and the image enlarged to the size of the disk.
+/// e2b's templates: packed metadata, and the image enlarged to the size of the disk.
 #[test]
 fn templates_of_e2b_are_made_and_enlarged() {
     oracle::require!(Tool("e2fsck"));
@@ -72,7 +73,7 @@ fn templates_of_e2b_are_made_and_enlarged() {
     oracle::e2fsck(dir.join("image"));
 }
 
-/// kiwi's disks: made empty, filled by others, checked, and enlarged.
+/// kiwi's disks: created empty, filled by others, checked, and enlarged.
 #[test]
 fn disks_of_kiwi_are_made_checked_and_enlarged() {
     oracle::require!(Tool("e2fsck"), Tool("xfs_repair"));
@@ -117,7 +118,8 @@ fn talos_passes_open_descriptors() {
     assert_eq!(contents(dir, "ext4", "/etc/hostname"), "box\n");
 }
 
-/// A kernel folds names and counts quotas in what mke2fs made. At full effort, because a guest takes seconds.
+/// A kernel folds names and counts quotas in an image made by mke2fs. At full effort only, because
+/// a guest takes seconds.
 #[test]
 fn a_kernel_folds_names_and_counts_quotas() {
     if oracle::effort(true, false, false) {

@@ -1,10 +1,11 @@
-//! A hundred images, made by the originals and by us: what programs print about them is compared line by line.
+//! A hundred images, created by the originals and by us: the programs' output about them is
+//! compared line by line.
 
 use std::path::Path;
 
 use super::{done, file, home, run, run_with};
 
-/// The largest size of an image in bytes.
+/// Maximum image size in bytes.
 const EXT_BYTES: u64 = 64 << 20;
 const XFS_BYTES: u64 = 320 << 20;
 
@@ -60,7 +61,8 @@ fn make(dir: &Path, is_ours: bool, program: &str, options: &str) {
     assert!(output.status.success(), "{program} {options}: {output:?}");
 }
 
-/// Compares the lines of a program about the image. Lines that start with `own` are the original's alone.
+/// Compares the output of a program about the image. Lines that start with `own` occur only in the
+/// original.
 fn compare(dir: &Path, (program, options, own): (&str, &str, &str), about: &str) {
     let arguments: Vec<&str> = match program {
         // One argument has a space.

@@ -60,13 +60,13 @@ fn what_tune2fs_sets_is_there_for_everybody() {
     let theirs = theirs.current_dir(dir).env("TZ", "UTC").args(["-h", "image"]).output().unwrap();
     let theirs = String::from_utf8(theirs.stdout).unwrap();
     for line in done(dir, "dumpe2fs -h image").lines().filter(|line| !line.is_empty()) {
-        // Names of users are the machine's.
+        // User names depend on the machine.
         let is_there = theirs.lines().any(|known| known.trim_end() == line.trim_end());
         assert!(is_there || line.starts_with("Reserved blocks"), "{line:?} is not in {theirs}");
     }
 }
 
-/// What only the superblock has is the same by both programs, the copies too.
+/// Both programs set the superblock fields without other effect equally, in the copies too.
 #[test]
 fn hints_of_mke2fs_are_those_of_its_namesake() {
     oracle::require!(Version("mke2fs", 1, 47), Tool("dumpe2fs"), Tool("e2fsck"));
@@ -122,7 +122,7 @@ fn what_tune2fs_cannot_do_changes_nothing() {
         "tune2fs -E clear_mmp image",
         "tune2fs -Q allquota image",
         "tune2fs -z undo image",
-        // One of several that fails keeps the others from being written.
+        // If one of several changes fails, none is written.
         "tune2fs -L label -O ^extent image",
     ] {
         let ended = run(dir, line);
@@ -132,8 +132,8 @@ fn what_tune2fs_cannot_do_changes_nothing() {
     }
 }
 
-/// Without metadata checksums a new UUID changes the superblock and the checksums of group descriptors only; with them, all
-/// checksums, unless a feature keeps their seed.
+/// Without metadata checksums, a new UUID changes only the superblock and the checksums of group
+/// descriptors. With them, it changes all checksums, unless a feature keeps their seed.
 #[test]
 fn every_kind_of_file_system_gets_another_uuid() {
     let home = home();

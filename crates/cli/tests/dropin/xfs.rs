@@ -1,4 +1,4 @@
-//! Programs of XFS: what they do, and how they end.
+//! Programs for XFS: their effects and exit statuses.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ fn a_directory_becomes_an_image() {
     );
     assert_eq!(contents(dir, "image", "/etc/file-17"), "17");
     assert_eq!(fs::metadata(dir.join("image")).unwrap().len(), 320 << 20);
-    // What is there is kept unless it is forced.
+    // Existing contents are kept without -f.
     let again = run(dir, "mkfs.xfs -q image");
     assert_eq!(again.status, 1, "{again:?}");
     assert!(again.messages.contains("-f"), "{again:?}");
@@ -82,7 +82,7 @@ fn a_repair_ends_as_xfs_repair_does() {
     done(dir, "xfs_repair -n image");
     done(dir, "xfs_repair -f image");
     done(dir, "fsck.xfs -a image");
-    // The free blocks of the second group's header.
+    // The free block count in the second group's header.
     let device = File::options().read(true).write(true).open(dir.join("image")).unwrap();
     let group = (320 << 20) / 4;
     device.write_all_at(&[0xff; 4], group + 512 + 52).unwrap();

@@ -1,5 +1,5 @@
-//! Every suboption of mkfs.xfs(8): it does what the original does, or it is refused by its name. Geometries are compared with
-//! those of the original, line by line.
+//! Every suboption of mkfs.xfs(8) works like in the original or is rejected by its name. Geometries
+//! are compared with those of the original, line by line.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use super::{Ended, done, file, home, run, run_with};
 
-/// Size of the file that file systems are made in.
+/// Size of the image file in bytes.
 const BYTES: u64 = 400 << 20;
 
-/// Options for which both make the same geometry.
+/// Options for which both programs produce the same geometry.
 const SAME: &[&str] = &[
     "",
     "-b size=2048",
@@ -94,8 +94,8 @@ const SAME: &[&str] = &[
     "--unsupported -d size=40m",
 ];
 
-/// Options that both take. Processors of the machine decide the geometry of the original, and small logs with stripes are a
-/// little larger here.
+/// Options that both accept, without a comparison of the geometry. The original's depends on the
+/// number of processors, and small logs with stripes are slightly larger here.
 const TAKEN: &[&str] = &[
     "-d concurrency=2",
     "-l concurrency=2",
@@ -105,7 +105,7 @@ const TAKEN: &[&str] = &[
     "--unsupported -d size=40m -b size=1024 -l su=3k",
 ];
 
-/// Options that both refuse.
+/// Options that both reject.
 const WRONG: &[&str] = &[
     "-b log=12",
     "-b size=3000",
@@ -152,7 +152,7 @@ const WRONG: &[&str] = &[
     "--sparkles",
 ];
 
-/// Options that the original takes. They are refused with these words, which name them.
+/// Options that only the original accepts, with the words of our error, which name them.
 const REFUSED: &[(&str, &str)] = &[
     ("-c makecfg=made", "-c makecfg"),
     ("-d cowextsize=8", "-d cowextsize"),
@@ -199,7 +199,7 @@ fn prepare() -> tempfile::TempDir {
     home
 }
 
-/// Runs our program on a fresh file.
+/// Runs our program on a new file.
 fn ours(dir: &Path, options: &str) -> Ended {
     file(dir, "image", BYTES);
     run(dir, &format!("mkfs.xfs {options} image"))
@@ -235,7 +235,7 @@ fn each_suboption_makes_the_geometry_of_mkfs_xfs() {
         }
         let (status, said) = theirs(dir, options);
         assert_eq!(status, 0, "{options}: {said}");
-        // Theirs says more of some features than that they are there.
+        // The original prints more about some features.
         let is_line = |line: &&str| !line.ends_with("will not be supported by future versions.");
         let said: Vec<_> = said.lines().filter(is_line).collect();
         assert_eq!(ended.out.lines().collect::<Vec<_>>(), said, "{options}");
@@ -287,7 +287,7 @@ fn suboptions_are_refused_by_name_and_change_nothing() {
     }
 }
 
-/// The usage of the original lists suboptions; each of them is in one of the tables.
+/// Each suboption in the usage text of the original is in one of the tables.
 #[test]
 fn no_suboption_is_forgotten() {
     oracle::require!(Version("mkfs.xfs", 7, 0));
@@ -341,7 +341,7 @@ fn small_file_systems_are_made_for_tests_only() {
     let ended = run(dir, "mkfs.xfs -f --unsupported image");
     let said = "Filesystems formatted with --unsupported are not supported!!";
     assert!(ended.status == 0 && ended.out.contains(said), "{ended:?}");
-    // Without a copy of the superblock nothing is made.
+    // Without a superblock copy, no file system is made.
     file(dir, "tiny", 20 << 20);
     for line in ["mkfs.xfs -d agcount=1 -d file,size=1g tiny", "mkfs.xfs --unsupported tiny"] {
         let ended = run(dir, line);
@@ -374,7 +374,7 @@ fn files_keep_their_times_of_access_if_asked_for() {
     }
 }
 
-/// Images of the original with features that ours has not, too.
+/// Images of the original, also with features that ours does not support.
 #[test]
 fn xfs_info_prints_the_lines_of_the_original() {
     oracle::require!(Version("mkfs.xfs", 7, 0), Tool("xfs_db"));

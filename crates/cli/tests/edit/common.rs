@@ -1,4 +1,4 @@
-//! Images to change, running the program, and judging what it left.
+//! Images to change, running the program, and checking the result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// Size of the images, in bytes.
 const IMAGE_BYTES: u64 = 64 << 20;
 
-/// The program with an environment of its own.
+/// Returns the program with a defined environment.
 pub(crate) fn diskwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
@@ -22,7 +22,7 @@ pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
     diskwright().current_dir(dir).args(arguments).output().unwrap()
 }
 
-/// Runs a line of words in a directory; it must succeed without a message. Returns its output.
+/// Runs a command line that must succeed without messages. Returns its output.
 #[track_caller]
 pub(crate) fn ok(dir: &Path, line: &str) -> String {
     let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
@@ -31,7 +31,7 @@ pub(crate) fn ok(dir: &Path, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs a line of words in a directory; it must end with this status. Returns what it said.
+/// Runs a command line that must end with this status. Returns its messages.
 #[track_caller]
 pub(crate) fn fails(dir: &Path, line: &str, status: i32) -> String {
     let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
@@ -42,7 +42,7 @@ pub(crate) fn fails(dir: &Path, line: &str, status: i32) -> String {
     said
 }
 
-/// An empty image of our own.
+/// Creates an empty image with our program.
 pub(crate) fn own_image(dir: &Path, name: &str, options: &str) -> PathBuf {
     let source = dir.join("empty");
     fs::create_dir_all(&source).unwrap();
@@ -50,8 +50,8 @@ pub(crate) fn own_image(dir: &Path, name: &str, options: &str) -> PathBuf {
     dir.join(name)
 }
 
-/// Runs a test on images of mke2fs and mkfs.xfs, on our own, and on those without a journal; then the
-/// format's checker judges each one. All have a directory `lost+found` and nothing else.
+/// Runs a test on images of mke2fs and mkfs.xfs, on our own, and on images without a journal. Then
+/// the format's checker checks each. All contain only a directory `lost+found`.
 pub(crate) fn on_each_image(test: impl Fn(&Path)) {
     for name in ["mke2fs", "ext3", "own", "own-plain", "mkfs.xfs", "own-xfs"] {
         let dir: TempDir = oracle::scratch();
@@ -73,7 +73,7 @@ pub(crate) fn on_each_image(test: impl Fn(&Path)) {
     }
 }
 
-/// Options of a build that make XFS of this size.
+/// Build options for a small XFS.
 pub(crate) const OWN_XFS: &str = "--fs xfs --small";
 
 /// Mounts an image read-only with the kernel.
@@ -82,7 +82,7 @@ pub(crate) fn mount(image: &Path) -> KernelMount {
     KernelMount::new(image, &MountOptions::read_only(Format::of(image).kernel_name()))
 }
 
-/// Lines of `find`, sorted by path.
+/// Returns the lines of `find`, sorted by path.
 pub(crate) fn paths(dir: &Path, image: &str) -> Vec<String> {
     ok(dir, &format!("find {image}")).lines().map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! cp, into an image, out of one, and around inside.
+//! cp into an image, out of one, and within one.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -33,7 +33,7 @@ fn a_tree_of_everything_goes_in_and_out() {
         ok(dir, "cp -a a.img:/tree a.img:/again");
         judge(&image);
         ok(dir, "cp -a a.img:/again out");
-        // The kernel's XFS shows ACLs a second time.
+        // The kernel's XFS lists ACLs a second time.
         let ignore = Ignore { xattr_prefixes: vec![b"trusted.SGI_ACL_"], ..Ignore::default() };
         let source = Tree::of(&tree);
         assert_same(&source, &Tree::of(dir.join("out")), &ignore);
@@ -157,7 +157,7 @@ fn what_cannot_be_copied_is_named() {
         assert!(fails(dir, "cp -r a.img:/ a.img:/x", 1).contains("into itself"));
         assert!(fails(dir, "cp missing f a.img:/lost+found", 4).contains("missing"));
         assert_eq!(paths(dir, "a.img"), ["/", "/f", "/lost+found"]);
-        // A name before a colon that is no file is no image.
+        // A name before a colon is an image only if the file exists.
         assert!(fails(dir, "cp f b.img:/x", 2).contains("IMAGE:PATH"));
     });
 }
@@ -177,7 +177,7 @@ fn streams_are_copied_and_reports_are_json() {
     });
 }
 
-/// `/proc` says that its files are empty: only reading tells what they hold.
+/// `/proc` reports a size of 0 for its files: only reading shows their contents.
 #[test]
 fn a_file_that_does_not_know_its_size_is_copied_to_its_end() {
     require_images!();
@@ -198,7 +198,8 @@ fn a_file_that_does_not_know_its_size_is_copied_to_its_end() {
         ok(dir, "cp -r a.img:/tree tree");
         assert_eq!(fs::read(dir.join("tree/boot_id")).unwrap(), boot_id);
         assert_eq!(fs::read_to_string(dir.join("tree/uuid")).unwrap().len(), 37);
-        // What says another size than it has is named, and nothing of it is there.
+        // A file whose size differs from the reported one is named in the error, and no part of it
+        // is kept.
         let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
         if Path::new(enabled).exists() {
             let said = fails(dir, &format!("cp {enabled} a.img:/shorter"), 4);

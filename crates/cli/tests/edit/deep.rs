@@ -1,4 +1,4 @@
-//! Directories that lie deeper in each other than any path can say.
+//! Directories nested deeper than the longest path.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use vfs::{Ino, NewInode};
 
 use super::common::{diskwright, ok, own_image, run};
 
-/// Directories in each other: more than a call that calls itself has room for on its stack.
+/// Nesting depth: more than a recursive function has room for on its stack.
 const DEPTH: usize = 10_000;
-/// As many as no path can say.
+/// Smaller depth that still exceeds the longest path.
 const LESS_DEEP: usize = 3_000;
 
 const NEW: NewInode = NewInode {
@@ -23,7 +23,8 @@ const NEW: NewInode = NewInode {
     parent_time: None,
 };
 
-/// An image with `/top/d/d/d/…/deepest` and, on the way, files with two names far from each other.
+/// Creates an image with `/top/d/d/d/…/deepest` and, on the way, files with two names far from each
+/// other.
 fn deep_image(dir: &Path, options: &str, deep: usize) -> Ino {
     own_image(dir, "small.img", "");
     ok(dir, &format!("build empty a.img --size 400M {options}"));
@@ -45,7 +46,7 @@ fn deep_image(dir: &Path, options: &str, deep: usize) -> Ino {
     deepest
 }
 
-/// Runs a command whose output is as long as the square of the depth, and counts its bytes.
+/// Runs a command whose output size is quadratic in the depth. Returns the size in bytes.
 fn output_len(dir: &Path, line: &str) -> u64 {
     let mut child = diskwright()
         .current_dir(dir)
@@ -61,7 +62,7 @@ fn output_len(dir: &Path, line: &str) -> u64 {
 #[test]
 fn no_tree_is_too_deep_for_any_command() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
-    // What commands do depends on the format in few places, and takes time as the square of the depth.
+    // The commands depend little on the format, and take time quadratic in the depth.
     let other = oracle::effort(LESS_DEEP, LESS_DEEP, DEPTH);
     for (options, depth) in [("--inodes 50000", DEPTH), ("--fs xfs", other)] {
         println!("{options}");
@@ -70,7 +71,7 @@ fn no_tree_is_too_deep_for_any_command() {
         judge(dir.path().join("a.img"));
         every_command(dir.path(), deepest, depth);
         judge(dir.path().join("a.img"));
-        // The standard library removes directories by recursion.
+        // The standard library removes directories recursively.
         let removed = Command::new("rm").arg("-rf").arg(dir.path().join("out")).status().unwrap();
         assert!(removed.success());
     }
@@ -98,7 +99,7 @@ fn every_command(dir: &Path, deepest: Ino, depth: usize) {
         let directory = ok(dir, &format!("ls a.img /{copy}"));
         assert_eq!(directory.lines().count(), with_two_names + 1, "{copy}: {directory}");
     }
-    // A tar archive has each path at full length.
+    // A tar archive contains each path in full.
     assert!(output_len(dir, "extract a.img - --path /from-image") > all_paths);
     for copy in ["top", "from-host", "from-image"] {
         ok(dir, &format!("rm -r a.img /{copy}"));

@@ -1,4 +1,4 @@
-//! What `dump` shows, of sound images and of damaged ones.
+//! Output of `dump` for sound and damaged images.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

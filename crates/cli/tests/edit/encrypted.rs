@@ -1,4 +1,4 @@
-//! Encrypted directories without their key: they are listed and removed.
+//! Encrypted directories without their key can be listed and removed.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use oracle::{judge, require};
 use crate::edit::common::{fails, ok};
 use crate::mount::Mounted;
 
-/// An image with encrypted directories that a kernel made.
+/// An image with encrypted directories, made by a kernel.
 const ENCRYPTED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../ext4/tests/golden/encrypted.img.gz");
 

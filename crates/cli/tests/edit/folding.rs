@@ -1,4 +1,5 @@
-//! Names that differ only in case, where directories fold names: XFS with ascii-ci, ext4 directories with `+F`.
+//! Names that differ only in case, in directories with case folding: XFS with ascii-ci, ext4
+//! directories with `+F`.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,8 @@ use vfs::{FileSystem, RenameMode};
 use crate::edit::common::{OWN_XFS, fails, ok, own_image};
 use crate::mount::Mounted;
 
-/// Runs a test in a directory with an image of each format, whose directory `/d` folds names. Judges what it leaves.
+/// Runs a test on an image of each format whose directory `/d` folds names. Checks the image
+/// afterwards.
 fn on_both(test: impl Fn(&Path)) {
     for format in ["ext4", "xfs"] {
         let scratch = oracle::scratch();
@@ -49,7 +51,7 @@ fn a_name_is_moved_to_another_spelling_of_itself() {
         assert!(fails(dir, "mv c.img /d/FOO /d/foo/", 1).contains("not a directory"));
         assert_eq!(names(dir, "/d"), ["FOO", "SUB"]);
         assert_eq!(ok(dir, "cat c.img /d/foo"), "one");
-        // By a spelling that is not the stored one, and by a path in another spelling.
+        // With a spelling that differs from the stored one, and with a path in another spelling.
         ok(dir, "mv c.img /d/fOO /d/foo");
         ok(dir, "mv c.img /d/sub/BELOW /d/sUB/Below");
         assert_eq!(names(dir, "/d"), ["SUB", "foo"]);
@@ -58,7 +60,7 @@ fn a_name_is_moved_to_another_spelling_of_itself() {
         assert!(fails(dir, "mv -n c.img /d/foo /d/FOO", 1).contains("exists"));
         ok(dir, "mv --exchange c.img /d/foo /d/FOO");
         assert!(fails(dir, "mv c.img /d/SUB /d/sub/below", 1).contains("into itself"));
-        // Two files are two files still.
+        // Two files remain two files.
         ok(dir, "cp two c.img:/d/bar");
         ok(dir, "mv c.img /d/BAR /d/FOO");
         assert_eq!(names(dir, "/d"), ["SUB", "foo"]);
@@ -100,11 +102,11 @@ fn two_names_of_a_source_that_are_one_are_told() {
         }
         let told = fails(dir, "cp -r tree c.img:/d", 1);
         assert!(told.contains("/tree/deep/") && told.contains("Name") && told.contains("nAME"));
-        // The first is there as a whole, and nothing replaced it.
+        // The first file is complete and was not replaced.
         let first = ok(dir, "cat c.img /d/tree/deep/name");
         assert!(names(dir, "/d/tree/deep").iter().any(|name| first == format!("deep/{name}")));
         ok(dir, "rm -r c.img /d/tree");
-        // Two directories do not become one either.
+        // Two directories are not merged either.
         fs::create_dir_all(dir.join("dirs/A")).unwrap();
         fs::create_dir_all(dir.join("dirs/a")).unwrap();
         fails(dir, "cp -r dirs c.img:/d", 1);
@@ -115,7 +117,7 @@ fn two_names_of_a_source_that_are_one_are_told() {
         let told = fails(dir, "cp one x/ONE c.img:/d", 1);
         assert!(told.contains("/d/ONE") && told.contains("one for the same name"), "{told}");
         assert_eq!(ok(dir, "cat c.img /d/one"), "one");
-        // Two commands: the second one replaces what is there.
+        // Two commands: the second one replaces the existing file.
         ok(dir, "cp x/ONE c.img:/d");
         assert_eq!(
             (names(dir, "/d"), ok(dir, "cat c.img /d/one")),
@@ -210,7 +212,8 @@ fn a_mount_finds_names_in_any_spelling() {
         assert_eq!(fs::File::create_new(at("FOO")).unwrap_err().kind(), exists);
         assert_eq!(fs::create_dir(at("foo")).unwrap_err().kind(), exists);
         assert_eq!(fs::hard_link(at("foo"), at("FOO")).unwrap_err().kind(), exists);
-        // The kernel has both names for one inode and asks nobody: it does the same on its own file systems.
+        // The kernel resolves both names to one inode and sends no request, as on its own file
+        // systems.
         fs::rename(at("Foo"), at("FOO")).unwrap();
         assert_eq!(listed(), ["Foo"]);
         fs::rename(at("FOO"), at("bar")).unwrap();
@@ -228,7 +231,8 @@ fn a_mount_finds_names_in_any_spelling() {
     });
 }
 
-/// The host's directory is one of our own mounts, as this kernel may have no file system that folds names.
+/// The target directory is on one of our own mounts, because this kernel may have no file system
+/// that folds names.
 #[test]
 fn what_is_extracted_replaces_no_other_spelling() {
     require!(Fuse, Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
@@ -244,7 +248,7 @@ fn what_is_extracted_replaces_no_other_spelling() {
         let told = fails(dir, &line, 4);
         assert!(told.contains("ignores case") && told.contains("Foo"), "{told}");
         assert_eq!(fs::read(target.join("out/FOO")).unwrap(), b"Foo");
-        // A file of the same spelling is replaced as everywhere.
+        // A file with the same spelling is replaced as usual.
         ok(dir, &format!("cp plain.img:/only {}", target.display()));
         ok(dir, &format!("cp plain.img:/only {}", target.display()));
         fs::create_dir(target.join("empty")).unwrap();

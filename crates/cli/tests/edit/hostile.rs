@@ -1,5 +1,5 @@
-//! Directories that no file system makes: names that are there twice, or lead elsewhere. Whoever meets them
-//! hears of them, and nothing of them comes out.
+//! Directories that no file system creates: with duplicate names, `..`, or names that contain a
+//! slash or NUL. Commands must report them, and must not extract such entries.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use oracle::{Format, scratch};
 use super::common::{fails, ok, run};
 use super::tamper::{FORMATS, build, change_inode, file_mode, rename};
 
-/// Commands that go through directories. `rm` comes last.
+/// Commands that walk directories. `rm` comes last.
 const COMMANDS: [&str; 9] = [
     "ls -lR a.img",
     "ls a.img /pub",
@@ -22,7 +22,7 @@ const COMMANDS: [&str; 9] = [
     "rm -r a.img /pub",
 ];
 
-/// `pub` with `names`, and beside it directories before and after it.
+/// Creates `pub` with `names`, and directories that sort before and after it.
 fn source(dir: &Path) -> std::path::PathBuf {
     let source = dir.join("source");
     for name in ["before", "pub", "zz-after"] {
@@ -32,7 +32,7 @@ fn source(dir: &Path) -> std::path::PathBuf {
     source
 }
 
-/// Each command ends with 3 and says why.
+/// Asserts that each command ends with status 3 and reports the reason.
 fn all_commands_say(dir: &Path, said: &str) {
     for command in COMMANDS {
         let _ = fs::remove_dir_all(dir.join("out"));
@@ -42,7 +42,7 @@ fn all_commands_say(dir: &Path, said: &str) {
     }
 }
 
-/// Extracts all that can be; returns the paths in the directory and those in the archive.
+/// Extracts with `--keep-going`. Returns the paths in the directory and those in the archive.
 fn extracted(dir: &Path, said: &str) -> [Vec<String>; 2] {
     let told = fails(dir, "extract --keep-going a.img out", 3);
     assert!(told.contains(said), "{told}");
@@ -121,13 +121,13 @@ fn names_that_lead_elsewhere_are_told_and_counted() {
     }
 }
 
-/// Renames an entry whose name is too short to be found alone: with the length before it, and behind it
-/// what an entry has there.
+/// Renames an entry whose name is too short to be found alone. Searches it together with the
+/// adjacent fields of its entry.
 fn rename_short(image: &Path, from: &str, to: &str) {
     let [from, to] = match Format::of(image) {
-        // Length and type of the name come before it.
+        // Length and type precede the name.
         Format::Ext => [from, to].map(|name| format!("\u{2}\u{1}{name}")),
-        // The type comes behind it.
+        // The type follows the name.
         Format::Xfs => [from, to].map(|name| format!("{name}\u{1}\0")),
     };
     rename(image, &from, &to);
@@ -157,7 +157,8 @@ fn a_root_that_is_no_directory_is_damage() {
     }
 }
 
-/// Nothing goes on in an image without a root, nothing is written into it, and it still tells of itself.
+/// Asserts that an image without a root directory rejects commands and changes, and that its
+/// information can still be shown.
 fn rootless(dir: &Path, said: &str) {
     let image = dir.join("a.img");
     let before = fs::read(&image).unwrap();

@@ -1,4 +1,4 @@
-//! Programs killed at any moment: the image holds the old or the new, and is sound.
+//! Programs killed at any moment: each file has its old or new contents, and the image is sound.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,12 +9,12 @@ use oracle::{Format, Mke2fs, MkfsXfs, judge, require};
 
 use crate::edit::common::{diskwright, ok, paths};
 
-/// Kills for each command on each format.
+/// Number of kills for each command on each format.
 fn kills() -> u32 {
     oracle::effort(3, 5, 100)
 }
 
-/// Files of the tree.
+/// Number of files in the tree.
 const FILES: usize = 1500;
 
 fn tree(dir: &Path, name: &str, byte: u8) {
@@ -25,8 +25,8 @@ fn tree(dir: &Path, name: &str, byte: u8) {
     }
 }
 
-/// Starts a command on fresh copies of an image, kills it at moments all over its run, recovers
-/// what is left and lets the format's checker and `check` judge it.
+/// Starts a command on new copies of an image and kills it at moments throughout its run. Then
+/// recovers the image, and runs the format's checker and `check`.
 fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     let (fresh, image) = (dir.join("fresh.img"), dir.join("a.img"));
     let start = || {
@@ -36,7 +36,7 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
         command.stderr(std::process::Stdio::null()).spawn().unwrap()
     };
     assert!(start().wait().unwrap().success(), "{line}");
-    // The first run also brings the program into memory.
+    // The first run also loads the program into memory.
     let mut again = start();
     let clock = Instant::now();
     assert!(again.wait().unwrap().success(), "{line}");
@@ -47,13 +47,13 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     let (mut early, mut late) = (0, 0);
     for round in 0..kills() {
         let mut child = start();
-        // Most of the time goes to starting and ending: the middle is where the work is.
+        // Start and end take most of the time: the work is in the middle.
         let share = (f64::from(round) + random.f64()) / f64::from(kills());
         std::thread::sleep(whole.mul_f64(share).min(Duration::from_secs(20)));
         child.kill().unwrap();
         let has_ended = child.wait().unwrap().success();
         late += u32::from(has_ended);
-        // What readers see without recovery must be as good as what is there after it.
+        // Readers must see the same without recovery as after it.
         let before = paths(dir, "a.img");
         let said = ok(dir, "recover --json a.img");
         let report: serde_json::Value = serde_json::from_str(&said).unwrap();
@@ -67,7 +67,7 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     assert!(late < kills(), "{line}: no kill came in time");
 }
 
-/// The files of a directory of the image, copied out, by name.
+/// Copies the files of a directory out of the image. Returns contents by name.
 fn contents(dir: &Path, path: &str) -> Vec<(String, Vec<u8>)> {
     let out = dir.join("out");
     let _ = fs::remove_dir_all(&out);
@@ -85,7 +85,7 @@ fn contents(dir: &Path, path: &str) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Asserts that every file is whole: all of one of these bytes, and of its length.
+/// Asserts that every file is complete: of full length, and filled with one of these bytes.
 fn assert_whole(files: &[(String, Vec<u8>)], bytes: &[u8]) {
     for (name, contents) in files.iter().filter(|(name, _)| !name.starts_with(".diskwright-")) {
         let number: usize = name.strip_prefix("file ").unwrap().parse().unwrap();
@@ -95,7 +95,7 @@ fn assert_whole(files: &[(String, Vec<u8>)], bytes: &[u8]) {
     }
 }
 
-/// Runs a test for each format, in a directory of its own.
+/// Runs a test for each format, in a separate directory.
 fn on_each_format(test: impl Fn(&Path, Format)) {
     for format in [Format::Ext, Format::Xfs] {
         println!("{format:?}");
@@ -108,7 +108,7 @@ fn fresh_image(dir: &Path, format: Format) {
     let image = dir.join("fresh.img");
     match format {
         Format::Ext => {
-            // The smallest journal there is makes long commands commit several times.
+            // With the smallest possible journal, long commands commit several times.
             let small_journal = Mke2fs::new("ext4").block_size(1024).arguments(["-J", "size=1"]);
             small_journal.create(&image, 64 << 20);
         }

@@ -1,7 +1,7 @@
-//! The commands that change an image: on images of mke2fs, of mkfs.xfs and of our own, judged by e2fsck,
-//! xfs_repair and the kernel's mounts.
+//! Commands that change an image: on images of mke2fs, of mkfs.xfs and of our own, checked by
+//! e2fsck, xfs_repair and kernel mounts.
 
-/// Needs what makes and judges the images of [`common::on_each_image`].
+/// Requires the programs that create and check the images of [`common::on_each_image`].
 macro_rules! require_images {
     () => {
         oracle::require!(

@@ -1,4 +1,4 @@
-//! The library on the reference model, which knows nothing of ext4.
+//! The library on the reference model instead of an engine.
 
 use std::fs;
 

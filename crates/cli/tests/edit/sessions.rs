@@ -25,7 +25,7 @@ fn an_image_in_use(options: &str) {
     let said = fails(dir, "ls a.img", 4);
     assert!(said.contains("--norecovery"), "{said}");
     ok(dir, "ls --norecovery a.img");
-    // Its name before.
+    // Its former name.
     ok(dir, "ls --stale a.img");
     writer.unlock().unwrap();
     writer.try_lock_shared().unwrap();

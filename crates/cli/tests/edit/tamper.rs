@@ -1,4 +1,4 @@
-//! Damaging images by a few bytes whose checksums are right again, as somebody who means harm would.
+//! Damaging images by a few bytes with valid checksums, as an attacker would.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,15 +8,15 @@ use oracle::Format;
 
 use super::common::ok;
 
-/// Bytes of a block, and of an inode in images of XFS.
+/// Size in bytes of a block, and of an inode in XFS images.
 const BLOCK: usize = 4096;
 const INODE: usize = 512;
-/// Where an inode of XFS has its checksum, and its directory blocks.
+/// Offsets of the checksums in inodes and directory blocks of XFS.
 const INODE_CRC: usize = 100;
 const BLOCK_CRC: usize = 4;
 
-/// Options of builds whose names can be changed in place: names lie in one place only, and ext4 has no
-/// checksums.
+/// Build options for images whose names can be changed in place: each name is stored once, and ext4
+/// has no checksums.
 pub(crate) const FORMATS: [(&str, &str); 2] = [
     ("ext4", "--size 64M --no-journal --features ^metadata_csum,^inline_data"),
     ("xfs", "--fs xfs --small --size 64M --features ^parent"),
@@ -28,13 +28,13 @@ pub(crate) fn build(dir: &Path, options: &str) -> PathBuf {
     dir.join("a.img")
 }
 
-/// Gives entries of directories another name, of the same length.
+/// Renames directory entries. Both names have the same length.
 #[track_caller]
 pub(crate) fn rename(image: &Path, from: &str, to: &str) {
     assert_eq!(from.len(), to.len());
     let mut bytes = fs::read(image).unwrap();
     let file = File::options().write(true).open(image).unwrap();
-    // Most of an image is zero, and no name goes on in another block.
+    // Most of an image is zero, and no name crosses a block boundary.
     let written = bytes.chunks(BLOCK).enumerate().filter(|(_, block)| *block != &[0; BLOCK][..]);
     let places_in = |(number, block): (usize, &[u8])| {
         let places = block.windows(from.len()).enumerate().filter(|(_, at)| *at == from.as_bytes());
@@ -50,7 +50,7 @@ pub(crate) fn rename(image: &Path, from: &str, to: &str) {
     }
 }
 
-/// Changes the bytes of an inode, and brings its checksum up to date where XFS has one.
+/// Changes bytes of an inode, and updates its checksum on XFS.
 pub(crate) fn change_inode(dir: &Path, inode: &str, at: usize, with: &[u8]) {
     let image = dir.join("a.img");
     let dump: serde_json::Value =
@@ -63,7 +63,7 @@ pub(crate) fn change_inode(dir: &Path, inode: &str, at: usize, with: &[u8]) {
     fs::write(image, bytes).unwrap();
 }
 
-/// Brings the checksum of what holds the byte at `at` up to date, in images of XFS.
+/// Updates the checksum of the structure that contains the byte at `at`, in XFS images.
 fn seal(bytes: &mut [u8], at: usize) {
     if !bytes.starts_with(b"XFSB") {
         return;
@@ -84,7 +84,8 @@ fn seal_at(bytes: &mut [u8], at: usize) {
     bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Where the mode and, in XFS, the version of an inode are, and what they are for a regular file.
+/// Returns the offset of the mode and, on XFS, of the inode version, with their values for a
+/// regular file.
 pub(crate) fn file_mode(image: &Path) -> (usize, [u8; 2]) {
     match Format::of(image) {
         Format::Ext => (0, 0o100_644_u16.to_le_bytes()),

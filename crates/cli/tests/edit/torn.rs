@@ -1,5 +1,5 @@
-//! Images whose first superblock is damaged, or whose groups have wrong checksums: what can be read by other
-//! means is read, with a message, and nothing is written.
+//! Images whose first superblock is damaged, or whose groups have wrong checksums. Readable data is
+//! read, with a message, and nothing is written.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,8 @@ const READING: [&str; 6] = [
 const WRITING: [&str; 4] =
     ["mkdir a.img /new", "chmod a.img 700 /", "recover a.img", "mount a.img ."];
 
-/// Reading works and says how; writing is refused, says what to do, and changes nothing.
+/// Asserts that reading works with a message, and that writing is rejected with a remedy and
+/// changes nothing.
 fn is_read_by_a_copy(dir: &Path, how: &str, remedy: &str) {
     let before = fs::read(dir.join("a.img")).unwrap();
     for line in READING {
@@ -39,7 +40,7 @@ fn is_read_by_a_copy(dir: &Path, how: &str, remedy: &str) {
     assert!(fs::read(dir.join("a.img")).unwrap() == before, "nothing was written");
 }
 
-/// What the message of a damaged superblock with a sound copy says to do.
+/// Remedy in the message about a damaged superblock with a sound copy.
 const REMEDY: &str = "diskwright repair mends the image by it";
 
 fn tear(image: &Path, at: u64) {
@@ -49,9 +50,9 @@ fn tear(image: &Path, at: u64) {
     file.write_all_at(&bytes.map(|byte| !byte), at).unwrap();
 }
 
-/// The time of the last write, which matters to nothing but the checksum.
+/// Time of the last write, which affects only the checksum.
 const EXT4_WTIME: u64 = 1024 + 0x30;
-/// The label.
+/// Offset of the label.
 const XFS_LABEL: u64 = 108;
 
 fn put_file(dir: &Path) {
@@ -69,7 +70,7 @@ fn a_torn_superblock_is_read_by_its_copy_and_nothing_is_written() {
         put_file(dir.path());
         tear(&image, EXT4_WTIME);
         is_read_by_a_copy(dir.path(), &format!("copy in block {block} (group 1)"), REMEDY);
-        // What the message says is what helps.
+        // The suggested command helps.
         assert_eq!(run(dir.path(), &["repair", "--yes", "a.img"]).status.code(), Some(0));
         oracle::e2fsck(&image);
         assert_eq!(ok(dir.path(), "cat a.img /file"), "contents");
@@ -150,7 +151,7 @@ fn info_tells_what_lies_in_a_crashed_image() {
     let after: serde_json::Value =
         serde_json::from_str(&ok(dir.path(), "info --json a.img")).unwrap();
     assert_eq!((&after["needs_recovery"], &after["state"]), (&false.into(), &"clean".into()));
-    // What is free was told as it is once the image is recovered.
+    // Before recovery, the free counts are shown as they are after it.
     assert_eq!(after["inodes_free"], info["inodes_free"]);
     oracle::e2fsck(&copy);
 }
@@ -168,7 +169,7 @@ fn wrong_checksums_of_groups_do_not_keep_an_image_from_being_read_as_it_lies() {
     file.read_exact_at(&mut checksum, 4096 + 64 + 0x1e).unwrap();
     file.write_all_at(&checksum.map(|byte| !byte), 4096 + 64 + 0x1e).unwrap();
     drop(file);
-    // A kernel mounts it for reading, and for nothing else.
+    // A kernel mounts it only read-only.
     let read_only = KernelMount::new(&image, &MountOptions::read_only("ext4"));
     assert_eq!(fs::read(read_only.path().join("file")).unwrap(), b"contents");
     read_only.unmount();
@@ -181,7 +182,7 @@ fn wrong_checksums_of_groups_do_not_keep_an_image_from_being_read_as_it_lies() {
     let said = fails(dir.path(), "cat a.img /file", 3);
     assert!(said.contains("group 1: wrong checksum") && said.contains("--norecovery"), "{said}");
     fails(dir.path(), "mkdir a.img /new", 3);
-    // A descriptor that cannot be right is none, whatever is asked for.
+    // A descriptor with impossible values is rejected by every command.
     let file = File::options().write(true).open(&image).unwrap();
     file.write_all_at(&[0xff; 8], 4096 + 64 + 8).unwrap();
     fails(dir.path(), "cat --stale a.img /file", 3);

@@ -1,4 +1,4 @@
-//! Names that Windows cannot have, mapped on this host: out of an image, and back into one.
+//! Names that Windows does not allow, mapped on this host: out of an image, and back into one.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use workload::model::Model;
 use super::{NEW, to_directory};
 use crate::edit::common::{OWN_XFS, fails, ok, own_image};
 
-/// What a tree is made of: paths, and what stands for each on the host.
+/// Paths of a tree, and their mapped names on the host.
 const NAMES: [(&str, &str); 8] = [
     ("plain", "plain"),
     ("a:b", "a\u{f03a}b"),
@@ -74,7 +74,7 @@ fn what_was_mapped_out_of_an_image_gets_its_names_back() {
         assert!(listed.contains("/tree/dir?/end.\n"), "{listed}");
         assert_eq!(ok(dir, "cat a.img /out/link"), "dir?/end.");
         assert_eq!(ok(dir, "cat a.img /one"), "a:b");
-        // A name that stands for one with a slash.
+        // A mapped name whose original contains a slash.
         fs::create_dir(dir.join("bad")).unwrap();
         fs::write(dir.join("bad/a\u{f02f}b"), b"").unwrap();
         let said = fails(dir, "cp -r --map-names bad a.img:/", 4);
@@ -109,7 +109,7 @@ fn a_build_gives_names_back() {
         assert_eq!(ok(dir, "cat b.img /dir?/nul.txt"), "dir?/nul.txt");
         assert_eq!(ok(dir, "cat b.img /link"), "dir?/end.");
         assert_eq!(ok(dir, "cat b.img /z:second?"), "a:b");
-        // Beside others, below a place.
+        // With other sources, below a target directory.
         ok(dir, &format!("build --map-names --force plain --at x/y out c.img --fs {format}"));
         assert_eq!(ok(dir, "cat c.img /x/y/dir?/end."), "dir?/end.");
         let said = fails(dir, &format!("build --map-names bad d.img --fs {format}"), 4);

@@ -10,7 +10,7 @@ fn timestamp(time: Time) -> Timestamp {
     Timestamp { sec: time.sec, nsec: time.nsec }
 }
 
-/// Everything a source holds, in a model.
+/// Loads all entries of a source into a model.
 pub(crate) fn load(source: &mut dyn Source) -> Model {
     let fs = Model::new();
     let mut times = Vec::new();
@@ -32,14 +32,14 @@ pub(crate) fn load(source: &mut dyn Source) -> Model {
             fs.set_xattr(ino, &xattr.name, &xattr.value).unwrap();
         }
     }
-    // Last, as making files changes the times of directories.
+    // Set times last, because creating files changes the times of directories.
     for (ino, change) in times {
         fs.set_attributes(ino, &change).unwrap();
     }
     fs
 }
 
-/// Makes one entry; `None` for another name of a file.
+/// Creates one entry. Returns `None` for another name of a file.
 fn add(fs: &Model, entry: &Entry, source: &mut dyn Source) -> Option<Ino> {
     if entry.path.is_empty() {
         return Some(fs.root());
@@ -89,7 +89,7 @@ fn add(fs: &Model, entry: &Entry, source: &mut dyn Source) -> Option<Ino> {
     Some(ino)
 }
 
-/// Keeps the warnings.
+/// Collects warnings.
 #[derive(Default)]
 pub(crate) struct Warnings(pub(crate) Vec<String>);
 

@@ -1,4 +1,4 @@
-//! Extraction gives everything, exactly, and nothing outside of its destination.
+//! Extraction restores everything exactly, and writes nothing outside its destination.
 
 mod host_names;
 mod load;
@@ -25,7 +25,7 @@ const NEW: NewInode = NewInode {
     parent_time: Some(Timestamp { sec: 1_000, nsec: 7 }),
 };
 
-/// Nothing but what extraction cannot set.
+/// Ignores only properties that extraction cannot set.
 fn exactly() -> Ignore {
     Ignore { lost_found: false, ..Ignore::default() }
 }
@@ -49,12 +49,12 @@ fn to_tar(fs: &Model, options: &ExtractOptions) -> (Vec<u8>, ExtractReport, Vec<
     (archive, report.unwrap(), warnings.0)
 }
 
-/// A tree with every kind of file, and the model that holds it.
+/// Creates a tree with every kind of file, and a model with the same contents.
 fn sample(dir: &Path) -> (Tree, Model) {
     fs::create_dir(dir).unwrap();
     let sample = Sample { wide_names: 300, ..Sample::default() };
     sample_tree(dir, &sample);
-    // Reading contents changes the times of last access, so they are taken first.
+    // Reading contents changes access times, so the model is loaded first.
     let model = load(&mut *source::open(dir, &Options::default()).unwrap());
     (Tree::of(dir), model)
 }
@@ -105,7 +105,7 @@ fn gnu_tar_restores_an_archive_exactly() {
     fs::create_dir(&to).unwrap();
     let mut tar = oracle::command("tar");
     tar.args(["--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner"]);
-    // The sample has times in the future.
+    // The sample contains times in the future.
     tar.args(["--warning=no-timestamp", "-xpf"]);
     let output = tar.arg(&file).arg("-C").arg(&to).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -182,7 +182,8 @@ fn names_and_links_of_a_hostile_image_stay_inside() {
             extract_to_directory(Paths::new(&model), &to, &options, &mut Warnings::default());
         assert_eq!(result.unwrap_err().outcome(), Outcome::Image);
     }
-    // A link and a directory of the same name: what is in the directory must not go through.
+    // A link and a directory of the same name: the directory's files must not be written through
+    // the link.
     for force in [false, true] {
         let model = Model::new();
         let root = model.root();
@@ -199,7 +200,7 @@ fn names_and_links_of_a_hostile_image_stay_inside() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
-/// A model with damage of two kinds.
+/// A model with two kinds of damage.
 struct Tampered {
     model: Model,
     /// The directory that is listed as `twin`, whatever its name.
@@ -208,7 +209,7 @@ struct Tampered {
     broken: Option<Ino>,
 }
 
-/// Passes methods on to the model.
+/// Forwards methods to the model.
 macro_rules! pass_on {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(fn $name(&self, $($argument: $type),*) -> vfs::Result<$result> {
@@ -312,7 +313,7 @@ fn damage_ends_the_work_unless_told_otherwise() {
     let (mut warnings, to) = (Warnings::default(), scratch.path().join("goes-on"));
     let report = extract_to_directory(paths, &to, &go_on, &mut warnings).unwrap();
     assert_eq!(warnings.0[0], expected);
-    // Who is not root is told that owners are lost, too.
+    // Users other than root also get a warning about owners.
     let of_files = warnings.0.iter().filter(|text| !text.starts_with("owners are not restored"));
     assert_eq!(of_files.count(), 2, "{:?}", warnings.0);
     assert_eq!((report.unreadable, report.outcome()), (2, Outcome::Image));
@@ -343,6 +344,6 @@ fn trees_deeper_than_there_are_files_to_open_come_back() {
     let to = scratch.path().join("to");
     let (report, _) = to_directory(&model, &to, &ExtractOptions::default());
     assert_eq!(report.files, 2000 + 40 + 1);
-    // Such a path is too long for a removal by path.
+    // Such a path is too long for removal by path.
     assert!(Command::new("rm").arg("-rf").arg(&to).status().unwrap().success());
 }

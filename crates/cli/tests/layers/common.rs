@@ -1,4 +1,4 @@
-//! Trees on the host, images of them, and comparing both.
+//! Trees on the host, images of them, and their comparison.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::edit::common::{ok, run};
 /// Options of builds, one for each format.
 pub(crate) const FORMATS: [&str; 2] = ["--fs ext4", "--fs xfs --small"];
 
-/// Builds an image of a tree, with room for another one.
+/// Builds an image of a tree, with room for another tree.
 pub(crate) fn build(dir: &Path, tree: &str, image: &str, options: &str) {
     ok(dir, &format!("build {tree} {image} --size 64M {options}"));
 }
 
-/// What the kernel shows of an image, which its checker has nothing to say about.
+/// Checks an image and returns the tree that the kernel shows.
 #[track_caller]
 pub(crate) fn shown(image: &Path) -> Tree {
     oracle::judge(image);
@@ -23,19 +23,20 @@ pub(crate) fn shown(image: &Path) -> Tree {
     Tree::of(mount.path())
 }
 
-/// What two trees need not share.
+/// Properties in which two trees may differ.
 pub(crate) fn ignored() -> Ignore {
-    // The kernel lists the ACLs of XFS a second time, as they are stored.
+    // The kernel lists the ACLs of XFS a second time, in their stored form.
     Ignore { xattr_prefixes: vec![b"trusted.SGI_ACL_"], holes: true, ..Ignore::default() }
 }
 
-/// The kernel shows in an image what a directory holds.
+/// Asserts that the kernel shows in an image the tree of a directory.
 #[track_caller]
 pub(crate) fn assert_holds(image: &Path, tree: &Path) {
     assert_same(&Tree::of(tree), &shown(image), &ignored());
 }
 
-/// Makes files of a directory: names that end in `/` are directories, and the others hold their own names.
+/// Creates files in a directory. Names that end in `/` are directories; the others contain their
+/// own names.
 pub(crate) fn make(root: &Path, names: &[&str]) {
     for name in names {
         let path = root.join(name);
@@ -48,7 +49,7 @@ pub(crate) fn make(root: &Path, names: &[&str]) {
     }
 }
 
-/// Asks `diff` whether two sides are the same; they must be.
+/// Asserts that `diff` finds no difference between two sides.
 #[track_caller]
 pub(crate) fn assert_equal(dir: &Path, a: &str, b: &str) {
     let output = run(dir, &["diff", a, b]);

@@ -1,5 +1,5 @@
-//! Power cuts at any moment of `apply`: the image is the old one or the new one, and where that takes several steps,
-//! every file is.
+//! Power loss at any moment of `apply`. The image is entirely old or new. If `apply` takes several
+//! steps, each file is.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Observer for Quiet {
     }
 }
 
-/// Applies a layer to an image in memory and closes it; everything that was written.
+/// Applies a layer to an image in memory and closes it. Returns everything that was written.
 fn recorded(start: &MemoryDevice, layer: &Path, is_xfs: bool) -> Vec<Event> {
     let device = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
     let beside = layer.parent().unwrap();
@@ -53,7 +53,7 @@ fn recorded(start: &MemoryDevice, layer: &Path, is_xfs: bool) -> Vec<Event> {
     device.take()
 }
 
-/// How an image differs from another one.
+/// Returns the differences between two images.
 fn differences(a: &Path, b: &Path) -> Vec<Change> {
     let open = |path: &Path| Image::open(path, &OpenImage::default()).unwrap();
     let (a, b) = (open(a), open(b));
@@ -67,8 +67,8 @@ fn differences(a: &Path, b: &Path) -> Vec<Change> {
     changes
 }
 
-/// Lets the machine stop at many moments, and `check` look at what is there: the image before, after, and as it was
-/// found.
+/// Simulates power loss at many moments, and calls `check` with the old image, the new image, and
+/// the one found.
 fn stop_often(home: &Path, members: &[Member], check: impl Fn(&Path, &Path, &Path)) {
     let (old, new, found) = (home.join("a.img"), home.join("new.img"), home.join("found.img"));
     let layer = home.join("layer.tar");
@@ -95,7 +95,7 @@ fn stop_often(home: &Path, members: &[Member], check: impl Fn(&Path, &Path, &Pat
     }
 }
 
-/// A change of everything: contents, types, names, and names of files that are hidden.
+/// Returns a change of contents, types and names, which also hides files.
 fn change() -> Vec<Member> {
     let mut members = vec![
         file(".wh.gone", ""),
@@ -135,7 +135,7 @@ fn in_several_steps_a_power_cut_leaves_old_and_new_files() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let home = oracle::scratch();
     let home = home.path();
-    // The smallest journal there is: the names alone take several checkpoints.
+    // With the smallest possible journal, the names alone take several checkpoints.
     let small = Mke2fs::new("ext4").block_size(1024).arguments(["-J", "size=1", "-N", "8000"]);
     small.create(&home.join("a.img"), 64 << 20);
     let members = |contents: &str| -> Vec<Member> {
@@ -150,7 +150,7 @@ fn in_several_steps_a_power_cut_leaves_old_and_new_files() {
     ok(home, "apply layer.tar a.img");
     stop_often(home, &members("newer"), |old, new, found| {
         let (from_old, from_new) = (differences(old, found), differences(new, found));
-        // What is not as it was is as it is to be.
+        // Each path that differs from the old image equals the new one.
         let unlike_old: Vec<_> = from_old.iter().map(|change| &change.path).collect();
         let both: Vec<_> =
             from_new.iter().filter(|change| unlike_old.contains(&&change.path)).collect();

@@ -1,4 +1,4 @@
-//! Layers that are damaged, lie, or do not fit: a precise error, and the image as before.
+//! Layers that are damaged, inconsistent or do not fit: a precise error, and an unchanged image.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use super::tarball::{Member, dir, file, link, tar};
 use crate::edit::common::{fails, ok, run};
 use crate::layers::common::{FORMATS, assert_equal, build, make};
 
-/// A directory with an image of a few files, for each format.
+/// Runs a test for each format, in a directory with an image of a few files.
 fn on_each_format(test: impl Fn(&Path)) {
     for format in FORMATS {
         let home = oracle::scratch();
@@ -20,7 +20,8 @@ fn on_each_format(test: impl Fn(&Path)) {
     }
 }
 
-/// Applies a layer, which must be refused; the image stays as it is, byte for byte. Returns what was said.
+/// Applies a layer, which must be rejected and leave the image unchanged byte for byte. Returns the
+/// messages.
 #[track_caller]
 fn refused(dir: &Path, layer: &[u8], options: &str) -> String {
     fs::write(dir.join("layer.tar"), layer).unwrap();
@@ -83,7 +84,7 @@ fn entries_that_climb_or_make_no_sense_change_nothing() {
     });
 }
 
-/// What goes wrong only when the names are made: all that came before it is undone.
+/// Failures that occur only when names are created: everything before is rolled back.
 #[test]
 fn what_does_not_go_with_the_image_undoes_what_came_before_it() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
@@ -103,7 +104,7 @@ fn what_does_not_go_with_the_image_undoes_what_came_before_it() {
             oracle::judge(home.join("a.img"));
             assert!(ok(home, "info --json a.img").contains("\"needs_recovery\": false"));
         }
-        // What is immutable is not changed, and neither is anything else.
+        // An immutable file is not changed, and neither is anything else.
         ok(home, "chattr a.img +i /f");
         fs::write(home.join("layer.tar"), tar(&[file("d/x", "new"), file("f", "new")])).unwrap();
         let said = fails(home, "apply layer.tar a.img", 1);
@@ -125,7 +126,7 @@ fn a_layer_that_does_not_fit_changes_nothing() {
         assert_equal(home, "a", "a.img");
         oracle::judge(home.join("a.img"));
     });
-    // Where there is room for the contents, but not for the inodes of everything.
+    // There is room for the contents, but not for all inodes.
     let home = oracle::scratch();
     let home = home.path();
     make(&home.join("a"), &["d/x", "f"]);
@@ -139,7 +140,8 @@ fn a_layer_that_does_not_fit_changes_nothing() {
     oracle::judge(home.join("a.img"));
 }
 
-/// Where it takes more than one checkpoint, the error says how far it came, and every file is whole.
+/// If `apply` takes more than one checkpoint, the error reports the progress, and every file is
+/// complete.
 #[test]
 fn a_layer_that_takes_several_steps_says_how_far_it_came() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
@@ -167,7 +169,7 @@ fn a_layer_that_takes_several_steps_says_how_far_it_came() {
     let said = ok(home, "apply layer.tar a.img --json");
     assert!(said.contains("\"one_change\":false"), "{said}");
     oracle::judge(&image);
-    // Without a journal nothing is one change, and it says so.
+    // Without a journal nothing is atomic, and a message says so.
     build_plain(home);
     let said = ok(home, "apply layer.tar plain.img --json");
     assert!(said.contains("\"one_change\":false"), "{said}");
@@ -191,7 +193,7 @@ fn what_is_not_there_is_named() {
     });
 }
 
-/// Whiteouts of what is not there, or lies below what is no directory, hide nothing.
+/// Whiteouts of missing paths, or of paths below a file, hide nothing.
 #[test]
 fn whiteouts_of_what_is_not_there_change_nothing() {
     on_each_format(|dir| {
@@ -205,7 +207,8 @@ fn whiteouts_of_what_is_not_there_change_nothing() {
     });
 }
 
-/// Images with garbage in them are compared and changed, or refused: with a status that says so, and in time.
+/// Images with garbage are compared and changed, or rejected with the right status, in limited
+/// time.
 #[test]
 fn images_with_garbage_end_with_a_status() {
     on_each_format(|dir| {
@@ -217,7 +220,7 @@ fn images_with_garbage_end_with_a_status() {
             oracle::copy_image(&dir.join("good.img"), &dir.join("a.img"));
             let image = fs::File::options().write(true).open(dir.join("a.img")).unwrap();
             for _ in 0..random.usize(1..40) {
-                // Where small images have nearly all that they have.
+                // Small images have nearly all their metadata here.
                 image.write_all_at(&[random.u8(..)], random.u64(..3 << 20)).unwrap();
             }
             for line in [

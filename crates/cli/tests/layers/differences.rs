@@ -1,4 +1,4 @@
-//! What `diff` tells, and how its answers look.
+//! Output of `diff`.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::edit::common::{diskwright, fails, ok, run};
 use crate::layers::common::{FORMATS, build, make};
 
-/// Runs `diff`; it must find differences. Returns what it wrote.
+/// Runs `diff`, which must find differences. Returns its output.
 #[track_caller]
 fn differences(dir: &Path, line: &str) -> String {
     let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
@@ -24,7 +24,7 @@ fn set_time(path: &Path, seconds: u64) {
     file.set_modified(time).unwrap();
 }
 
-/// A tree and a changed copy.
+/// Creates a tree and a changed copy.
 fn two_trees(dir: &Path) {
     let names = [
         "dir/gone/x",
@@ -115,7 +115,7 @@ fn json_has_the_same_differences() {
         "differences": [{ "what": "mode", "from": "0644", "to": "0600" }],
     });
     assert_eq!(mode, &expected);
-    // Without a difference it is an object, too.
+    // Without a difference the output is an object, too.
     let same: serde_json::Value = serde_json::from_str(&ok(dir, "diff a a --json")).unwrap();
     assert_eq!(same["changes"], serde_json::json!([]));
 }
@@ -131,10 +131,10 @@ fn names_of_one_file_are_compared_as_sets() {
     }
     let ignore = "--ignore times";
     assert_eq!(ok(dir, &format!("diff a b {ignore}")), "");
-    // The first name is gone: the others still go together.
+    // The first name is removed: the others are still linked.
     fs::remove_file(dir.join("b/one")).unwrap();
     assert_eq!(differences(dir, &format!("diff a b {ignore}")), "D /one\n");
-    // One of them is a file of its own now.
+    // One of them is a separate file now.
     fs::remove_file(dir.join("b/two")).unwrap();
     fs::copy(dir.join("b/three"), dir.join("b/two")).unwrap();
     assert_eq!(differences(dir, &format!("diff a b {ignore}")), "D /one\nM /two: links\n");
@@ -205,14 +205,14 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(said.contains("there.tar"), "{said}");
     assert_eq!(fs::read(dir.join("there.tar")).unwrap(), b"kept");
     fails(dir, "diff a a -o missing/layer.tar", 4);
-    // Nobody reads the answer.
+    // The output cannot be written.
     make(&dir.join("b"), &["y"]);
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let status = diskwright().args(["diff", "a", "b"]).current_dir(dir).stdout(full).status();
     assert_eq!(status.unwrap().code(), Some(4));
 }
 
-/// A disk with two partitions, told by a table of the first sector (MBR).
+/// Creates a disk with two partitions in an MBR.
 fn disk(path: &Path, partitions: [&Path; 2]) {
     let mut table = vec![0_u8; 512];
     table[510..].copy_from_slice(&[0x55, 0xaa]);
@@ -247,7 +247,7 @@ fn partitions_of_disks_are_sides() {
     assert_eq!(ok(dir, "diff disk.img disk.img --partition 2"), "");
     let said = fails(dir, "diff disk.img:3 b.img", 1);
     assert!(said.contains('3'), "{said}");
-    // A layer goes onto a partition as onto an image.
+    // A layer can be applied to a partition like to an image.
     ok(dir, "diff disk.img:1 disk.img:2 -o layer.tar");
     ok(dir, "apply layer.tar disk.img --partition 1");
     assert_eq!(ok(dir, "diff disk.img:1 disk.img:2"), "");

@@ -1,4 +1,4 @@
-//! `diff` and `apply`: layers that turn one tree into another, and what is left of them when something fails.
+//! `diff` and `apply`: layers that convert one tree to another, and the result after failures.
 
 mod common;
 mod crash;

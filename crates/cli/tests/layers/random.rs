@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-/// Names are few, so that changes meet what is there.
+/// Only a few names, so that changes often affect existing files.
 const NAMES: [&str; 9] = ["a", "b", "c", "d", "a.b", "a-b", "long name \u{e4}", "..x", ".h"];
 
-/// Makes things below a directory, and changes them.
+/// Creates files below a directory, and changes them.
 pub(crate) struct Gardener {
     root: PathBuf,
     random: fastrand::Rng,
@@ -22,7 +22,7 @@ impl Gardener {
         Self { root: root.to_owned(), random, step: 0 }
     }
 
-    /// Does so many random things.
+    /// Performs a number of random operations.
     pub(crate) fn work(&mut self, steps: usize) {
         for _ in 0..steps {
             self.step += 1;
@@ -89,7 +89,7 @@ impl Gardener {
 
     fn rename(&mut self, path: &Path) {
         let to = self.any_place();
-        // Some renames cannot be.
+        // Some renames are impossible.
         let _ = fs::rename(path, to);
     }
 
@@ -111,7 +111,7 @@ impl Gardener {
         match self.random.u8(..3) {
             0 => file.set_len(self.random.u64(..200_000)).unwrap(),
             1 => file.write_all_at(b"changed", self.random.u64(..100_000)).unwrap(),
-            // Only the contents are different then.
+            // Changes only the contents.
             _ => {
                 let found = file.metadata().unwrap();
                 if found.len() > 0 {

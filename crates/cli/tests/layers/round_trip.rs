@@ -1,4 +1,5 @@
-//! `apply(diff(A, B), A)` is B: for random trees and changes, judged by the checkers and the kernel.
+//! `apply(diff(A, B), A)` is B: for random trees and changes, checked by the checkers and the
+//! kernel.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use crate::edit::common::{ok, run};
 use crate::layers::common::{FORMATS, assert_equal, assert_holds, build};
 use crate::layers::random::Gardener;
 
-/// Makes the trees `a` and `b` below a directory: the second is the first with changes.
+/// Creates the trees `a` and `b` below a directory: `b` is `a` with changes.
 fn trees(dir: &Path, seed: u64) {
     std::fs::create_dir(dir.join("a")).unwrap();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -24,7 +25,7 @@ fn goes_over(dir: &Path, seed: u64) {
     build(dir, "a", "a.img", from);
     build(dir, "b", "b.img", to);
     let layer = ["layer.tar", "layer.tar.gz", "layer.tar.zst"][(seed % 3) as usize];
-    // The second side is an image or the directory that it was made of.
+    // The second side is an image or the directory from which it was made.
     let target = if seed.is_multiple_of(5) { "b" } else { "b.img" };
     let options = if target == "b" { "--ignore flags" } else { "" };
     ok(dir, &format!("diff a.img {target} -o {layer} {options}"));
@@ -48,7 +49,7 @@ fn what_is_different_turns_one_tree_into_the_other() {
     }
 }
 
-/// The layer is the same whoever holds the trees, and again and again.
+/// The layer does not depend on the kind of the sides, and is reproducible.
 #[test]
 fn a_layer_does_not_depend_on_what_holds_the_trees() {
     let dir = oracle::scratch();
@@ -69,7 +70,7 @@ fn a_layer_does_not_depend_on_what_holds_the_trees() {
     }
 }
 
-/// Two trees without a difference: nothing is told, and the layer is empty.
+/// Two trees without a difference: no output, and an empty layer.
 #[test]
 fn nothing_is_different_about_a_copy() {
     let dir = oracle::scratch();
@@ -87,7 +88,7 @@ fn nothing_is_different_about_a_copy() {
     }
 }
 
-/// What other programs unpack of a layer over the first tree is the second one.
+/// Other programs can unpack a layer over the first tree to get the second one.
 #[test]
 fn tar_unpacks_the_entries_of_a_layer() {
     require!(Tool("tar"), Root);
@@ -95,7 +96,7 @@ fn tar_unpacks_the_entries_of_a_layer() {
     let dir = dir.path();
     trees(dir, 21);
     std::fs::create_dir(dir.join("empty")).unwrap();
-    // From nothing: there are no whiteouts, which tar knows nothing of.
+    // Start from an empty tree. Such a layer contains no whiteouts, which tar does not support.
     ok(dir, "diff empty b -o layer.tar");
     std::fs::create_dir(dir.join("out")).unwrap();
     let status = oracle::command("tar")
@@ -103,7 +104,7 @@ fn tar_unpacks_the_entries_of_a_layer() {
         .current_dir(dir)
         .status();
     assert!(status.unwrap().success());
-    // GNU tar is done with "./" as soon as a name without "./" comes.
+    // GNU tar finishes "./" as soon as a name without "./" follows.
     let touch = oracle::command("touch").args(["-r", "b", "out"]).current_dir(dir).status();
     assert!(touch.unwrap().success());
     assert_equal(dir, "b", "out");

@@ -1,4 +1,4 @@
-//! Layers that are applied one after the other give what the flattened container image gives.
+//! Layers applied one after the other give the same result as the flattened container image.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::tarball::{Member, dir, file, link, symlink, tar};
 use crate::edit::common::{ok, run};
 use crate::layers::common::{FORMATS, assert_equal, build, make};
 
-/// Stores a blob of a layout; its descriptor.
+/// Stores a blob of a layout. Returns its descriptor.
 fn blob(layout: &Path, bytes: &[u8], media_type: &str) -> Value {
     let digest = oracle_digest(bytes);
     let path = layout.join("blobs/sha256").join(&digest);
@@ -24,7 +24,7 @@ pub(super) fn oracle_digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes the layout of an image of these layers.
+/// Creates the layout of an image with these layers.
 pub(super) fn layout(path: &Path, layers: &[Vec<u8>]) {
     let _ = fs::remove_dir_all(path);
     let digests = layers.iter().map(|layer| format!("sha256:{}", oracle_digest(layer)));
@@ -44,8 +44,8 @@ pub(super) fn layout(path: &Path, layers: &[Vec<u8>]) {
     fs::write(path.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
 }
 
-/// Flattens layers, and applies them one by one to an image of the lowest; both must be the same. Returns whether
-/// they can be applied at all.
+/// Flattens layers, and applies them one by one to an image of the lowest. Both results must be
+/// equal. Returns whether the layers can be applied.
 fn alike(dir: &Path, layers: &[Vec<Member>], format: &str) -> bool {
     let tars: Vec<Vec<u8>> = layers.iter().map(|members| tar(members)).collect();
     layout(&dir.join("all"), &tars);
@@ -81,7 +81,7 @@ fn alike(dir: &Path, layers: &[Vec<Member>], format: &str) -> bool {
 }
 
 fn random_path(random: &mut fastrand::Rng) -> String {
-    // Few names are both directories and files, so that most paths lead somewhere.
+    // Few names are both directories and files, so that most paths exist.
     let mut parts = Vec::new();
     for _ in 0..random.usize(..3) {
         parts.push(random.choice(["a", "b", "l"]).unwrap());
@@ -138,10 +138,10 @@ fn traps_of_the_specification() {
     let lower =
         vec![dir("d"), file("d/x", "1"), link("d/y", "d/x"), symlink("l", "d"), file("f", "2")];
     let good: [Vec<Member>; 8] = [
-        // A whiteout does not hide what its own layer has, wherever it stands.
+        // A whiteout hides nothing of its own layer, at any position.
         vec![file("d/x", "new"), file("d/.wh.x", ""), file("d/.wh.y", "")],
         vec![file("d/z", "new"), file("d/.wh..wh..opq", "")],
-        // A hard link to what its own layer hides.
+        // A hard link to a file that its own layer hides.
         vec![file("d/.wh.x", ""), file("d/.wh.y", ""), link("moved", "d/x")],
         // Whiteouts that are hard links to each other.
         vec![file(".wh.f", ""), link("d/.wh.x", ".wh.f")],
@@ -150,7 +150,7 @@ fn traps_of_the_specification() {
         // Through a link, and instead of it.
         vec![file("l/through", "3")],
         vec![dir("l"), file("l/own", "4"), file("l/.wh.x", "")],
-        // Directories that nobody lists, and what is not there.
+        // Directories without entries, and missing paths.
         vec![file("p/q/r", "5"), file(".wh.nothing", ""), file("no/such/.wh.place", "")],
     ];
     for layer in good {
@@ -167,7 +167,8 @@ fn traps_of_the_specification() {
     }
 }
 
-/// A directory means what a tar of it would mean, and one that opaque markers empty keeps what ext4 needs.
+/// A directory has the same meaning as a tar of it. If opaque markers empty it, files that ext4
+/// needs are kept.
 #[test]
 fn a_directory_is_a_layer() {
     require!(Tool("e2fsck"), Tool("xfs_repair"), Root);

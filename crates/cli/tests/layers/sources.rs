@@ -1,4 +1,4 @@
-//! `diff` of what is no image and no directory: container images, archives and manifests.
+//! `diff` of container images, archives and manifests.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::tarball::{Member, dir, file, link, tar};
 use crate::edit::common::{diskwright, fails, ok, run};
 use crate::layers::common::{FORMATS, assert_equal, build, make};
 
-/// What `diff` writes that finds differences.
+/// Runs `diff`, which must find differences. Returns its output.
 #[track_caller]
 fn differences(dir: &Path, line: &str) -> String {
     let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
@@ -28,7 +28,7 @@ fn upper() -> Vec<Member> {
     vec![file("f", "new"), file(".wh.gone", ""), file("d/y", "2")]
 }
 
-/// What `docker save` wrote before it wrote layouts.
+/// Returns an archive in the form that `docker save` wrote before layouts.
 fn docker_archive(layers: &[Vec<u8>]) -> Vec<u8> {
     let diff_ids: Vec<_> =
         layers.iter().map(|layer| format!("sha256:{}", oracle_digest(layer))).collect();
@@ -45,7 +45,7 @@ fn docker_archive(layers: &[Vec<u8>]) -> Vec<u8> {
     tar(&members)
 }
 
-/// A layout of the lower layer alone and one of both, and archives of both.
+/// Creates a layout of the lower layer alone and one of both, and archives of both.
 fn containers(home: &Path) {
     let layers = [tar(&lower()), tar(&upper())];
     layout(&home.join("lowest"), &layers[..1]);
@@ -102,14 +102,15 @@ fn a_layer_between_container_images_turns_one_into_the_other() {
         ok(home, "apply layer.tar.zst a.img");
         oracle::judge(home.join("a.img"));
         assert_equal(home, "a.img", "oci:all");
-        // And back, from the image.
+        // The reverse, from the image.
         ok(home, "diff a.img oci:lowest -o back.tar --force");
         ok(home, "apply back.tar a.img");
         assert_equal(home, "oci:lowest", "a.img");
     }
 }
 
-/// A tree with what archives have to say: several names, holes, links, fractions of seconds.
+/// Creates a tree with properties that archives store: several names, holes, links, fractions of
+/// seconds.
 fn tree(home: &Path) {
     let root = home.join("a");
     make(&root, &["dir/kept", "dir/sub/", "other"]);
@@ -159,7 +160,7 @@ fn archives_are_sides_whatever_their_form() {
     assert_equal(home, "x.img", "a");
 }
 
-/// Nothing says when a directory was changed that is only a part of paths.
+/// A directory that exists only as part of paths has no modification time.
 #[test]
 fn directories_that_an_archive_does_not_list_have_no_time() {
     require!(Tool("tar"));

@@ -1,4 +1,4 @@
-//! Layers made by hand, entry by entry.
+//! Layers built entry by entry.
 
 use source::TarHeader;
 
@@ -28,7 +28,7 @@ pub(crate) fn link(path: &str, target: &str) -> Member {
     Member::Link(path.into(), target.into())
 }
 
-/// A tar of these entries, each with an owner and a time that tell it from the others.
+/// Returns a tar of these entries, each with a different owner and time.
 pub(crate) fn tar(members: &[Member]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (number, member) in members.iter().enumerate() {

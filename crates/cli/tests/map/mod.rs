@@ -1,4 +1,4 @@
-//! `diskwright map`: what it writes where, and how it ends.
+//! `diskwright map`: outputs and exit statuses.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -21,14 +21,14 @@ fn run(dir: &Path, line: &str) -> Output {
     output
 }
 
-/// Exit status and output of a call, and what it says.
+/// Runs a command line. Returns exit status, output and messages.
 fn said(dir: &Path, line: &str) -> (i32, String, String) {
     let output = run(dir, line);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// A directory with an image of a small tree.
+/// Creates a directory with an image of a small tree.
 fn image(options: &str) -> TempDir {
     let home = oracle::scratch();
     let tree = home.path().join("tree");
@@ -120,7 +120,7 @@ fn what_makes_no_sense_is_refused_and_nothing_is_replaced_unasked() {
 fn of_a_damaged_image_what_can_be_told_is_told() {
     let home = image(FORMATS[0]);
     let dir = home.path();
-    // The inode table of group 0, from the first inode of a user on: `file` and `dir` are lost.
+    // The inode table of group 0, from the first user inode on: `file` and `dir` are lost.
     let group: Value = serde_json::from_str(&said(dir, "dump image.img group 0 --json").1).unwrap();
     let table = group["inode_table"].as_u64().unwrap();
     let disk = File::options().write(true).open(dir.join("image.img")).unwrap();

@@ -1,4 +1,4 @@
-//! Mounts that stay when the command has ended.
+//! Mounts that persist after the command has ended.
 
 use std::fs;
 use std::io::Read;
@@ -38,7 +38,7 @@ fn paths_may_be_relative_and_the_directory_is_let_go() {
     };
     let status = relative("mount").arg(&image).arg(name).status().unwrap();
     assert!(status.success());
-    // The image by a relative path, and a working directory that can be removed.
+    // The image has a relative path, and the working directory can be removed.
     let status = relative("unmount").arg(name).status().unwrap();
     assert!(status.success());
     let work = dir.path().join("work");
@@ -61,7 +61,7 @@ fn nobody_waits_for_the_streams_of_the_server() {
     command.arg("mount").arg(image).arg(point.path());
     let mut command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
-    // Both end although the mount lasts.
+    // Both streams end although the mount persists.
     command.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     command.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(command.wait().unwrap().success());
@@ -88,7 +88,7 @@ fn what_fails_before_is_told_with_its_status() {
     assert!(said.contains("not a directory"), "{said}");
     let said = fails(dir.path(), &point, "mount a.img POINT --log missing/log", 4);
     assert!(said.contains("missing/log"), "{said}");
-    // Nothing of it has left the image in use or marked.
+    // The image is neither locked nor marked as in use.
     e2fsck(dir.path().join("a.img"));
     ok(dir.path(), &point, "mount a.img POINT");
     ok(dir.path(), &point, "unmount POINT");

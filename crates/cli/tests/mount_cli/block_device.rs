@@ -1,4 +1,4 @@
-//! Mounts of block devices, which the kernel knows as such (`fuseblk`).
+//! Mounts of block devices of type `fuseblk`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -47,7 +47,7 @@ fn on_each_device(test: impl Fn(&Path, &Path)) {
     });
 }
 
-/// unmount(2) once nobody uses the mount.
+/// Calls umount(2) when the mount is no longer in use.
 fn umount(point: &Path) {
     wait_until("nobody to use the mount", || unmount(point, UnmountFlags::empty()).is_ok());
 }
@@ -62,7 +62,7 @@ fn it_is_released_when_umount_returns() {
             let name = format!("file {round}");
             fs::write(mounted.join(&name), vec![7; 2 << 20]).unwrap();
             umount(mounted.path());
-            // At once: no other program waits either.
+            // Immediately: no other program waits either.
             let free = File::options().read(true).write(true).open(device).unwrap();
             assert!(free.try_lock().is_ok(), "round {round}: the server has the device");
             drop(free);
@@ -91,7 +91,7 @@ fn syncfs_makes_everything_durable() {
         mounted.kill();
         let mounted = Mounting::new(device).options("commit=0").start();
         assert_eq!(fs::read(mounted.join("link")).unwrap(), vec![5; 100_000]);
-        // A mount that becomes read-only is made durable first.
+        // A remount to read-only first makes all changes durable.
         fs::rename(mounted.join("link"), mounted.join("renamed")).unwrap();
         run(tool("mount").args(["-i", "-o", "remount,ro"]).arg(mounted.path()));
         mounted.signal(Signal::KILL);
@@ -106,7 +106,7 @@ fn syncfs_makes_everything_durable() {
 /// `FIBMAP`.
 const FIBMAP: u32 = 1;
 
-/// Places of a file's blocks.
+/// Returns the device blocks of a file.
 fn places(path: &Path, blocks: u32) -> Vec<u32> {
     let place = |block: u32| {
         let answer = probe::ioctl(path, FIBMAP, &block.to_ne_bytes()).unwrap();
@@ -128,7 +128,7 @@ fn blocks_are_where_the_kernel_finds_them() {
         file.write_all_at(&[1; 4096 * 3], 4096).unwrap();
         file.write_all_at(&[2; 5000], 4096 * 7).unwrap();
         drop(file);
-        // Not written back yet, perhaps.
+        // Blocks may not be written back yet.
         let ours = places(&mounted.join("file"), 9);
         assert_eq!(ours.iter().filter(|place| **place == 0).count(), 4, "{ours:?}");
         mounted.unmount();
@@ -143,7 +143,7 @@ fn blocks_are_where_the_kernel_finds_them() {
 fn only_writers_of_whole_devices_are_mounted_so() {
     require!(Root, Loop, Fuse, Tool("losetup"), Tool("mount"), Tool("e2fsck"), Tool("xfs_repair"));
     on_each_device(|device, image| {
-        // Several mounts may read one device.
+        // Several read-only mounts may share a device.
         let readers = [(); 2].map(|()| Mounting::new(device).options("ro").start());
         for reader in readers {
             assert_eq!(type_of(reader.path()), "fuse.diskwright");
@@ -154,7 +154,7 @@ fn only_writers_of_whole_devices_are_mounted_so() {
         assert_eq!(type_of(named.path()), "fuse.diskwright");
         umount(named.path());
         assert!(named.wait().0.success());
-        // While it is mounted, nobody else has it.
+        // While it is mounted, no other program can open it exclusively.
         let mounted = Mounted::new(device);
         let second = crate::mount::diskwright().arg("trim").arg(device).output().unwrap();
         let said = String::from_utf8_lossy(&second.stderr);
@@ -164,7 +164,8 @@ fn only_writers_of_whole_devices_are_mounted_so() {
         let mut mount = tool("mount");
         mount.args(["-t", format]).arg(device).arg(other.path());
         assert!(!mount.output().unwrap().status.success(), "the kernel mounts it, too");
-        // A killed server leaves a mount that can be taken away, and a device that can be mounted again.
+        // A killed server leaves a mount that can be removed, and a device that can be mounted
+        // again.
         mounted.signal(Signal::KILL);
         thread::sleep(Duration::from_millis(20));
         let unmounted = unmount_when_free(mounted.path());

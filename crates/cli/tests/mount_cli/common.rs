@@ -8,14 +8,14 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 
 use crate::mount::{Point, diskwright, unmount_when_free};
 
-/// Runs a line of words in a directory, where `POINT` stands for the mount point.
+/// Runs a command line in a directory. `POINT` stands for the mount point.
 pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
     let point = point.path().to_str().unwrap();
     let words = line.split_whitespace().map(|word| if word == "POINT" { point } else { word });
     diskwright().current_dir(dir).args(words).output().unwrap()
 }
 
-/// The same; it must succeed. Returns what it said.
+/// Runs a command line that must succeed. Returns its messages.
 #[track_caller]
 pub(crate) fn ok(dir: &Path, point: &Point, line: &str) -> String {
     let is_unmount = line == "unmount POINT";
@@ -26,7 +26,7 @@ pub(crate) fn ok(dir: &Path, point: &Point, line: &str) -> String {
     said
 }
 
-/// The same; it must end with this status. Returns what it said.
+/// Runs a command line that must end with this status. Returns its messages.
 #[track_caller]
 pub(crate) fn fails(dir: &Path, point: &Point, line: &str, status: i32) -> String {
     let output = run(dir, point, line);
@@ -37,7 +37,7 @@ pub(crate) fn fails(dir: &Path, point: &Point, line: &str, status: i32) -> Strin
     said
 }
 
-/// What images are built from: `motd`, `etc/hostname`, and `etc/link` to that.
+/// Creates the source of images: `motd`, `etc/hostname`, and `etc/link` to that.
 pub(crate) fn source(dir: &Path) -> PathBuf {
     let source = dir.join("source");
     fs::create_dir_all(source.join("etc")).unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn source(dir: &Path) -> PathBuf {
     source
 }
 
-/// An image of the source, `a.img`.
+/// Creates an image of the source, `a.img`.
 pub(crate) fn image(dir: &Path, options: &str) -> PathBuf {
     source(dir);
     let line = format!("build source a.img {options}");
@@ -56,17 +56,17 @@ pub(crate) fn image(dir: &Path, options: &str) -> PathBuf {
     dir.join("a.img")
 }
 
-/// An image of ext4 with room for tests.
+/// Creates an ext4 image with room for tests.
 pub(crate) fn ext4(dir: &Path) -> PathBuf {
     image(dir, "--size 64M")
 }
 
-/// An image of XFS with room for tests.
+/// Creates an XFS image with room for tests.
 pub(crate) fn xfs(dir: &Path) -> PathBuf {
     image(dir, "--fs xfs --small --size 64M")
 }
 
-/// Runs a test on an image of each format, in a directory of its own.
+/// Runs a test on an image of each format, in a separate directory.
 pub(crate) fn on_each_format(test: impl Fn(&Path, &Path)) {
     for make in [ext4, xfs] {
         let dir = oracle::scratch();
@@ -76,7 +76,7 @@ pub(crate) fn on_each_format(test: impl Fn(&Path, &Path)) {
     }
 }
 
-/// A file of an image that is not mounted.
+/// Returns the contents of a file in an unmounted image.
 #[track_caller]
 pub(crate) fn cat(image: &Path, path: &str) -> String {
     let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
@@ -84,7 +84,7 @@ pub(crate) fn cat(image: &Path, path: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// From now on, what this thread and those it starts mount is seen by nobody else. Needs root.
+/// Gives this thread, and those that it starts, a private mount namespace. Needs root.
 pub(crate) fn own_mounts() {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

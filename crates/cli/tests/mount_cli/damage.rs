@@ -1,4 +1,4 @@
-//! Images that are found to be damaged while they are mounted, or cannot be written.
+//! Images that turn out to be damaged or unwritable while mounted.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -56,7 +56,7 @@ fn nothing_is_written_into(image: &Path) {
     assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
     let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
     assert_eq!(unmounted.status.code(), Some(4));
-    // As long as nothing has come to the log, it has no mark to tell a crash by.
+    // Before the first write to the log, the image has no mark that shows a crash.
     let told = String::from_utf8_lossy(&unmounted.stderr);
     assert!(told.contains("as after a crash") || told.contains("cannot write back"), "{told}");
     let (status, said) = mounted.wait();
@@ -107,7 +107,7 @@ fn what_cannot_be_written_is_told_to_all_who_ask() {
 
 fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     let dir = scratch();
-    // The image has holes, and this is less than it may become.
+    // The image has holes, and this is less than its full size.
     mount("none", dir.path(), "tmpfs", MountFlags::empty(), Some(c"size=24M")).unwrap();
     let image = make(dir.path());
     let mounted = Mounting::new(&image).start();
@@ -116,7 +116,7 @@ fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     let mut large = File::create(mounted.join("large")).unwrap();
     let written = large.write_all(&vec![1; 40 << 20]).and_then(|()| large.sync_all());
     written.expect_err("there is no room for that");
-    // Nothing is taken any more that could not be kept, as soon as the kernel knows.
+    // Once the kernel knows of the error, writes that could not be stored are rejected.
     wait_until("a write to be refused", || small.write_all(b"late").is_err());
     for _ in 0..10 {
         small.write_all(b"later").expect_err("nothing is changed any more");
@@ -128,7 +128,7 @@ fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(4), "{said}");
     assert!(said.contains("device error"), "{said}");
-    // With room again, it is recovered.
+    // With room again, the image is recovered.
     let elsewhere = scratch();
     let copy = elsewhere.path().join("a.img");
     let mut cp = std::process::Command::new("cp");

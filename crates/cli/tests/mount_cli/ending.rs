@@ -1,4 +1,4 @@
-//! How a mount ends, and what is left of it.
+//! Ends of mounts, and the state afterwards.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -100,7 +100,7 @@ fn what_a_kill_leaves_is_recovered_by_the_next_mount() {
         File::open(mounted.path()).unwrap().sync_all().unwrap();
         mounted.kill();
         drop(unlinked);
-        // Read-only mounts replay the journal in memory, and leave the image as it is.
+        // Read-only mounts replay the journal in memory, and do not change the image.
         let crashed = fs::read(image).unwrap();
         let mounted = Mounting::new(image).options("ro").start();
         assert_eq!(fs::read_to_string(mounted.join("dir/synced")).unwrap(), "durable");
@@ -121,7 +121,7 @@ fn changes_become_durable_by_themselves() {
         let mounted = Mounting::new(image).options("commit=1").start();
         fs::create_dir(mounted.join("dir")).unwrap();
         let point = Point::new();
-        // What a crash would leave.
+        // The state that a crash would leave.
         wait_until("a sync", || {
             oracle::copy_image(image, &dir.join("copy.img"));
             crate::mount_cli::common::run(dir, &point, "ls copy.img /dir").status.success()
@@ -162,7 +162,7 @@ fn dirsync_and_sync_wait_until_changes_are_durable() {
     }
 }
 
-/// A mount whose server was killed.
+/// Creates a mount whose server was killed.
 fn dead_mount(dir: &Path) -> Point {
     let point = Point::new();
     let mut server = crate::mount::diskwright();

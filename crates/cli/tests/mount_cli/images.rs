@@ -1,4 +1,4 @@
-//! What can be mounted: for reading only, a partition of a disk, XFS, and what options make of it.
+//! Mountable images: read-only ones, partitions of a disk, XFS, and the effects of options.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ fn read_only_means_that_nothing_is_written() {
 fn a_partition_is_mounted_and_nothing_around_it_changes() {
     require!(Fuse, Tool("e2fsck"), Tool("mke2fs"));
     let dir = scratch();
-    // Who runs this test may write into it.
+    // The user of this test may write to it.
     Mke2fs::new("ext4").extended("root_owner").create(&dir.path().join("part"), 16 << 20);
     let part = fs::read(dir.path().join("part")).unwrap();
     let path = dir.path().join("disk");
@@ -98,12 +98,12 @@ fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
     let refused = fs::write(mounted.join("new"), "").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     mounted.unmount();
-    // Asked for, it needs no warning.
+    // An explicit option needs no warning.
     assert_eq!(Mounting::new(&image).options("ro").start().unmount(), "");
     assert!(fs::read(&image).unwrap() == before, "the image has changed");
 }
 
-/// A loop device, for as long as this lives.
+/// A loop device, detached on drop.
 struct LoopDevice(String);
 
 impl LoopDevice {
@@ -138,7 +138,7 @@ fn what_is_write_protected_is_mounted_for_reading_and_that_is_told() {
         assert_eq!(silent.unmount(), "");
         drop(device);
         assert!(fs::read(image).unwrap() == before, "the image has changed");
-        // One that can be written is mounted for that.
+        // A writable device is mounted read-write.
         let device = LoopDevice::new(image, &[]);
         let mounted = Mounting::new(Path::new(&device.0)).start();
         fs::write(mounted.join("new"), "").unwrap();
@@ -219,7 +219,7 @@ fn the_kernel_is_told_the_options() {
         let mounted = Mounting::new(&image).options(options).start();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let start = format!("{} {} fuse.diskwright ", image.display(), mounted.path().display());
-        // Without the paths, which are random and may spell an option.
+        // Without the paths, which are random and may contain an option's name.
         let Some(told) = mounts.lines().find_map(|line| line.strip_prefix(&start)) else {
             panic!("{options}: nothing of {start}in\n{mounts}");
         };

@@ -1,4 +1,4 @@
-//! Mounts by a program of its own, through the library.
+//! Mounts by a separate program, through the library.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use oracle::{e2fsck, judge, require, scratch};
 use crate::mount::Point;
 use crate::mount_cli::common::{cat, ext4, on_each_format};
 
-/// Serves a mount on a thread while `work` runs, and returns how serving ended.
+/// Serves a mount on a thread while `work` runs. Returns the result of serving.
 fn serve_while(mount: Mount, work: impl FnOnce(&Unmounter)) -> diskwright::Result<()> {
     let unmounter = mount.unmounter();
     let (ready, is_ready) = mpsc::channel();

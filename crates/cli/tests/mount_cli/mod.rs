@@ -1,4 +1,4 @@
-//! `diskwright mount` and `unmount` as processes: starting, ending, refusing.
+//! `diskwright mount` and `unmount` as processes: start, end and rejected calls.
 
 mod background;
 mod block_device;

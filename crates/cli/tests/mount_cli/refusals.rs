@@ -1,4 +1,4 @@
-//! What is not mounted, and why.
+//! Rejected mounts and their reasons.
 
 use std::fs;
 

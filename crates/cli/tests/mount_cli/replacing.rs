@@ -1,4 +1,4 @@
-//! A file that somebody uses as an image is not replaced.
+//! A file in use as an image is not replaced.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -10,8 +10,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::mount::{Mounted, Mounting, Point};
 use crate::mount_cli::common::{ext4, fails, ok, on_each_format};
 
-/// Every command that would replace `a.img`, or the archive `b.tar` that is the same file, each run in a
-/// directory with `other.img`, which holds a file `/a.img`.
+/// Every command that would replace `a.img`, or the archive `b.tar`, which is the same file. Each
+/// runs in a directory with `other.img`, which contains a file `/a.img`.
 const REPLACING: [&str; 8] = [
     "build --force source a.img",
     "build --force --fs xfs source a.img",
@@ -23,7 +23,7 @@ const REPLACING: [&str; 8] = [
     "cp -r other.img:/ .",
 ];
 
-/// Makes what the commands need beside `a.img`.
+/// Creates the other files that the commands need.
 fn prepare(dir: &Path) {
     fs::create_dir(dir.join("with")).unwrap();
     fs::write(dir.join("with/a.img"), "this is not the image").unwrap();
@@ -55,7 +55,7 @@ fn an_image_that_is_mounted_is_not_replaced() {
         let reading = Mounting::new(image).options("ro").start();
         refused(dir, "mounted at ");
         reading.unmount();
-        // And then it is.
+        // When the image is free, it is replaced.
         ok(dir, &Point::new(), "cp other.img:/a.img a.img");
         assert_eq!(fs::read_to_string(image).unwrap(), "this is not the image");
     });
@@ -75,7 +75,7 @@ fn an_image_that_the_kernel_has_mounted_is_not_replaced() {
     assert_eq!(crate::mount_cli::common::cat(&image, "/kept"), "written");
 }
 
-/// A device is written in place, which `--force` does not mean for one that is in use.
+/// A device is written in place. `--force` does not permit this for a mounted device.
 #[test]
 fn a_device_that_is_mounted_is_not_written_to() {
     require!(Root, Loop, Mount("ext4"), Tool("losetup"), Tool("e2fsck"));
@@ -140,7 +140,7 @@ fn what_is_no_file_is_no_image_and_is_not_waited_for() {
             "mount -o ro IMAGE POINT",
         ] {
             if line.contains("IMAGE:") && name == "directory" {
-                // That is a path on the host.
+                // This is a path on the host.
                 continue;
             }
             let line = line.replace("IMAGE", name);

@@ -23,7 +23,7 @@ fn it_returns_when_others_can_use_the_image() {
             judge(image);
             ok(dir, &point, "mount a.img POINT -o ro");
             ok(dir, &point, "unmount POINT");
-            // Of a mount for reading the server is not waited for as long as it takes.
+            // For read-only mounts, unmounting does not wait for the server to end.
             let is_free = || File::open(image).unwrap().try_lock().is_ok();
             wait_until("nobody to read the image", is_free);
             ok(dir, &point, "rm -r a.img /etc");
@@ -73,7 +73,7 @@ fn what_could_not_be_written_back_is_told_and_the_image_waited_for() {
         let point = Point::new();
         ok(dir, &point, "mount a.img POINT");
         let file = File::create(point.path().join("too large")).unwrap();
-        // The kernel takes it into its cache; there is no room for it in the image.
+        // The kernel caches the data; the image has no room for it.
         let _ = (&file).write_all(&vec![1; 80 << 20]);
         drop(file);
         fs::write(point.path().join("etc/hostname"), "changed\n").unwrap();
@@ -106,7 +106,7 @@ fn a_mount_with_a_name_of_its_own_is_unmounted_without_waiting() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = format!("root {} fuse.diskwright rw", point.path().display());
     assert!(mounts.contains(&line), "{mounts}");
-    // Another image with the same name is none of its business.
+    // Another image with the same name is not affected.
     oracle::copy_image(&image, &dir.path().join("b.img"));
     let other = Point::new();
     ok(dir.path(), &other, "mount b.img POINT -o fsname=root");

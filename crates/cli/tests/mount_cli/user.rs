@@ -1,4 +1,4 @@
-//! Users who are not root, through `fusermount3`.
+//! Users other than root, through `fusermount3`.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use crate::mount::{Point, is_mounted};
 use crate::mount_cli::common::{cat, ext4, own_mounts};
 
-/// `nobody`, a user that has nothing. `fusermount3` wants users to have a name.
+/// User ID of `nobody`. `fusermount3` requires users with a name.
 const UID: u32 = 65_534;
 
 /// Runs a program as that user.
@@ -23,19 +23,19 @@ fn as_user(words: &[&str]) -> Output {
     command.env("LC_ALL", "C").output().unwrap()
 }
 
-/// The program where that user can run it.
+/// Copies the program to a path where that user can execute it.
 fn program(dir: &Path) -> String {
     let program = dir.join("diskwright");
-    // By another process: a file that this one has open to write it could not be run while some thread
-    // starts a program.
+    // Copied by another process. If this process had it open for writing, a concurrently started
+    // child could inherit the descriptor, and execution would fail.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_diskwright")).arg(&program).status();
     assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     program.to_str().unwrap().into()
 }
 
-/// Lets users open `/dev/fuse`, as they may where it is set up as usual. Only this thread and what it starts
-/// see that, and their mounts.
+/// Lets users open `/dev/fuse`, as in the usual configuration. Only this thread and its children
+/// see the change and their mounts.
 fn let_users_mount() {
     if as_user(&["sh", "-c", "exec 3<>/dev/fuse"]).status.success() {
         return;
@@ -69,7 +69,7 @@ fn a_user_mounts_and_unmounts() {
     assert!(is_mounted(point.path()));
     let file = format!("{point_text}/etc/hostname");
     assert_eq!(as_user(&["cat", &file]).stdout, b"image\n");
-    // The files are root's, so that this user may not change them.
+    // The files belong to root, so this user may not change them.
     let refused = as_user(&["sh", "-c", &format!("echo x > {file}")]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("Permission denied"));
     let output = as_user(&[&program, "unmount", point_text]);
@@ -95,7 +95,7 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
     assert!(output.status.success(), "{output:?}");
     let output = as_user(&["sh", "-c", &format!("echo mine > {point_text}/etc/new")]);
     assert!(output.status.success(), "{output:?}");
-    // Without allow_other not even root gets in.
+    // Without allow_other even root has no access.
     let refused = fs::metadata(point.path().join("etc")).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
     let output = as_user(&[&program, "unmount", point_text]);
@@ -111,7 +111,7 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
     assert!(found.contains("\"uid\":0"), "{found}");
 }
 
-/// A user cannot steer what the kernel caches, but writes to a file that finds no room come to an end.
+/// A user cannot control the kernel's caching, but writes to a full file system do end.
 #[test]
 fn a_user_who_writes_without_end_is_told_that_there_is_no_room() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
@@ -131,11 +131,11 @@ fn a_user_who_writes_without_end_is_told_that_there_is_no_room() {
     let output = as_user(&["dd", "if=/dev/zero", &file, "bs=64k"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("error writing") && said.contains("No space left"), "{said}");
-    // Reading and other files are no worse for it, once there is room again.
+    // When there is room again, reads and other files work.
     let again = "cat file motd > /dev/null && rm file && echo x > other && cat other motd";
     let output = as_user(&["sh", "-c", &format!("cd {point_text} && {again}")]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "x\nWelcome.\n", "{output:?}");
-    // It tells what found no room once more.
+    // Unmounting may report the lost data again.
     let output = as_user(&[&program, "unmount", point_text]);
     assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
     assert!(!is_mounted(point.path()));

@@ -1,4 +1,4 @@
-//! A block device that fails for a while.
+//! A block device that fails temporarily.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::place::{self, Format, run};
 
 const IMAGE_BYTES: u64 = 310 << 20;
 
-/// A loop device on a sparse file in memory. Writes to the device fail while the memory has no room.
+/// A loop device on a sparse file in memory. Writes to the device fail while the memory is full.
 struct Device {
     memory: TempDir,
     path: PathBuf,
@@ -40,7 +40,7 @@ impl Device {
         self.memory.path().join("filler")
     }
 
-    /// Lets all writes to places without memory fail.
+    /// Makes all writes to unallocated parts of the file fail.
     fn fail(&self) {
         let mut filler = File::create(self.filler()).unwrap();
         while filler.write(&[0; 4096]).is_ok() {}
@@ -60,8 +60,8 @@ impl Drop for Device {
     }
 }
 
-/// The kernel reports an error of its write-back to the first program that syncs afterwards. That is not the one whose
-/// writes failed, if it was killed.
+/// The kernel reports a write-back error to the first program that syncs afterwards. If the program
+/// whose writes failed was killed, that is another program.
 #[test]
 fn an_image_is_mounted_again_as_soon_as_its_device_works_again() {
     require!(Root, Loop, Fuse, Tool("losetup"), Tool("mount"), Tool("umount"));
@@ -78,7 +78,7 @@ fn an_image_is_mounted_again_as_soon_as_its_device_works_again() {
         fs::write(mount.join("kept"), "contents").unwrap();
         File::open(mount.join("kept")).unwrap().sync_all().unwrap();
         device.fail();
-        // It is written back when it is closed, and nothing is flushed.
+        // Closing the file writes it back, but flushes nothing.
         fs::write(mount.join("lost"), vec![7; 8 << 20]).unwrap();
         mount.signal(Signal::KILL);
         mount.kill();

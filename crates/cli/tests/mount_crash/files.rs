@@ -1,4 +1,4 @@
-//! Files and directories through crashes, with and without fsync.
+//! Files and directories across crashes, with and without fsync.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ fn bytes_of(version: u64) -> Vec<u8> {
     bytes
 }
 
-/// The version that a file holds, if it holds one as a whole.
+/// Returns the version of a file, or `None` if the file is incomplete.
 pub(super) fn version_of(path: &Path) -> Option<u64> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -35,7 +35,7 @@ pub(super) fn version_of(path: &Path) -> Option<u64> {
     Some(version)
 }
 
-/// What editors do: a new file is written and made durable, then it takes the place of the old one.
+/// Replaces a file as editors do: writes and syncs a new file, and renames it to the old name.
 pub(super) fn replace(directory: &Path, name: &str, version: u64) -> io::Result<()> {
     let new = directory.join(format!("{name}.new"));
     let mut file = File::create(&new)?;
@@ -52,7 +52,7 @@ fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
         for round in 0..rounds() {
             let path = |writer| format!("file {writer}");
             let durable: Vec<_> = versions.iter().map(|&version| AtomicU64::new(version)).collect();
-            // After some of these, at any moment.
+            // Crash at a random moment after some of these.
             let wanted = versions.iter().sum::<u64>() + random.u64(5..40);
             let delay = Duration::from_millis(random.u64(0..30));
             thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
     });
 }
 
-/// Changes of all kinds until the mount is gone, without caring what becomes of them.
+/// Makes changes of all kinds until the mount is gone. The test does not check these files.
 pub(super) fn churn(root: &Path, worker: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let name = |n: u64| root.join(format!("shared/{worker} {n}"));
@@ -102,7 +102,7 @@ pub(super) fn churn(root: &Path, worker: u64, seed: u64) {
             8 => fs::remove_dir(some.with_extension("d")),
             9 => File::options().write(true).open(&some).and_then(|file| file.set_len(n % 100_000)),
             10 => File::open(&some).and_then(|file| file.sync_all()),
-            // Open when it happens, and without a name: for the one who recovers.
+            // Unlinked but open at the crash: recovery must free them.
             _ => File::open(&some).and_then(|file| {
                 open.push(file);
                 fs::remove_file(&some)
@@ -134,7 +134,7 @@ fn images_are_sound(name: &str, format: Format, crash: Crash) {
                 place.crash();
             });
             mount_after_crash(place, round % 3 == 1);
-            // The directory is a directory, and what was durable long before is untouched.
+            // The directory is readable, and files that were durable long before are unchanged.
             let mut names = 0;
             for entry in fs::read_dir(place.join("shared")).unwrap() {
                 let entry = entry.unwrap();
@@ -150,7 +150,7 @@ fn images_are_sound(name: &str, format: Format, crash: Crash) {
     });
 }
 
-/// Files that nobody touches any more.
+/// Creates files that are never changed again.
 fn keep(place: &Place) -> Vec<PathBuf> {
     fs::create_dir(place.join("kept")).unwrap();
     let files = (0..20).map(|number| {
@@ -160,8 +160,8 @@ fn keep(place: &Place) -> Vec<PathBuf> {
         path
     });
     let files: Vec<_> = files.collect();
-    // Not syncfs, which the kernel does not pass on; what is durable of one is durable of all. But
-    // contents are the kernel's until it is asked for them.
+    // syncfs is not used, because the kernel does not forward it. An fsync of one file makes the
+    // metadata of all durable, but their data may still be in the kernel's cache.
     for path in &files {
         File::open(place.join(path)).unwrap().sync_all().unwrap();
     }
@@ -176,11 +176,11 @@ fn check_kept(place: &Place, files: &[PathBuf]) {
     }
 }
 
-/// Bytes of a file that is copied or allocated.
+/// Size in bytes of a file that is copied or allocated.
 const BYTES: usize = 100_000;
 
-/// A copy and an allocation outlast a crash if their file was open with `O_SYNC` or `O_DSYNC`. A crash follows each of
-/// them, because a sync makes all earlier changes durable.
+/// A copy and an allocation survive a crash if their file was open with `O_SYNC` or `O_DSYNC`. A
+/// crash follows each of them, because a sync makes all earlier changes durable.
 fn synchronous_files_are_durable(name: &str, format: Format, crash: Crash) {
     prove(name, crash.wanted(format), |place| {
         let contents = pattern(9, 0, BYTES as u64);

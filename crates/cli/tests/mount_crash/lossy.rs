@@ -1,4 +1,4 @@
-//! Promises of fsync on a block device that loses power under load, or fails for a while.
+//! Guarantees of fsync on a block device that loses power under load, or fails temporarily.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -49,8 +49,9 @@ impl Ground {
         if options.is_empty() { mounting } else { mounting.options(options) }.start()
     }
 
-    /// Writers replace their files, and others change names, until a mount ends. `harm` comes once all are at work.
-    /// Returns the versions that were acknowledged by a disk with power.
+    /// Replaces files in several threads, and changes names in others, until the mount ends. Calls
+    /// `harm` once all threads are working. Returns the versions that were acknowledged while the
+    /// disk had power.
     fn under_load(&self, mounted: &Mounted, from: Versions, harm: impl FnOnce()) -> Versions {
         let durable = from.map(AtomicU64::new);
         let is_over = AtomicBool::new(false);
@@ -79,7 +80,8 @@ impl Ground {
         durable.map(AtomicU64::into_inner)
     }
 
-    /// Asserts that each file is whole and has the acknowledged version or the next one. Returns the versions.
+    /// Asserts that each file is complete and has the acknowledged version or the next one. Returns
+    /// the versions.
     #[track_caller]
     fn check(&self, root: &Path, durable: Versions) -> Versions {
         let found = std::array::from_fn(|writer| version_of(&root.join(name(writer))).unwrap_or(0));
@@ -93,7 +95,7 @@ impl Ground {
         found
     }
 
-    /// Has the kernel recover the image, or us. Then its checker judges it.
+    /// Recovers the image, by the kernel or by our driver, and checks it.
     #[track_caller]
     fn recover_and_check(&self, by_kernel: bool, durable: Versions) -> Versions {
         let found = if by_kernel {
@@ -152,7 +154,8 @@ fn the_disk_fails(format: Format) {
             });
         });
         ground.device.fail(false);
-        // A lost change is never reported as durable: the mount accepts none until it is mounted again.
+        // A lost change is never reported as durable: the mount accepts no changes until it is
+        // mounted again.
         let after = replace(mounted.path(), "after", 1);
         assert!(after.is_err(), "fsync succeeds after a failure");
         let unmounted = unmount_when_free(mounted.path());

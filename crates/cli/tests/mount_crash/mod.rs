@@ -1,6 +1,6 @@
-//! Crashes of mounts: what was said to be durable is there afterwards, and the image is sound. The server is
-//! killed, or the power of the disk beneath it goes. Of the kernel's mounts, which these proofs are held
-//! against, the driver is stopped where it is.
+//! Crashes of mounts: durable data is present afterwards, and the image is sound. The server is
+//! killed, or its disk loses power. For comparison, the same tests run on kernel mounts, whose
+//! driver is stopped.
 
 mod device;
 mod files;
@@ -10,12 +10,12 @@ mod start;
 
 use crate::place::{self, Driver, Format, Place, Wanted};
 
-/// What happens to the mount, and so what a proof runs on.
+/// Kind of crash, which determines the device of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Crash {
-    /// The server is killed. What it has written stays.
+    /// The server is killed. Its writes are kept.
     Killed,
-    /// The disk forgets what was not flushed.
+    /// The disk loses all unflushed writes.
     PowerLost,
 }
 
@@ -26,12 +26,13 @@ impl Crash {
     }
 }
 
-/// Crashes of each proof.
+/// Number of crashes per test.
 fn rounds() -> usize {
     oracle::effort(3, 6, 100)
 }
 
-/// Mounts after a crash: by our driver, or in between by the kernel, which replays what we have written.
+/// Mounts after a crash by our driver, optionally after a mount by the kernel, which replays our
+/// log.
 fn mount_after_crash(place: &mut Place, by_kernel: bool) {
     place.clear_away();
     if by_kernel && place.driver() == Driver::Own {
@@ -41,7 +42,7 @@ fn mount_after_crash(place: &mut Place, by_kernel: bool) {
     place.mount_with("");
 }
 
-/// Makes tests for each format and each crash of a proof, which is a function of both and of its name.
+/// Defines tests for each format and each kind of crash. A test function takes its name and both.
 macro_rules! prove_through_crashes {
     ($($proof:ident),+ $(,)?) => {$(
         mod $proof {

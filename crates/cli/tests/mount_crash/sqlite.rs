@@ -1,4 +1,4 @@
-//! A database in the mount, which says of each transaction whether it is committed.
+//! A database on the mount, which reports for each transaction whether it is committed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,8 @@ use oracle::{Need, satisfied, wait_until};
 use crate::mount_crash::{Crash, mount_after_crash, prove_through_crashes, rounds};
 use crate::place::{Format, Place, prove, run, tool};
 
-/// The row of a number. It is changed once, by the transaction that adds the third row after it.
+/// Contents of the row with a given ID. It is changed once, by the transaction that adds the third
+/// row after it.
 const PAYLOAD: &str = "printf('%0*d', 100 + (id * 7919) % 3000, id * id)";
 
 struct Database {
@@ -23,11 +24,11 @@ struct Database {
 impl Database {
     fn open(path: &Path, journal: &str) -> Self {
         let mut command = tool("sqlite3");
-        // After an error it ends, and does not go on with what is left of the script.
+        // After an error it ends, and does not execute the rest of the script.
         command.args(["-batch", "-bail"]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.stderr(Stdio::null()).spawn().unwrap();
         let mut input = program.stdin.take().unwrap();
-        // With FULL, a rollback journal may come back that was deleted last.
+        // With FULL, a rollback journal that was deleted last may reappear.
         let durability = if journal == "WAL" { "FULL" } else { "EXTRA" };
         let settings = format!(
             ".timeout 10000\nPRAGMA journal_mode = {journal};\nPRAGMA synchronous = {durability};\n\
@@ -39,10 +40,10 @@ impl Database {
         Self { program, input }
     }
 
-    /// Adds rows from a number on, until the mount is gone, and notes each that is acknowledged.
+    /// Adds rows from a number on until the mount is gone. Records each acknowledged row.
     ///
-    /// What is acknowledged once it crashes does not count: SQLite takes a directory that cannot be opened
-    /// for one that need not be synced.
+    /// Rows acknowledged after the crash begins do not count: if SQLite cannot open a directory, it
+    /// assumes that no sync is needed.
     fn append(mut self, mut next: u64, acknowledged: &AtomicU64, crashes: &AtomicBool) {
         let mut output = BufReader::new(self.program.stdout.take().unwrap()).lines();
         'rows: loop {
@@ -54,7 +55,7 @@ impl Database {
             if self.input.write_all(row.as_bytes()).is_err() {
                 break;
             }
-            // The journal's mode is printed, too.
+            // The journal mode is printed, too.
             loop {
                 match output.next() {
                     Some(Ok(line)) if line == format!("done|{next}") => break,
@@ -86,7 +87,8 @@ fn keeps_what_it_acknowledged(name: &str, format: Format, crash: Crash, journal:
         let mut last = 0;
         for round in 0..rounds() {
             let (acknowledged, crashes) = (AtomicU64::new(last), AtomicBool::new(false));
-            // The first time perhaps before there is any; then after some of these, at any moment.
+            // The first crash may come before any row, the others at a random moment after some of
+            // them.
             let wanted = last + if round == 0 { 0 } else { random.u64(5..80) };
             let delay = Duration::from_millis(random.u64(0..30));
             thread::scope(|scope| {
@@ -108,7 +110,7 @@ fn keeps_what_it_acknowledged(name: &str, format: Format, crash: Crash, journal:
     });
 }
 
-/// Everything that was acknowledged is there, whole and in order; returns the last row.
+/// Asserts that all acknowledged rows are present, complete and in order. Returns the last row.
 fn check(place: &Place, acknowledged: u64, before: u64) -> u64 {
     let database = place.join("database");
     if acknowledged == 0 && !database.exists() {
@@ -123,7 +125,7 @@ fn check(place: &Place, acknowledged: u64, before: u64) -> u64 {
     let (count, last) = found.split_once('|').unwrap();
     let [count, last] = [count, last].map(|text| text.parse::<u64>().unwrap());
     assert_eq!(count, last, "a row is missing");
-    // The one that was under way may have been committed.
+    // The pending transaction may have been committed.
     assert!(
         last == acknowledged || last == acknowledged + 1,
         "{last}, acknowledged {acknowledged}"

@@ -1,5 +1,5 @@
-//! Servers that are killed soon after their start. A server then limits the dirty pages of its mount and has the kernel
-//! write them back. It must answer the kernel's requests itself.
+//! Servers killed soon after their start. At that time a server limits the dirty pages of its mount
+//! and has the kernel write them back, and must answer the kernel's requests itself.
 
 use std::thread;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::mount_after_crash;
 use crate::place::{Format, Place, Wanted, prove};
 
-/// Milliseconds between the mount and the end of its server, at most.
+/// Maximum time in milliseconds between the mount and the end of its server.
 const LIFE_MAX: u64 = 40;
 
 fn a_killed_server_ends(place: &mut Place) {
     for life in (0..LIFE_MAX).step_by(oracle::effort(4, 2, 1)) {
         thread::sleep(Duration::from_millis(life));
         place.crash();
-        // It waits for the end of the process.
+        // This waits for the end of the process.
         mount_after_crash(place, false);
     }
 }

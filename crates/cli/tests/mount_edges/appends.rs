@@ -10,7 +10,7 @@ use crate::place::{Place, prove_on_both};
 const WRITERS: usize = 4;
 const LINES: usize = 1500;
 
-/// Lines appended by several processes are all there, whole, and each process's in its order.
+/// Lines appended by several processes are all present and complete, each process's in order.
 fn appends_of_processes_do_not_mix(place: &mut Place) {
     let log = place.join("log");
     File::create(&log).unwrap();
@@ -47,8 +47,7 @@ fn appends_of_processes_do_not_mix(place: &mut Place) {
     check(fs::read_to_string(place.join("log")).unwrap());
 }
 
-/// Threads that write blocks of their own into one file, and one that makes it longer and shorter beyond
-/// them.
+/// Threads write separate blocks of one file, and another thread changes its length beyond them.
 fn writers_of_parts_do_not_disturb_each_other(place: &mut Place) {
     use std::os::unix::fs::FileExt;
     const PART: usize = 3000;
@@ -62,7 +61,7 @@ fn writers_of_parts_do_not_disturb_each_other(place: &mut Place) {
         for writer in 0..WRITERS as u64 {
             let file = &file;
             scope.spawn(move || {
-                // Every fourth part: neighbours in a page are different writers'.
+                // Every fourth part, so that neighbours in a page have different writers.
                 for part in (0..PARTS).map(|part| part * WRITERS as u64 + writer) {
                     file.write_all_at(&[byte(part); PART], part * PART as u64).unwrap();
                     if part % 64 == 0 {

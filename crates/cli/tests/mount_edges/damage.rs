@@ -1,5 +1,5 @@
-//! Damaged images: what is damaged gives an error and nothing else happens. All that is sound can be read,
-//! and nothing is written any more unless that was asked for.
+//! Damaged images: access to damaged data fails and has no other effect. Sound data can be read.
+//! Writes are rejected unless an option permits them.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use crate::place::probe::pattern;
 use crate::place::{Driver, Format, Place, Wanted, prove};
 
-/// Entries of the directories, so that they have several blocks.
+/// Number of entries per directory, for several directory blocks.
 const NAMES: usize = 600;
 
-/// More extents than fit into an inode.
+/// Number of extents: more than fit into an inode.
 const EXTENTS: u64 = 200;
 
 const DAMAGE: [Errno; 3] = [Errno::UCLEAN, Errno::IO, Errno::BADMSG];
@@ -30,7 +30,8 @@ fn is_told<T: std::fmt::Debug>(result: io::Result<T>) {
     assert!(is_damage(&error), "{error}");
 }
 
-/// A directory of small files, a fragmented file, a plain file, and a directory that stays sound.
+/// Creates a directory of small files, a fragmented file, a plain file, and a directory that stays
+/// sound.
 fn populate(root: &Path) {
     for directory in ["dir", "sound"] {
         fs::create_dir(root.join(directory)).unwrap();
@@ -42,7 +43,7 @@ fn populate(root: &Path) {
     let tree = File::create(root.join("tree")).unwrap();
     for extent in 0..EXTENTS {
         tree.write_all_at(&pattern(extent, 0, 4096), extent * 8192).unwrap();
-        // So that each gets its own place.
+        // Sync, so that each is allocated separately.
         tree.sync_data().unwrap();
     }
     fs::write(root.join("inode"), "contents").unwrap();
@@ -61,7 +62,7 @@ fn numbers(text: &str) -> Vec<u64> {
 
 /// Damages an inode, a block of a directory and a block of an extent tree.
 fn damage_ext4(image: &Path) {
-    // "located at block 37, offset 0x0b00"
+    // Output: "located at block 37, offset 0x0b00"
     let place = debugfs(image, "imap /inode");
     let block = numbers(place.split("located at block ").nth(1).unwrap())[0];
     let offset = place.split("offset 0x").nth(1).unwrap().trim();
@@ -71,34 +72,36 @@ fn damage_ext4(image: &Path) {
     let blocks = numbers(&debugfs(image, "blocks /dir"));
     assert!(blocks.len() > 5, "{blocks:?}");
     overwrite(image, blocks[3] * 4096 + 200);
-    // " 0/ 1   1/  1     0 -   399   8577            99": level, entry, blocks, place, length
+    // Output: " 0/ 1   1/  1     0 -   399   8577            99": level, entry, blocks, device
+    // block, length
     let extents = debugfs(image, "dump_extents -n /tree");
     let node = extents.lines().find(|line| line.trim_start().starts_with("0/")).unwrap();
     overwrite(image, numbers(node)[6] * 4096 + 1000);
 }
 
-/// The same of XFS.
+/// Damages the same structures of XFS.
 fn damage_xfs(image: &Path, inode_of: impl Fn(&str) -> u64) {
     let place = |commands: &[&str]| {
         let answer = xfs_db(image, commands);
-        // "datadev daddr is 128"
+        // Output: "datadev daddr is 128"
         let sector = answer.split("daddr is ").nth(1);
         numbers(sector.unwrap_or_else(|| panic!("{commands:?}: {answer}")))[0] * 512
     };
     let inode = |name: &str| format!("inode {}", inode_of(name));
     let dir = place(&[&inode("dir"), "dblock 2", "daddr"]);
     let tree = place(&[&inode("tree"), "addr u3.bmbt.ptrs[1]", "daddr"]);
-    // An inode's number is that of its block, and its place there in the lower three bits.
+    // An inode number is a block number with the index of the inode in the block in the lower three
+    // bits.
     let damaged = xfs_db(image, &[&format!("convert inode {} fsblock", inode_of("inode"))]);
     let block = numbers(damaged.split_once('(').unwrap().1)[0];
     let start = place(&[&format!("fsblock {block}"), "daddr"]);
     overwrite(image, dir + 300);
     overwrite(image, tree + 1000);
-    // In its data fork: the fields before it are looked at for all inodes of a cluster at once.
+    // In its data fork: the fields before it are checked for all inodes of a cluster together.
     overwrite(image, start + inode_of("inode") % 8 * 512 + 200);
 }
 
-/// Everything sound reads as it was; everything damaged says so.
+/// Asserts that sound data is unchanged and that access to damaged data fails.
 fn read_all(root: &Path) {
     is_told(fs::metadata(root.join("inode")));
     let listed: io::Result<Vec<_>> = fs::read_dir(root.join("dir")).and_then(Iterator::collect);
@@ -128,11 +131,11 @@ fn read_all(root: &Path) {
 }
 
 fn wanted(format: Format) -> Wanted {
-    // As small as mkfs.xfs makes them.
+    // The minimum size of mkfs.xfs.
     Wanted { bytes: 310 << 20, ..Wanted::new(format) }
 }
 
-/// Fills an image and unmounts it; then `check` has it, and then it is damaged.
+/// Fills an image, unmounts it, calls `check`, and damages the image.
 fn damaged_after(place: &mut Place, check: impl FnOnce(&mut Place)) {
     populate(place.path());
     let inodes =
@@ -151,7 +154,8 @@ fn damaged(place: &mut Place) {
     damaged_after(place, |_| {});
 }
 
-/// Runs a proof on each format that has `errors=` as we have it: the kernel's XFS stops where it wants to.
+/// Runs a test on each format whose `errors=` matches ours: the kernel's XFS has its own rules for
+/// a shutdown.
 fn prove_on_each(name: &str, proof: impl Fn(&mut Place)) {
     for format in [Format::Ext, Format::Xfs] {
         let wanted = wanted(format);
@@ -167,7 +171,7 @@ fn damaged_images_are_not_written_any_more() {
     prove_on_each("damaged_images_are_not_written_any_more", |place| {
         damaged(place);
         place.mount_with("errors=remount-ro");
-        // Before anybody has noticed, changes are made.
+        // Changes before the damage is detected.
         let mut open = File::create(place.join("before")).unwrap();
         open.write_all(b"durable").unwrap();
         open.sync_all().unwrap();
@@ -193,7 +197,7 @@ fn damaged_images_are_not_written_any_more() {
         );
         read_only(set.map_err(io::Error::from));
         read_only(open.set_len(1 << 20));
-        // The kernel may take a write into its cache. Who asks whether it is durable gets to know.
+        // The kernel may accept a write into its cache. A sync then reports the error.
         let written = open.write_all(b"lost").and_then(|()| open.sync_all());
         assert!(written.is_err(), "a write that cannot be durable is said to be");
         drop(open);
@@ -235,7 +239,8 @@ fn damaged_images_may_be_written_on() {
     });
 }
 
-/// Read-only: all can be read, nothing can be changed, and the image stays as it is.
+/// Asserts that in a read-only mount all data can be read, changes fail, and the image is
+/// unchanged.
 fn read_only(place: &mut Place, damaged: bool) {
     let before = digest(place.image());
     place.mount_read_only();

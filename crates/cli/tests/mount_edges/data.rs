@@ -1,4 +1,5 @@
-//! Contents: mappings, holes, allocation, copies, and the kernel's cache beside what goes past it.
+//! File contents: mappings, holes, allocation, copies, and the kernel's cache together with direct
+//! I/O.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom as From, Write};
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use crate::place::probe::{asynchronous_writes, map, pattern};
 use crate::place::{Driver, Format, Place, has_compiler, prove_on_both, run, shell, tool};
 
-/// A file that can be read and written.
+/// Creates a file that is open for reading and writing.
 fn file(path: &Path) -> File {
     File::options().create(true).truncate(true).read(true).write(true).open(path).unwrap()
 }
@@ -22,7 +23,7 @@ fn read(file: &File, offset: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// What is written through a mapping is read by others at once, and is there after a remount.
+/// Data written through a mapping can be read at once, and is present after a remount.
 fn mappings_and_files_are_the_same(place: &mut Place) {
     if !has_compiler("mappings_and_files_are_the_same") {
         return;
@@ -35,7 +36,7 @@ fn mappings_and_files_are_the_same(place: &mut Place) {
     map(&path, 5000, BYTES - 5000, 1, false);
     assert!(read(&file, 5000, BYTES - 5000) == pattern(1, 5000, BYTES - 5000));
     assert_eq!(read(&file, 0, 5000), vec![0; 5000]);
-    // Over it by write, then by a mapping again, in the same pages.
+    // Overwritten by write, then again by a mapping, in the same pages.
     file.write_all_at(&pattern(2, 8192, 10_000), 8192).unwrap();
     map(&path, 10_000, 3000, 3, true);
     let mut expected = vec![0; 5000];
@@ -44,7 +45,7 @@ fn mappings_and_files_are_the_same(place: &mut Place) {
     expected[8192..18_192].copy_from_slice(&pattern(2, 8192, 10_000));
     expected[10_000..13_000].copy_from_slice(&pattern(3, 10_000, 3000));
     assert!(read(&file, 0, BYTES + 100) == expected);
-    // What a mapping put behind the end does not come back when the file grows.
+    // Data written through a mapping behind the end of file does not reappear when the file grows.
     map(&path, BYTES + 50, 50, 4, true);
     expected[BYTES as usize + 50..].copy_from_slice(&pattern(4, BYTES + 50, 50));
     file.set_len(BYTES + 60).unwrap();
@@ -57,7 +58,7 @@ fn mappings_and_files_are_the_same(place: &mut Place) {
     assert!(fs::read(place.join("file")).unwrap() == expected);
 }
 
-/// Holes are found where they are, also before anything was written to the disk.
+/// SEEK_HOLE and SEEK_DATA are correct, also before data is written to the disk.
 fn holes_are_found(place: &mut Place) {
     const MIB: u64 = 1 << 20;
     let path = place.join("file");
@@ -68,7 +69,7 @@ fn holes_are_found(place: &mut Place) {
     let data = |file: &File, from| seek(file, SeekFrom::Data(from));
     let hole = |file: &File, from| seek(file, SeekFrom::Hole(from));
     let check = |file: &File, when: &str| {
-        // Data may be said to begin earlier and end later, but none may be left out.
+        // Reported data may be larger than written, but must not omit any.
         assert!(data(file, 0).unwrap() <= MIB, "{when}");
         let end = hole(file, MIB).unwrap();
         assert!((MIB + 8192..=5 * MIB).contains(&end), "{when}: {end}");
@@ -77,7 +78,7 @@ fn holes_are_found(place: &mut Place) {
         assert_eq!(data(file, 5 * MIB), Err(Errno::NXIO), "{when}");
         assert_eq!(hole(file, 5 * MIB), Err(Errno::NXIO), "{when}");
         assert_eq!(data(file, MIB + 7), Ok(MIB + 7), "{when}");
-        // Before the start there is neither.
+        // Negative offsets are rejected.
         for before in [-1_i64, -4096, i64::MIN] {
             assert_eq!(data(file, before.cast_unsigned()), Err(Errno::NXIO), "{when}");
             assert_eq!(hole(file, before.cast_unsigned()), Err(Errno::NXIO), "{when}");
@@ -90,7 +91,7 @@ fn holes_are_found(place: &mut Place) {
         assert_eq!(data(file, 0), Ok(MIB));
         assert_eq!(hole(file, MIB), Ok(MIB + 8192));
         assert_eq!(data(file, MIB + 8192), Ok(3 * MIB));
-        // The kernel's XFS takes more in advance, which stays if the file grows over it.
+        // The kernel's XFS preallocates more, which stays if the file grows over it.
         assert!([5 * MIB, 3 * MIB + 4096].contains(&hole(file, 3 * MIB).unwrap()));
     };
     exact(&sparse);
@@ -101,18 +102,18 @@ fn holes_are_found(place: &mut Place) {
     exact(&sparse);
     drop(sparse);
     shell(place.path(), "cp --sparse=always file copy && cmp file copy");
-    // Where nothing can wait in a cache, nobody knows less than exactly.
+    // Without dirty data in a cache, results are exact.
     place.unmount();
     place.mount_read_only();
     let sparse = File::open(place.join("file")).unwrap();
     exact(&sparse);
-    // The kernel's XFS takes more in advance, which stays if the file grows over it.
+    // The kernel's XFS preallocates more, which stays if the file grows over it.
     let exact = place.format() == Format::Ext || place.driver() == Driver::Own;
     assert!(!exact || sparse.metadata().unwrap().blocks() < 64, "a sparse file takes little");
     assert!(fs::metadata(place.join("copy")).unwrap().blocks() < 64);
 }
 
-/// Allocating, punching and zeroing: sizes, contents and what is taken.
+/// Allocating, punching and zeroing: sizes, contents and used space.
 fn ranges_are_allocated_and_given_back(place: &mut Place) {
     const MIB: u64 = 1 << 20;
     let file = file(&place.join("file"));
@@ -144,7 +145,7 @@ fn ranges_are_allocated_and_given_back(place: &mut Place) {
     assert!(read(&file, 0, 4 * MIB + 990) == expected);
     assert_eq!(call(FallocateFlags::PUNCH_HOLE, 0, 4096), Err(Errno::OPNOTSUPP));
     assert_eq!(call(FallocateFlags::empty(), 0, 0), Err(Errno::INVAL));
-    // Truncation also gives back what lies behind the end.
+    // Truncation also frees space behind the end of file.
     file.set_len(100).unwrap();
     expected.truncate(100);
     assert!(taken() <= 8192, "{}", taken());
@@ -153,7 +154,8 @@ fn ranges_are_allocated_and_given_back(place: &mut Place) {
     assert!(fs::read(place.join("file")).unwrap() == expected);
 }
 
-/// `copy_file_range`: parts of a file over others, also of the same file, also what is not on the disk yet.
+/// `copy_file_range`: over existing data, within one file, and with data that is not on the disk
+/// yet.
 fn ranges_are_copied(place: &mut Place) {
     let (source, target) = (file(&place.join("source")), file(&place.join("target")));
     let copy = |from: &File, mut at: u64, to: &File, mut to_at: u64, len: usize| {
@@ -174,11 +176,11 @@ fn ranges_are_copied(place: &mut Place) {
     expected.resize(77_777 + 1_500_000, 0);
     expected[77_777..].copy_from_slice(&pattern(1, 1234, 1_500_000));
     assert!(read(&target, 0, expected.len() as u64) == expected);
-    // To the end of the source, and beyond it nothing.
+    // Up to the end of the source, and nothing beyond it.
     assert_eq!(copy(&source, 1_999_000, &target, 10, 5000), 1000);
     assert_eq!(copy(&source, 3_000_000, &target, 10, 5000), 0);
     expected[10..1010].copy_from_slice(&pattern(1, 1_999_000, 1000));
-    // Within one file: apart, and refused where they overlap.
+    // Within one file: disjoint ranges work, overlapping ones are rejected.
     assert_eq!(copy(&target, 0, &target, 500_000, 300_000), 300_000);
     expected.copy_within(0..300_000, 500_000);
     let overlapping = copy_file_range(&target, Some(&mut 0), &target, Some(&mut 100), 1000);
@@ -189,7 +191,7 @@ fn ranges_are_copied(place: &mut Place) {
     assert!(fs::read(place.join("target")).unwrap() == expected);
 }
 
-/// The kernel's cache and requests that go past it agree.
+/// The kernel's cache and direct I/O are coherent.
 fn direct_requests_agree_with_the_cache(place: &mut Place) {
     if !oracle::satisfied("direct_requests_agree_with_the_cache", &[oracle::Need::Tool("xfs_io")]) {
         return;
@@ -202,7 +204,7 @@ fn direct_requests_agree_with_the_cache(place: &mut Place) {
     let mut expected = pattern(1, 0, BLOCKS * 4096);
     for round in 0..BLOCKS - 1 {
         let (at, byte) = (round * 4096, 0x40 + round as u8 % 64);
-        // Cached and dirty, then directly over half of it, then read through the cache.
+        // Dirty in the cache, then half overwritten by direct I/O, then read through the cache.
         cached.write_all_at(&[byte; 8192], at).unwrap();
         expected[at as usize..at as usize + 8192].fill(byte);
         xfs_io(&format!("pwrite -S {} -b 4096 {at} 4096", byte + 1));
@@ -215,8 +217,7 @@ fn direct_requests_agree_with_the_cache(place: &mut Place) {
     assert!(fs::read(place.join("file")).unwrap() == expected);
 }
 
-/// Pages that are read while a program writes past the cache, and does not wait for that, are not kept once
-/// it is done.
+/// Pages read during an asynchronous direct write are dropped when the write completes.
 fn asynchronous_writes_leave_no_stale_pages(place: &mut Place) {
     if !has_compiler("asynchronous_writes_leave_no_stale_pages") {
         return;
@@ -224,10 +225,10 @@ fn asynchronous_writes_leave_no_stale_pages(place: &mut Place) {
     asynchronous_writes(&place.join("file"), 300);
 }
 
-/// Far ends: offsets beyond 4 GiB and beyond what the format takes.
+/// Offsets beyond 4 GiB and beyond the maximum of the format.
 fn files_are_as_long_as_the_format_allows(place: &mut Place) {
     let far = file(&place.join("far"));
-    // What ext4 takes with blocks of 4 KiB, and XFS as well.
+    // The maximum of ext4 with blocks of 4 KiB; XFS supports it as well.
     let last = (1_u64 << 44) - 4096 - 10;
     for (number, offset) in [4_294_967_290, 1 << 40, last].into_iter().enumerate() {
         far.write_all_at(&pattern(number as u64, offset, 10), offset).unwrap();
@@ -235,7 +236,7 @@ fn files_are_as_long_as_the_format_allows(place: &mut Place) {
     far.sync_all().unwrap();
     assert_eq!(far.metadata().unwrap().len(), last + 10);
     if place.format() == Format::Ext {
-        // A cache may take it, and tell when it is to be durable.
+        // A cache may accept it and report the error on sync.
         let written = far.write_all_at(b"beyond", 1 << 44).and_then(|()| far.sync_all());
         let error = written.unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::FBIG));
@@ -252,7 +253,7 @@ fn files_are_as_long_as_the_format_allows(place: &mut Place) {
     assert_eq!(far.read(&mut [0; 10]).unwrap(), 0);
 }
 
-/// Lines that are appended while another handle truncates, and writes through two handles of one file.
+/// Lines appended while another handle truncates, and writes through two handles of one file.
 fn handles_of_a_file_see_each_other(place: &mut Place) {
     let path = place.join("file");
     let mut append = File::options().create(true).append(true).open(&path).unwrap();

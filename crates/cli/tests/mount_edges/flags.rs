@@ -1,5 +1,5 @@
-//! Flags of inodes, projects and hints for extents, and giving free space back: our mounts beside the
-//! kernel's own of the same format.
+//! Inode flags, projects, extent size hints, and trimming: our mounts compared with the kernel's
+//! own of the same format.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::place::{Driver, Format, Place, Wanted, prove_on_both, run, shell, tool};
 
-/// What is there before the lines of [`REFUSALS`].
+/// Setup before the lines of [`REFUSALS`].
 const SETTING: &str = "\
     echo old > i; echo old > a; echo old > plain; setfattr -n user.k -v 1 i a; \
     mkdir di da; echo old > di/x; echo old > da/x; mkdir di/dir da/dir; \
     chattr +i i di; chattr +a a da";
 
-/// Lines of the shell, each of which must end on our mount as it does on the kernel's.
+/// Shell lines with the same result on our mount as on the kernel's.
 const REFUSALS: &[&str] = &[
     "cat i a di/x da/x",
     "echo new >> i",
@@ -82,17 +82,17 @@ const REFUSALS: &[&str] = &[
     "ls",
 ];
 
-/// Flags that both formats' kernels answer for, and the bits that only some have.
+/// Flags that the kernel supports on both formats, and those that only some support.
 const LETTERS: &str = "a A c C d D F i P s S t T u x";
 
-/// What a line of the shell does: whether it succeeds, and what it prints.
+/// Returns whether a shell line succeeds, and its output.
 fn outcome(directory: &Path, line: &str) -> (bool, String) {
     let mut command = tool("bash");
     let output = command.args(["-c", line]).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Asserts that lines end alike in two directories.
+/// Asserts that lines have the same result in two directories.
 #[track_caller]
 fn assert_alike(ours: &Path, theirs: &Path, lines: &[String]) {
     let different: Vec<_> = lines
@@ -105,7 +105,7 @@ fn assert_alike(ours: &Path, theirs: &Path, lines: &[String]) {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// Runs lines on a place and on the kernel's mount of another image like it.
+/// Runs lines on our mount and on the kernel's mount of a similar image.
 fn beside_the_kernel(place: &mut Place, lines: &[String]) {
     let wanted = Wanted { driver: Driver::Kernel, ..Wanted::new(place.format()) };
     let kernel = Place::new(wanted);
@@ -117,12 +117,12 @@ fn lines(all: &[&str]) -> Vec<String> {
     all.iter().map(|&line| line.to_owned()).collect()
 }
 
-/// What is immutable or may only be appended to is refused what the kernel's own driver refuses.
+/// Immutable and append-only files reject the same operations as with the kernel's own driver.
 fn protected_files_refuse_what_the_kernel_refuses(place: &mut Place) {
     beside_the_kernel(place, &[lines(&[SETTING]), lines(REFUSALS)].concat());
 }
 
-/// The flags that can be set of a file and of a directory are the kernel's.
+/// The flags that can be set on a file and on a directory are the same as the kernel's.
 fn flags_are_set_where_the_kernel_sets_them(place: &mut Place) {
     let mut all = lines(&["touch f; mkdir d"]);
     for letter in LETTERS.split(' ') {
@@ -143,7 +143,7 @@ fn flags_are_set_where_the_kernel_sets_them(place: &mut Place) {
     beside_the_kernel(place, &all);
 }
 
-/// What is made in a directory has the flags that the kernel gives it.
+/// New files inherit the same flags as with the kernel.
 fn flags_are_inherited_as_the_kernel_does(place: &mut Place) {
     let flags = if place.format() == Format::Ext { "SADdPscut" } else { "SAdP" };
     let make = "touch p/f; mkdir p/d; ln -s x p/l; mknod p/n p; lsattr p | sort; lsattr -d p";
@@ -152,8 +152,8 @@ fn flags_are_inherited_as_the_kernel_does(place: &mut Place) {
     beside_the_kernel(place, &all);
 }
 
-/// Shows and sets what FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR know. (xfs_io leaves flags out where the file
-/// system is none that it knows.)
+/// Shows and sets the fields of FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR. (xfs_io omits flags on
+/// file systems that it does not know.)
 const FSX: &str = "\
 import fcntl, os, struct, sys
 for path in sys.argv[1].split(','):
@@ -172,11 +172,11 @@ for path in sys.argv[1].split(','):
     os.close(fd)
 ";
 
-/// Flags of FS_IOC_FSSETXATTR that all formats have, and those of XFS.
+/// Flags of FS_IOC_FSSETXATTR that all formats support, and those of XFS.
 const XFLAGS: (&[u32], &[u32]) =
     (&[0x20, 0x40, 0x80, 0x200, 0x800, 0x1000, 0x8000], &[0x1, 0x2, 0x100, 0x400, 0x2000, 0x4000]);
 
-/// Hints for extents and projects of XFS.
+/// Extent size hints and projects of XFS.
 const HINTS_AND_PROJECTS: &[&str] = &[
     "touch f; mkdir d; echo full > g; sync",
     "fsx f xflags=0x800 extsize=65536; fsx f",
@@ -199,8 +199,8 @@ const HINTS_AND_PROJECTS: &[&str] = &[
     "fsx f xflags=0x8; fsx f projid=5; fsx f; chattr -i f",
 ];
 
-/// Projects, hints for extents and the flags that XFS alone has are those of the kernel. (Of ext4, the kernel
-/// takes the flags of XFS and leaves them out without a word; here they are refused.)
+/// Projects, extent size hints and XFS-only flags behave as in the kernel. (The kernel's ext4
+/// accepts the flags of XFS and ignores them; our driver rejects them.)
 fn extended_flags_are_those_of_the_kernel(place: &mut Place) {
     let mut all = Vec::new();
     let is_xfs = place.format() == Format::Xfs;
@@ -221,15 +221,16 @@ fn extended_flags_are_those_of_the_kernel(place: &mut Place) {
     }
     let script = place.home().join("fsx.py");
     fs::write(&script, FSX).unwrap();
-    // What is in PATH may be a script that takes longer to find the program than all the rest.
+    // The command in PATH may be a script that takes longer to find the interpreter than all the
+    // rest.
     let python = run(tool("python3").args(["-c", "import sys; print(sys.executable)"]));
     let function = format!("fsx() {{ {} -IS {} \"$@\"; }}; ", python.trim(), script.display());
     let all: Vec<_> = all.iter().map(|line| format!("{function}{line}")).collect();
     beside_the_kernel(place, &all);
 }
 
-/// What was written before a file became immutable is kept, and what is appended to one that may only be
-/// appended to.
+/// Data written before a file became immutable is kept, and so is data appended to an append-only
+/// file.
 fn writes_before_protection_are_kept(place: &mut Place) {
     let script = "\
 import os, fcntl, struct
@@ -269,7 +270,7 @@ os.close(fd)
     shell(place.path(), "chattr -i late; chattr -a log");
 }
 
-/// An access time that is to stay stays.
+/// The noatime flag is respected.
 fn noatime_is_obeyed(place: &mut Place) {
     shell(
         place.path(),
@@ -282,7 +283,7 @@ fn noatime_is_obeyed(place: &mut Place) {
     assert_eq!(fs::metadata(place.join("f")).unwrap().atime(), before);
 }
 
-/// `fstrim` makes holes in the image where it is free, and nowhere else.
+/// `fstrim` punches holes in the image at free space only.
 fn fstrim_gives_free_space_back(place: &mut Place) {
     shell(
         place.path(),
@@ -302,7 +303,7 @@ fn fstrim_gives_free_space_back(place: &mut Place) {
     assert_eq!(shell(place.path(), "sha256sum kept/*; cat more"), sums + "more\n");
 }
 
-/// Only the superuser and who has mounted it may.
+/// Only root and the mounting user may trim.
 fn others_may_not_trim(place: &mut Place) {
     use std::os::unix::process::CommandExt;
     shell(place.path(), "chmod 777 .");

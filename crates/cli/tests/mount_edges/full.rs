@@ -1,5 +1,5 @@
-//! File systems that are full: errors where they belong, nothing lost that was acknowledged, and room again
-//! after something is removed.
+//! Full file systems: the failing call reports the error, acknowledged data is kept, and removal
+//! frees space.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -12,7 +12,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::place::probe::{pattern, try_map};
 use crate::place::{Place, has_compiler, prove_on_both};
 
-/// Takes all space with files that hold nothing, by ever smaller pieces.
+/// Fills all space with empty allocations of decreasing size.
 fn fill(place: &Place) -> Vec<PathBuf> {
     let mut made = Vec::new();
     for piece in [64 << 20, 4 << 20, 256 << 10, 16 << 10, 4 << 10] {
@@ -34,7 +34,7 @@ fn fill(place: &Place) -> Vec<PathBuf> {
     made
 }
 
-/// Writes and has it made durable. Whether the error comes with the one or the other is the caches' affair.
+/// Writes and syncs. Depending on caches, either may report the error.
 fn write_durably(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
@@ -47,15 +47,15 @@ fn full_file_systems_say_so(place: &mut Place) {
     fs::create_dir(place.join("many")).unwrap();
     let filling = fill(place);
     assert!(filling.len() > 8, "{filling:?}");
-    // No room for data: whoever asks whether it is durable gets to know.
+    // There is no room for data: the write or the sync fails.
     let written = write_durably(&place.join("late"), &pattern(4, 0, bytes));
     assert_eq!(written.unwrap_err().kind(), ErrorKind::StorageFull);
-    // Over what is there already, there is room.
+    // Overwriting existing data needs no space.
     let early = File::options().write(true).open(place.join("early")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&early, &pattern(5, 0, 4096), 0).unwrap();
     early.sync_all().unwrap();
     drop(early);
-    // No room for names, sooner or later, of whatever kind.
+    // Eventually there is no room for names of any kind.
     let mut names = 0;
     let refused = loop {
         let path = place.join(format!("many/{} {names}", "a name ".repeat(30)));
@@ -70,12 +70,12 @@ fn full_file_systems_say_so(place: &mut Place) {
     let link = std::os::unix::fs::symlink("x".repeat(900), place.join("many/link"));
     assert_eq!(link.unwrap_err().kind(), ErrorKind::StorageFull);
     println!("{} files fill it, then {names} names", filling.len());
-    // Removing needs no room, and makes some.
+    // Removal needs no space, and frees some.
     for path in &filling[filling.len() / 2..] {
         fs::remove_file(path).unwrap();
     }
     fs::remove_file(&filling[0]).unwrap();
-    // It may tell once more what could not be written.
+    // This may report the lost data again.
     let _ = rustix::fs::syncfs(File::open(place.path()).unwrap());
     write_durably(&place.join("late"), &pattern(6, 0, bytes)).unwrap();
     place.remount();
@@ -87,7 +87,7 @@ fn full_file_systems_say_so(place: &mut Place) {
     fs::remove_dir_all(place.join("many")).unwrap();
 }
 
-/// Writers that keep at it while others remove: every file that was made durable is whole.
+/// Writers continue while others remove files: every synced file is complete.
 fn a_nearly_full_file_system_loses_nothing(place: &mut Place) {
     const FILE_BYTES: u64 = 300_000;
     let filling = fill(place);
@@ -103,7 +103,7 @@ fn a_nearly_full_file_system_loses_nothing(place: &mut Place) {
                 refused += 1;
                 // There may have been no room for its name.
                 let _ = fs::remove_file(&path);
-                // Room for the next few.
+                // Free space for the next few.
                 if let Some(path) = filling.get(held + refused) {
                     fs::remove_file(path).unwrap();
                 } else {
@@ -121,7 +121,7 @@ fn a_nearly_full_file_system_loses_nothing(place: &mut Place) {
     }
 }
 
-/// Writes pieces until one is refused, and returns how many bytes were taken.
+/// Writes pieces until one is rejected. Returns the number of accepted bytes.
 fn write_until_refused(path: &Path, seed: u64, piece: u64) -> u64 {
     let mut file = File::create(path).unwrap();
     let mut taken = 0;
@@ -137,7 +137,8 @@ fn write_until_refused(path: &Path, seed: u64, piece: u64) -> u64 {
     }
 }
 
-/// Everything that was taken is there, and at most a part of one more piece behind it.
+/// Asserts that a file contains all accepted bytes, and behind them at most a part of one more
+/// piece.
 fn assert_is_beginning(path: &Path, seed: u64, taken: u64, piece: u64) {
     let found = fs::read(path).unwrap();
     let len = found.len() as u64;
@@ -145,13 +146,13 @@ fn assert_is_beginning(path: &Path, seed: u64, taken: u64, piece: u64) {
     assert!(found == pattern(seed, 0, len), "{}: not what was written", path.display());
 }
 
-/// A write that cannot be stored fails itself, not the close or the sync that follows, and what was stored is
-/// a beginning of what was written.
+/// A write that cannot be stored fails itself, instead of the following close or sync. The stored
+/// data is a prefix of the written data.
 fn writes_without_room_are_refused_when_they_are_made(place: &mut Place) {
     const PIECE: u64 = 256 << 10;
     let taken = write_until_refused(&place.join("file"), 1, PIECE);
     assert!(taken > 64 << 20, "{taken}");
-    // Over what is there already, there is room.
+    // Overwriting existing data needs no space.
     let file = File::options().write(true).open(place.join("file")).unwrap();
     file.write_all_at(&pattern(1, 4096, PIECE), 4096).unwrap();
     drop(file);
@@ -166,13 +167,13 @@ fn writes_without_room_are_refused_when_they_are_made(place: &mut Place) {
     assert!(fs::read(place.join("after")).unwrap() == pattern(3, 0, 8 << 20));
 }
 
-/// The same of many programs at once, which fill what is left together.
+/// The same with many concurrent programs that share the remaining space.
 fn many_writers_are_all_told_of_what_found_no_room(place: &mut Place) {
     const PIECE: u64 = 64 << 10;
     const WRITERS: u64 = 8;
     let size_known = place.join("filling");
     let filling = write_until_refused(&size_known, 0, 1 << 20);
-    // Some of it is given back, so that they begin with room, and near its end.
+    // Some space is freed, so that the writers start with room, and near its end.
     File::options().write(true).open(&size_known).unwrap().set_len(filling - (48 << 20)).unwrap();
     File::open(&size_known).unwrap().sync_all().unwrap();
     let taken: Vec<u64> = thread::scope(|scope| {
@@ -191,8 +192,8 @@ fn many_writers_are_all_told_of_what_found_no_room(place: &mut Place) {
     }
 }
 
-/// Who writes more than there is room for through a mapping is told, by the signal of a kernel file system or
-/// by msync; and what others have stored stays.
+/// A mapping that exceeds the free space reports it, by a signal like a kernel file system, or by
+/// msync. Data stored by others is kept.
 fn mappings_without_room_are_told(place: &mut Place) {
     if !has_compiler("mappings_without_room_are_told") {
         return;
@@ -201,7 +202,7 @@ fn mappings_without_room_are_told(place: &mut Place) {
     let path = place.join("mapped");
     File::create(&path).unwrap().set_len(512 << 20).unwrap();
     assert!(!try_map(&path, 0, 512 << 20, 2), "more was mapped and synced than there is room for");
-    // It tells this once more.
+    // This reports the lost data again.
     let _ = rustix::fs::syncfs(File::open(place.path()).unwrap());
     place.remount();
     assert!(fs::read(place.join("kept")).unwrap() == pattern(1, 0, 1 << 20));

@@ -1,4 +1,4 @@
-//! File handles, which is how NFS servers name files: they last as long as the file, and no longer.
+//! File handles, which NFS servers use to identify files: valid as long as the file, and no longer.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use crate::place::{Place, has_compiler, prove_on_both, wait_until};
 /// `ESTALE`.
 const STALE: &str = "error 116\n";
 
-/// Waits for a file to go: that the kernel does not need it any more, it tells some time after it is so.
+/// Waits for a file to be freed: the kernel sends FORGET some time after the last use.
 fn goes_stale(place: &Place, handle: &str) {
     wait_until("the file to go", || open_handle(place.path(), handle) == STALE);
 }
@@ -23,13 +23,13 @@ fn handles_name_one_file(place: &mut Place) {
     fs::write(&path, "first").unwrap();
     let (number, first) = (fs::metadata(&path).unwrap().ino(), handle(&path));
     assert_eq!(open_handle(place.path(), &first), "first");
-    // The name does not matter.
+    // A rename does not affect the handle.
     fs::rename(&path, place.join("elsewhere")).unwrap();
     assert_eq!(open_handle(place.path(), &first), "first");
     assert_eq!(handle(&place.join("elsewhere")), first);
     fs::remove_file(place.join("elsewhere")).unwrap();
     goes_stale(place, &first);
-    // The same inode number again, sooner or later: another file.
+    // The inode number is eventually reused, for another file.
     let mut made = 0;
     let reused = loop {
         let path = place.join(format!("directory/new {made}"));
@@ -46,7 +46,7 @@ fn handles_name_one_file(place: &mut Place) {
     assert_eq!(open_handle(place.path(), &second), "second");
 }
 
-/// Handles last over unmounting, when no cache knows the file any more.
+/// Handles remain valid across a remount, when no cache contains the file.
 fn handles_outlast_the_mount(place: &mut Place) {
     if !has_compiler("handles_outlast_the_mount") {
         return;
@@ -61,7 +61,7 @@ fn handles_outlast_the_mount(place: &mut Place) {
     goes_stale(place, &gone);
     let open = File::open(place.join("a/b/kept")).unwrap();
     fs::remove_file(place.join("a/b/kept")).unwrap();
-    // As long as somebody has it open, it is there.
+    // An unlinked file exists as long as it is open.
     assert_eq!(open_handle(place.path(), &kept), "kept");
     drop(open);
     goes_stale(place, &kept);

@@ -1,4 +1,4 @@
-//! What programs ask for by ioctl(2).
+//! Requests of programs by ioctl(2).
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -11,17 +11,17 @@ use crate::place::{Driver, Format, Place, has_compiler, prove_on_both, shell, to
 
 const GETFSLABEL: u32 = 0x8100_9431;
 const SETFSLABEL: u32 = 0x4100_9432;
-/// Bytes of a label as it goes in and out.
+/// Size of the buffer for a label, in bytes.
 const ROOM: usize = 256;
 
-/// A number that no file system knows, with something that goes in and out.
+/// An unknown ioctl number with input and output.
 const UNKNOWN: u32 = 0xc010_ee77;
 
 fn label_of(place: &Place) -> Vec<u8> {
     let mut room = ioctl(place.path(), GETFSLABEL, &[0xee; ROOM]).unwrap();
     assert_eq!(room.len(), ROOM);
     let end = room.iter().position(|&byte| byte == 0).unwrap();
-    // The kernel's drivers leave what lies behind the longest label.
+    // The kernel's drivers do not clear the rest of the buffer behind the longest label.
     let rest = if place.driver() == Driver::Own { &room[end..] } else { &room[end..=end] };
     assert!(rest.iter().all(|&byte| byte == 0), "nothing comes after it");
     room.truncate(end);
@@ -34,7 +34,8 @@ fn padded(label: &[u8]) -> Vec<u8> {
     room
 }
 
-/// The label in the superblock of a group of the image file. All tools use the copy in group 1 if the first is lost.
+/// Returns the label in the superblock of a group of the image file. All tools use the copy in
+/// group 1 if the first is lost.
 fn label_in(place: &Place, group: u64) -> Vec<u8> {
     let image = File::open(place.image()).unwrap();
     let read = |offset: u64, len: usize| {
@@ -54,7 +55,7 @@ fn label_in(place: &Place, group: u64) -> Vec<u8> {
     read(offset, len).split(|&byte| byte == 0).next().unwrap().to_vec()
 }
 
-/// Programs try what they know of other file systems, and go by the error.
+/// Programs try ioctls of other file systems and depend on the error.
 fn commands_that_are_not_known_say_so(place: &mut Place) {
     if !has_compiler("commands_that_are_not_known_say_so") {
         return;
@@ -66,7 +67,7 @@ fn commands_that_are_not_known_say_so(place: &mut Place) {
     assert_eq!(fs::read(place.join("file")).unwrap(), b"contents");
 }
 
-/// `xfs_io -c label` and its like: the superblock and its copies say the same.
+/// `xfs_io -c label` and similar: the superblock and its copies agree.
 fn labels_are_read_and_changed(place: &mut Place) {
     if !has_compiler("labels_are_read_and_changed") {
         return;
@@ -83,7 +84,7 @@ fn labels_are_read_and_changed(place: &mut Place) {
     ioctl(place.path(), SETFSLABEL, &padded(&label)).unwrap();
     assert_eq!(label_of(place), label);
     if place.driver() == Driver::Own {
-        // While it is mounted, as `blkid` reads the device.
+        // While mounted, because `blkid` reads the device.
         assert_eq!(label_in(place, 0), label);
         assert_eq!(label_in(place, 1), label);
     }
@@ -102,7 +103,7 @@ fn labels_are_read_and_changed(place: &mut Place) {
     assert_eq!(label_of(place), b"");
 }
 
-/// A mount with other ids, as containers have them, over ours: what is made there belongs to who made it.
+/// An ID-mapped mount over ours, as in containers: new files belong to their creator.
 fn mounts_of_a_mount_can_map_ids(place: &mut Place) {
     if !has_compiler("mounts_of_a_mount_can_map_ids") {
         return;
@@ -136,7 +137,7 @@ fn mounts_of_a_mount_can_map_ids(place: &mut Place) {
         assert_eq!((stored(name).uid(), stored(name).gid()), (7, 7), "{name}");
         assert_eq!((shown(name).uid(), shown(name).gid()), (10_007, 10_007), "{name}");
     }
-    // Who has no id there makes nothing, and owns nothing.
+    // Users without a mapped ID cannot create or own files.
     assert!(!as_user(7, "echo mine > open/other"));
     assert!(!as_user(7, "rm open/moved"));
     assert!(!place.join("open/other").exists());
@@ -144,7 +145,7 @@ fn mounts_of_a_mount_can_map_ids(place: &mut Place) {
     assert_eq!(stored("file").mode() & 0o7777, 0o600);
     shell(view.path(), "chown 10008:10009 file");
     assert_eq!((stored("file").uid(), stored("file").gid()), (8, 9));
-    // Who asks is known, though the kernel does not say.
+    // The caller is known, though the kernel does not send it.
     let listed = shell(place.path(), "getfattr -m - --absolute-names file");
     assert!(listed.contains("trusted.own"), "{listed}");
     assert!(!as_user(10_008, "getfattr -m - file | grep trusted"));
@@ -153,7 +154,7 @@ fn mounts_of_a_mount_can_map_ids(place: &mut Place) {
     rustix::mount::unmount(view.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
 }
 
-/// `FITRIM`, and its input: first byte, length, and length of the shortest run.
+/// `FITRIM`, and its input: first byte, length, and minimum length of an extent.
 const FITRIM: u32 = 0xc018_5879;
 
 fn trim(place: &Place, range: [u64; 3]) -> Result<(), Errno> {
@@ -161,7 +162,7 @@ fn trim(place: &Place, range: [u64; 3]) -> Result<(), Errno> {
     ioctl(place.path(), FITRIM, &bytes).map(drop)
 }
 
-/// Kernel mounts refuse a length below a block, too.
+/// Kernel mounts reject a length below a block, too.
 fn trims_cover_at_least_a_block(place: &mut Place) {
     if !has_compiler("trims_cover_at_least_a_block") {
         return;

@@ -1,4 +1,4 @@
-//! Listings of large directories: nothing twice, nothing left out, places to come back to.
+//! Listings of large directories: complete, without duplicates, and with stable offsets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use rustix::fs::{RawDir, SeekFrom, seek};
 
 use crate::place::{Place, prove_on_both, shell};
 
-/// Entries of a large directory: far more than one call lists.
+/// Number of entries in a large directory: far more than one call returns.
 fn many() -> usize {
     oracle::effort(9_000, 20_000, 20_000)
 }
@@ -26,7 +26,7 @@ fn make(place: &Place, files: usize) {
     }
 }
 
-/// Entries and the place after each, from where the directory stands, at most so many.
+/// Returns at most `most` entries from the current position, each with the offset after it.
 fn entries(directory: &File, most: usize) -> Vec<(String, u64)> {
     let mut buffer = [MaybeUninit::uninit(); 8192];
     let mut found = Vec::new();
@@ -42,7 +42,7 @@ fn entries(directory: &File, most: usize) -> Vec<(String, u64)> {
     found
 }
 
-/// Places stay what they are while entries before and after them go and others come.
+/// Offsets remain valid while other entries are removed and added.
 fn places_in_a_listing_are_stable(place: &mut Place) {
     let files = many();
     make(place, files);
@@ -50,13 +50,13 @@ fn places_in_a_listing_are_stable(place: &mut Place) {
     let all = entries(&directory, usize::MAX);
     let distinct: BTreeSet<_> = all.iter().map(|(name, _)| name).collect();
     assert_eq!((all.len(), distinct.len()), (files, files));
-    // From some places, listings go on as the first one did.
+    // From some offsets, listings continue like the first one.
     for at in [0, 1, 77, files / 3, files - 2] {
         seek(&directory, SeekFrom::Start(all[at].1)).unwrap();
         let rest = entries(&directory, 300);
         assert!(rest.iter().zip(&all[at + 1..]).all(|(a, b)| a.0 == b.0), "after entry {at}");
     }
-    // A third goes, among it what the places stand at, and as many come.
+    // Remove a third, including the entries at the offsets, and add as many.
     for (name, _) in all.iter().step_by(3) {
         fs::remove_file(place.join("large").join(name)).unwrap();
     }
@@ -68,7 +68,8 @@ fn places_in_a_listing_are_stable(place: &mut Place) {
         seek(&directory, SeekFrom::Start(all[at].1)).unwrap();
         let found: Vec<_> =
             entries(&directory, usize::MAX).into_iter().map(|(name, _)| name).collect();
-        // Of what goes and comes after the directory was opened, POSIX leaves open whether it is listed.
+        // POSIX leaves open whether entries removed or added after opening the directory are
+        // listed.
         let left: Vec<_> = found.iter().filter(|name| staying.contains(name)).collect();
         let expected: Vec<_> = all[at + 1..]
             .iter()
@@ -82,7 +83,7 @@ fn places_in_a_listing_are_stable(place: &mut Place) {
     assert!(!place.join("large").exists());
 }
 
-/// Who removes what it lists, as `rm -r` does, misses nothing, though the listing is not begun anew.
+/// A program that removes the entries it lists, as `rm -r` does, misses none, without a rewind.
 fn removing_while_listing_removes_all(place: &mut Place) {
     let files = many();
     make(place, files);
@@ -93,7 +94,7 @@ fn removing_while_listing_removes_all(place: &mut Place) {
         if some.is_empty() {
             break;
         }
-        // More was read than returned: back to what comes next.
+        // More was read than returned: seek to the next entry.
         seek(&directory, SeekFrom::Start(some.last().unwrap().1)).unwrap();
         for (name, _) in some {
             fs::remove_file(place.join("large").join(name)).unwrap();
@@ -104,7 +105,7 @@ fn removing_while_listing_removes_all(place: &mut Place) {
     fs::remove_dir(place.join("large")).unwrap();
 }
 
-/// While others come and go, what stays is listed exactly once.
+/// While others are added and removed, remaining entries are listed exactly once.
 fn what_stays_is_listed_once(place: &mut Place) {
     const STAYING: usize = 3000;
     make(place, STAYING);

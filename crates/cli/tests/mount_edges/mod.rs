@@ -1,4 +1,4 @@
-//! The edges of what POSIX and Linux promise of a file system, on our mounts.
+//! Edge cases of the guarantees of POSIX and Linux, on our mounts.
 
 mod appends;
 mod damage;

@@ -1,4 +1,4 @@
-//! Names and paths: their lengths, deep trees, renames with flags.
+//! Names and paths: lengths, deep trees, renames with flags.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ fn error_number<T: std::fmt::Debug>(result: std::io::Result<T>) -> Errno {
     Errno::from_io_error(&result.unwrap_err()).unwrap()
 }
 
-/// Every byte but two may be in a name, and 255 of them are a name.
+/// A name may contain every byte but two, and 255 of them.
 fn names_have_255_bytes(place: &mut Place) {
     let long = OsString::from_vec((0..255).map(|n| b'a' + n % 26).collect());
     let odd: Vec<u8> = (1..=255).filter(|&byte| byte != b'/').collect();
@@ -46,7 +46,7 @@ fn names_have_255_bytes(place: &mut Place) {
     assert_eq!(found, expected);
 }
 
-/// Three hundred levels with long names: far deeper than one path reaches.
+/// Three hundred levels with long names: far deeper than the longest path.
 fn trees_are_deeper_than_paths(place: &mut Place) {
     const LEVELS: u32 = 300;
     let name = |level: u32| format!("level {level} {}", "of a deep tree ".repeat(3));
@@ -75,7 +75,7 @@ fn trees_are_deeper_than_paths(place: &mut Place) {
     }
     let stat = statat(&directory, "bottom", AtFlags::empty()).unwrap();
     assert_eq!(stat.st_size, 16);
-    // And back up, through what no cache has.
+    // Back up through directories that are in no cache.
     for level in (0..LEVELS as usize).rev() {
         directory = openat(&directory, "..", flags(), Mode::empty()).unwrap();
         assert_eq!(rustix::fs::fstat(&directory).unwrap().st_ino, numbers[level]);
@@ -88,7 +88,7 @@ fn trees_are_deeper_than_paths(place: &mut Place) {
     assert_eq!(fs::metadata(place.path()).unwrap().nlink(), 2 + lost_and_found as u64);
 }
 
-/// Nothing is replaced where that is forbidden, and an exchange leaves both, of any type.
+/// RENAME_NOREPLACE replaces nothing, and RENAME_EXCHANGE keeps both files, of any type.
 fn renames_have_flags(place: &mut Place) {
     let root = fs::File::open(place.path()).unwrap();
     let rename = |old: &str, new: &str, flags| renameat_with(&root, old, &root, new, flags);
@@ -104,7 +104,8 @@ fn renames_have_flags(place: &mut Place) {
     assert_eq!(rename("b/inner/sub", "b", RenameFlags::EXCHANGE), Err(Errno::INVAL));
     let both = RenameFlags::EXCHANGE | RenameFlags::NOREPLACE;
     assert_eq!(rename("new", "c", both), Err(Errno::INVAL));
-    // A file and a directory of different parents change places, and the parents' links follow.
+    // A file and a directory with different parents are exchanged, and the parents' link counts
+    // change.
     let links = |name: &str| fs::metadata(place.join(name)).unwrap().nlink();
     assert_eq!((links("b"), links("b/inner")), (3, 3));
     assert_eq!(rename("new", "b/inner", RenameFlags::EXCHANGE), Ok(()));
@@ -112,11 +113,11 @@ fn renames_have_flags(place: &mut Place) {
     assert_eq!((links("b"), links("new")), (2, 3));
     let parent = fs::metadata(place.join("new/..")).unwrap().ino();
     assert_eq!(parent, fs::metadata(place.path()).unwrap().ino());
-    // Two names of one file: nothing happens.
+    // Two names of one file: no effect.
     fs::hard_link(place.join("b/inner"), place.join("second")).unwrap();
     assert_eq!(rename("b/inner", "second", RenameFlags::empty()), Ok(()));
     assert_eq!(links("second"), 2);
-    // Over a directory with something in it, and over an empty one.
+    // Over a non-empty directory, and over an empty one.
     let not_empty = rename("c", "new", RenameFlags::empty()).unwrap_err();
     assert!([Errno::NOTEMPTY, Errno::EXIST].contains(&not_empty), "POSIX allows both: {not_empty}");
     assert_eq!(rename("new", "c", RenameFlags::empty()), Ok(()));
@@ -128,9 +129,9 @@ fn renames_have_flags(place: &mut Place) {
     assert!(!place.join("new").exists() && !place.join("a").exists());
 }
 
-/// Targets of links of every length: in the inode, in a block, and too long.
+/// Link targets of every length: in the inode, in a block, and too long.
 fn symbolic_links_have_any_length(place: &mut Place) {
-    // XFS stores 1023 bytes, ext4 one byte less than a block; 4095 is all that a path may have.
+    // XFS stores 1023 bytes, ext4 one byte less than a block; 4095 is the maximum path length.
     let longest = if place.format() == Format::Xfs { 1023 } else { 4095 };
     let target = |len: usize| "target/".repeat(len / 7 + 1)[..len].to_owned();
     let lengths = [1, 59, 60, 61, 255, 256, 500, 1022, longest];
@@ -147,7 +148,7 @@ fn symbolic_links_have_any_length(place: &mut Place) {
     }
 }
 
-/// ext4 counts 65,000 names of a file. XFS takes more than anybody makes.
+/// ext4 supports 65,000 names of a file. XFS supports more than the test creates.
 fn links_are_limited(place: &mut Place) {
     let most = if place.format() == Format::Ext { 65_000 } else { 3000 };
     fs::write(place.join("file"), "contents").unwrap();

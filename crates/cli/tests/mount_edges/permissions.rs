@@ -1,4 +1,4 @@
-//! Who may do what: owners and groups, sticky and set-id bits, ACLs, attributes.
+//! Permissions: owners and groups, sticky and set-ID bits, ACLs, attributes.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -23,7 +23,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Whether a user can run a line of the shell in the mount.
+/// Returns whether a user can run a shell line in the mount.
 fn can(place: &Place, user: u32, group: u32, line: &str) -> bool {
     let mut command = Command::new("bash");
     command.args(["-c", line]).current_dir(place.path()).uid(user).gid(group);
@@ -52,7 +52,8 @@ fn sticky_directories_protect_what_is_in_them(place: &mut Place) {
     assert!(can(place, OTHER, GROUP, "rm -f sticky/file"));
 }
 
-/// In a directory with the set-group-id bit, new files get its group, and directories the bit as well.
+/// In a directory with the set-group-ID bit, new files inherit its group, and directories the bit
+/// as well.
 fn groups_are_inherited(place: &mut Place) {
     fs::create_dir(place.join("shared")).unwrap();
     chown(place.join("shared"), Some(0), Some(GROUP)).unwrap();
@@ -67,11 +68,11 @@ fn groups_are_inherited(place: &mut Place) {
     }
     assert_eq!(mode(&place.join("shared/dir")), 0o2755);
     assert_eq!(mode(&place.join("shared/file")), 0o644);
-    // Who is not in the group cannot make what would run as it.
+    // Users outside the group cannot create programs that would run with it.
     assert_eq!(mode(&place.join("shared/executable")), 0o755);
 }
 
-/// Set-id bits and capabilities go when somebody else could profit from them.
+/// Set-ID bits and capabilities are cleared when others could profit from them.
 fn set_id_bits_are_cleared(place: &mut Place) {
     set_mode(place.path(), 0o777);
     let path = place.join("program");
@@ -91,7 +92,7 @@ fn set_id_bits_are_cleared(place: &mut Place) {
     reset(0o6755);
     assert!(can(place, USER, GROUP, "chgrp $(id -g) program"));
     assert_eq!(mode(&path), 0o755, "a change of group");
-    // Who may do everything keeps the bits when it writes, and not when it gives the file away.
+    // A privileged user keeps the bits on a write, but loses them on a change of the owner.
     reset(0o6755);
     fs::write(&path, "another program").unwrap();
     assert_eq!(mode(&path), 0o6755);
@@ -106,7 +107,7 @@ fn set_id_bits_are_cleared(place: &mut Place) {
     assert_eq!(found, Err(Errno::NODATA), "a capability outlives a write");
 }
 
-/// What changes the contents of a file.
+/// Commands that change the contents of a file.
 const CHANGES: [&str; 5] = [
     "echo x >> program",
     "truncate -s 3 program",
@@ -115,8 +116,8 @@ const CHANGES: [&str; 5] = [
     "fallocate -n -p -l 4096 program",
 ];
 
-/// Set-group-id of a file that the group may not execute stays with who is in the group, by whatever of
-/// its groups, and goes when anybody else changes the file.
+/// Set-group-ID of a file without group execution is kept if the caller is in the file's group,
+/// also as a supplementary group. It is cleared if anyone else changes the file.
 fn set_group_id_without_execution_is_the_groups(place: &mut Place) {
     set_mode(place.path(), 0o777);
     let path = place.join("program");
@@ -135,7 +136,7 @@ fn set_group_id_without_execution_is_the_groups(place: &mut Place) {
             assert_eq!(mode(&path), expected, "{line}, {groups:?}");
         }
     }
-    // So it is when the owner gives it to another group.
+    // The same applies when the owner changes the group.
     for (group, expected) in [(OTHER, 0o666), (GROUP, 0o2666)] {
         chown(&path, Some(USER), Some(GROUP)).unwrap();
         set_mode(&path, 0o2666);
@@ -149,7 +150,7 @@ fn acl(path: &Path) -> String {
     listed.split_whitespace().collect::<Vec<_>>().join(",")
 }
 
-/// ACLs grant and refuse, are inherited, and agree with the mode.
+/// ACLs grant and deny access, are inherited, and agree with the mode.
 fn acls_are_obeyed_and_inherited(place: &mut Place) {
     let root = place.path().to_owned();
     let setfacl = |arguments: &str| shell(&root, &format!("setfacl {arguments}"));
@@ -160,7 +161,7 @@ fn acls_are_obeyed_and_inherited(place: &mut Place) {
     setfacl(&format!("-m u:{USER}:r file"));
     assert!(can(place, USER, GROUP, "cat file") && !can(place, USER, GROUP, "echo >> file"));
     assert!(!can(place, OTHER, GROUP, "cat file"));
-    // The group's bits are the mask now; taking them takes what the ACL grants.
+    // The group bits are now the mask; clearing them removes what the ACL grants.
     assert_eq!(mode(&place.join("file")), 0o640);
     set_mode(&place.join("file"), 0o600);
     assert!(!can(place, USER, GROUP, "cat file"));
@@ -170,7 +171,7 @@ fn acls_are_obeyed_and_inherited(place: &mut Place) {
     );
     setfacl(&format!("-m g:{GROUP}:rw,m::rw file"));
     assert!(can(place, OTHER, GROUP, "echo >> file") && can(place, USER, OTHER, "cat file"));
-    // One that says no more than a mode is a mode.
+    // A minimal ACL, equivalent to a mode, is stored as a mode.
     setfacl("-b file");
     assert_eq!(listxattr(place.join("file"), &mut [0_u8; 0]), Ok(0));
     setfacl("-m u::rwx,g::r-x,o::--x file");
@@ -180,7 +181,7 @@ fn acls_are_obeyed_and_inherited(place: &mut Place) {
     fs::create_dir(place.join("dir")).unwrap();
     set_mode(&place.join("dir"), 0o777);
     setfacl(&format!("-d -m u::rwx,u:{USER}:rwx,g::r-x,o::--- dir"));
-    // A default ACL takes the place of the umask.
+    // A default ACL replaces the umask.
     assert!(can(
         place,
         OTHER,
@@ -206,7 +207,7 @@ fn acls_are_obeyed_and_inherited(place: &mut Place) {
     );
 }
 
-/// Attributes of all sizes; who may not have them is told so.
+/// Extended attributes of all sizes. Requests without permission fail with the right error.
 fn attributes_are_kept(place: &mut Place) {
     let path = place.join("file");
     fs::write(&path, "x").unwrap();
@@ -217,7 +218,7 @@ fn attributes_are_kept(place: &mut Place) {
     };
     let none = XattrFlags::empty();
     let long_name = format!("user.{}", "n".repeat(250));
-    // What fits a block of ext4 together; XFS has room for the largest value there is.
+    // Sizes that fit one block of ext4 together; XFS has room for the maximum value.
     let largest = if place.format() == crate::place::Format::Xfs { 65_536 } else { 3000 };
     let values = [
         ("user.empty", 0),
@@ -257,7 +258,7 @@ fn attributes_are_kept(place: &mut Place) {
     assert_eq!(value("user.small", &path).unwrap(), b"a longer one");
 }
 
-/// Special files: their numbers, and that they work.
+/// Special files: their device numbers, and that they work.
 fn special_files_work(place: &mut Place) {
     shell(
         place.path(),

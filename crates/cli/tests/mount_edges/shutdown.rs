@@ -1,4 +1,4 @@
-//! Shutting down by ioctl(2), as tests of crashes do, and what a mount shows of what is left.
+//! Shutdown by ioctl(2), as used by crash tests, and the state afterwards.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,14 +14,14 @@ const DEFAULT: u32 = 0;
 const LOGFLUSH: u32 = 1;
 const NOLOGFLUSH: u32 = 2;
 
-/// The status of a server whose mount was shut down.
+/// Exit status of a server whose mount was shut down.
 const SHUT_DOWN: i32 = 4;
 
 fn shut_down(place: &Place, flags: u32) -> Result<(), Errno> {
     ioctl(place.path(), GOINGDOWN, &flags.to_ne_bytes()).map(drop)
 }
 
-/// Unmounts what was shut down. The image is recovered when it is next used.
+/// Unmounts after a shutdown. The image is recovered at its next use.
 fn unmount(place: &mut Place) {
     let is_own = place.driver() == Driver::Own;
     let (status, said) = place.unmount_unjudged();
@@ -39,7 +39,7 @@ fn held(place: &Place) -> (u64, u32) {
     oracle::digest(place.image())
 }
 
-/// Only root may, and only what there is.
+/// Only root may shut down, and only with known flags.
 fn who_may_not_shut_down_does_not(place: &mut Place) {
     if !has_compiler("who_may_not_shut_down_does_not") {
         return;
@@ -52,7 +52,8 @@ fn who_may_not_shut_down_does_not(place: &mut Place) {
     assert_eq!(fs::read(place.join("file")).unwrap(), b"it goes on");
 }
 
-/// Everything fails then, and the image stays as it is, whatever the kernel still has.
+/// After a shutdown all operations fail, and the image is not changed, even if the kernel still has
+/// dirty data.
 fn what_is_shut_down_changes_no_more(place: &mut Place) {
     if !has_compiler("what_is_shut_down_changes_no_more") {
         return;
@@ -72,7 +73,7 @@ fn what_is_shut_down_changes_no_more(place: &mut Place) {
     assert_eq!(number(fs::rename(&synced, place.join("renamed"))), refused);
     assert_eq!(number(open.sync_all()), refused);
     if place.driver() == Driver::Own {
-        // ext4 in the kernel goes on to answer from what it has in memory.
+        // The kernel's ext4 continues to answer from its caches.
         assert_eq!(
             number(fs::read_dir(place.join("lost")).unwrap().try_for_each(drop_entry)),
             refused
@@ -89,7 +90,7 @@ fn what_is_shut_down_changes_no_more(place: &mut Place) {
     assert!(!place.join("lost").exists(), "nobody had asked for it to be durable");
 }
 
-/// With a flush of the log, what was done is kept.
+/// With a flush of the log, completed operations are kept.
 fn a_flushed_log_keeps_what_was_done(place: &mut Place) {
     if !has_compiler("a_flushed_log_keeps_what_was_done") {
         return;
@@ -101,7 +102,7 @@ fn a_flushed_log_keeps_what_was_done(place: &mut Place) {
     assert!(place.join("kept").is_dir());
 }
 
-/// By default all is kept, what the kernel had not yet written back, too.
+/// By default everything is kept, including data that the kernel had not written back.
 fn all_is_flushed_by_default(place: &mut Place) {
     if !has_compiler("all_is_flushed_by_default") {
         return;
@@ -112,7 +113,8 @@ fn all_is_flushed_by_default(place: &mut Place) {
     let outcome = shut_down(place, DEFAULT);
     let options = std::env::var("DISKWRIGHT_PROOFS_OPTIONS").unwrap_or_default();
     if outcome == Err(Errno::OPNOTSUPP) && options.contains("io_uring") {
-        // There is nobody then who could wait for the kernel to write back.
+        // With io_uring there is no late thread, so no thread could wait for the kernel's
+        // write-back.
         return;
     }
     outcome.unwrap();
@@ -123,7 +125,8 @@ fn all_is_flushed_by_default(place: &mut Place) {
     assert!(place.join("dir").is_dir());
 }
 
-/// A mount for reading shows what a replay would bring, and writes nothing, unless it is asked to recover.
+/// A read-only mount shows the state after a replay, and writes nothing, unless recovery is
+/// requested.
 fn mounts_for_reading_show_what_the_log_has(place: &mut Place) {
     shell(
         place.path(),
@@ -132,7 +135,8 @@ fn mounts_for_reading_show_what_the_log_has(place: &mut Place) {
     shut_down(place, LOGFLUSH).unwrap();
     unmount(place);
     if place.driver() == Driver::Kernel {
-        // mount(8) protects the loop device of a mount for reading, and kernels then replay nothing.
+        // mount(8) makes the loop device of a read-only mount read-only, and the kernel then does
+        // not replay the log.
         place.mount_with("");
         return;
     }

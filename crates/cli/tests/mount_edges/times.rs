@@ -1,4 +1,5 @@
-//! Times: what is set is kept to the nanosecond, and what changes by itself changes when it must.
+//! Timestamps: explicit values are kept to the nanosecond, and implicit changes occur when
+//! required.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -13,7 +14,7 @@ use rustix::fs::{
 
 use crate::place::{Driver, Place, prove_on_both};
 
-/// Longer than the granularity of the kernel's clock for files.
+/// Longer than the granularity of the kernel's file timestamps.
 const TICK: Duration = Duration::from_millis(25);
 
 type Time = (i64, u32);
@@ -45,7 +46,7 @@ fn set(path: &Path, accessed: Time, modified: Time) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// What both formats hold: the beginning of 1902 to the end of 2445.
+/// The range of both formats: from the beginning of 1902 to the end of 2445.
 const FAR: [Time; 6] = [
     (0, 0),
     (1, 999_999_999),
@@ -79,15 +80,15 @@ fn times_are_kept_to_the_nanosecond(place: &mut Place) {
     check(place);
     place.remount();
     check(place);
-    // One of both, and the present.
+    // One of the two timestamps, and the current time.
     let path = place.join("file 0");
     let before = times(&path);
     set(&path, (0, UTIME_OMIT as u32), (77, 7));
     let after = times(&path);
     assert_eq!((after.accessed, after.modified), (before.accessed, (77, 7)));
     assert!(after.changed > before.changed);
-    // More than a tick: the kernel's clock for files may be ahead of what programs see of it by less than
-    // that, if files elsewhere are timed more finely.
+    // More than a tick: file timestamps may be ahead of the coarse clock by less than that, if
+    // other files have finer timestamps.
     sleep(TICK);
     set(&path, (0, UTIME_NOW as u32), (0, UTIME_OMIT as u32));
     let now = times(&path);
@@ -95,7 +96,8 @@ fn times_are_kept_to_the_nanosecond(place: &mut Place) {
     assert!(now.accessed > after.changed, "{now:?}");
 }
 
-/// Times that a format cannot say become the nearest that it can, and that is what is seen.
+/// Timestamps out of range are clamped to the nearest supported value, which is also the visible
+/// one.
 fn times_out_of_range_are_clamped(place: &mut Place) {
     const AFTER: Time = (40_000_000_000, 5);
     const BEFORE: Time = (-40_000_000_000, 5);
@@ -115,7 +117,8 @@ fn times_out_of_range_are_clamped(place: &mut Place) {
         let seen = ["directory", "link", "file"].map(|name| times(&place.join(name)));
         for (name, seen) in ["directory", "link", "file"].into_iter().zip(seen) {
             in_range(name, seen.accessed);
-            // Of a file's contents, kernels that cache writes of FUSE go by the time that they were given.
+            // For a regular file's mtime, kernels with the FUSE write-back cache keep the value
+            // that was set.
             if name != "file" || place.driver() == Driver::Kernel {
                 in_range(name, seen.modified);
             }
@@ -130,7 +133,7 @@ fn times_out_of_range_are_clamped(place: &mut Place) {
     }
 }
 
-/// What each call changes of a file's times.
+/// Each call changes the required timestamps of a file.
 fn calls_change_the_times_that_they_must(place: &mut Place) {
     let (file, directory) = (place.join("file"), place.join("directory"));
     fs::create_dir(&directory).unwrap();
@@ -170,9 +173,9 @@ fn calls_change_the_times_that_they_must(place: &mut Place) {
     changes("unlink", &directory, &|| fs::remove_file(directory.join("b")).unwrap(), true, true);
     changes("mkdir", &directory, &|| fs::create_dir(directory.join("d")).unwrap(), true, true);
     changes("in a file", &directory, &|| fs::write(&file, "x").unwrap(), false, false);
-    // `relatime`: reading after a change counts, reading again does not.
+    // `relatime`: the first read after a change updates the access time, the next one does not.
     let read = || {
-        // Not from a cache: who serves the mount knows nothing of that.
+        // Empty the cache: the server does not see reads from it.
         let file = File::open(&file).unwrap();
         file.sync_all().unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
@@ -195,7 +198,7 @@ fn set_xattr(path: &Path) {
     rustix::fs::setxattr(path, "user.a", b"b", rustix::fs::XattrFlags::empty()).unwrap();
 }
 
-/// A time that was seen is the time that stays, though the kernel keeps it for a while before it tells.
+/// A timestamp that was visible is the one that is stored, though the kernel sends it later.
 fn times_that_were_seen_stay(place: &mut Place) {
     for number in 0..50 {
         let path = place.join(format!("file {number}"));
@@ -220,7 +223,7 @@ fn times_that_were_seen_stay(place: &mut Place) {
     }
 }
 
-/// New files are born now, and those that are copied over them keep their birth.
+/// New files have the current birth time, and files that are overwritten by a copy keep theirs.
 fn files_have_a_time_of_birth(place: &mut Place) {
     let before = std::time::SystemTime::now() - TICK;
     fs::write(place.join("file"), "x").unwrap();

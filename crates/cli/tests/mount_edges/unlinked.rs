@@ -1,4 +1,4 @@
-//! Files without a name: unlinked while open, and made without one.
+//! Unnamed files: unlinked while open, and created without a name.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -12,14 +12,14 @@ use crate::place::{Place, prove_on_both};
 
 const BYTES: u64 = 8 << 20;
 
-/// Free bytes, when all that was freed has been counted.
+/// Returns the free bytes after all freed space is counted.
 fn free(place: &Place) -> u64 {
     rustix::fs::syncfs(File::open(place.path()).unwrap()).unwrap();
     let found = statvfs(place.path()).unwrap();
     found.f_bfree * found.f_frsize
 }
 
-/// An unlinked file that is open is as good as any other, and its space comes back with the last close.
+/// An unlinked open file works like any other, and its space is freed on the last close.
 fn open_files_outlive_their_names(place: &mut Place) {
     let before = free(place);
     let path = place.join("file");
@@ -30,7 +30,7 @@ fn open_files_outlive_their_names(place: &mut Place) {
     assert_eq!(file.metadata().unwrap().nlink(), 0);
     file.write_all(&pattern(1, BYTES / 2, BYTES / 2)).unwrap();
     file.sync_all().unwrap();
-    // A new file of the same name is another one.
+    // A new file of the same name is another file.
     fs::write(&path, "new").unwrap();
     let mut found = Vec::new();
     file.rewind().unwrap();
@@ -46,11 +46,11 @@ fn open_files_outlive_their_names(place: &mut Place) {
     assert!(found == pattern(1, 0, BYTES / 4));
     drop(second);
     assert_eq!(fs::read(&path).unwrap(), b"new");
-    // Closing is told to the file system some time after it was done.
+    // The kernel sends RELEASE some time after the close.
     crate::place::wait_until("space to come back", || before - free(place) < BYTES / 8);
 }
 
-/// A directory that is removed while somebody is in it stays a directory, in which nothing can be made.
+/// A directory removed while in use remains a directory in which nothing can be created.
 fn removed_directories_stay_open(place: &mut Place) {
     fs::create_dir(place.join("directory")).unwrap();
     let directory = File::open(place.join("directory")).unwrap();
@@ -63,7 +63,7 @@ fn removed_directories_stay_open(place: &mut Place) {
         let entry = entry.unwrap();
         assert!([c".", c".."].contains(&entry.file_name()), "{:?}", entry.file_name());
     }
-    // Replaced by a rename, a directory goes the same way.
+    // The same for a directory replaced by a rename.
     fs::create_dir(place.join("a")).unwrap();
     fs::create_dir(place.join("b")).unwrap();
     let replaced = File::open(place.join("b")).unwrap();
@@ -72,7 +72,7 @@ fn removed_directories_stay_open(place: &mut Place) {
     assert_eq!(fs::metadata(place.join("b")).unwrap().nlink(), 2);
 }
 
-/// `O_TMPFILE`: a file without a name gets one, or goes.
+/// `O_TMPFILE`: an unnamed file is linked to a name, or freed.
 fn files_are_made_without_a_name(place: &mut Place) {
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     let open = |flags| openat(CWD, place.path(), flags, Mode::from(0o640)).map(File::from);
@@ -90,11 +90,11 @@ fn files_are_made_without_a_name(place: &mut Place) {
     assert_eq!(fs::metadata(place.join("named")).unwrap().ino(), stat.ino());
     name(&named, "again").unwrap();
     assert_eq!(name(&named, "named"), Err(Errno::EXIST));
-    // One that must stay without.
+    // `O_EXCL` forbids linking it.
     let lost = open(flags | OFlags::EXCL).unwrap();
     lost.write_all_at(b"lost", 0).unwrap();
     assert_eq!(name(&lost, "lost"), Err(Errno::NOENT));
-    // Many of them, of which all go at once.
+    // Many of them, all closed together.
     let many: Vec<_> = (0..200).map(|_| open(flags).unwrap()).collect();
     for (number, file) in many.iter().enumerate() {
         file.write_all_at(format!("{number}").as_bytes(), 4096).unwrap();
@@ -106,7 +106,7 @@ fn files_are_made_without_a_name(place: &mut Place) {
     assert!(!place.join("lost").exists());
 }
 
-/// Once the last name is gone, no other name can be made of what is open.
+/// After the last name is removed, an open file cannot be linked again.
 fn unlinked_files_get_no_new_name(place: &mut Place) {
     use std::os::fd::AsRawFd;
     let file = File::create(place.join("file")).unwrap();

@@ -1,4 +1,4 @@
-//! Whiteouts: what an overlay leaves where a name of its lower layer is gone.
+//! Whiteouts: entries by which an overlay hides names of its lower layer.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -17,7 +17,8 @@ fn assert_whiteout(place: &Place, name: &str) {
     assert_eq!((found.rdev(), found.mode() & 0o7777), (0, 0), "{name}");
 }
 
-/// The old name leads to a whiteout and the new one to what moved, whatever it replaced.
+/// After the rename, the old name is a whiteout and the new name is the moved file, whatever it
+/// replaced.
 fn renames_leave_whiteouts(place: &mut Place) {
     let inode = |name: &str| fs::symlink_metadata(place.join(name)).unwrap().ino();
     let rename = |from: &str, to: &str, flags: RenameFlags| {
@@ -35,7 +36,7 @@ fn renames_leave_whiteouts(place: &mut Place) {
     assert_eq!(rename("taken", "dir/file", whiteout), Ok(()), "to another directory");
     assert_eq!(rename("other", "dir/other", whiteout), Ok(()), "a directory, too");
     assert_eq!(rename("dir", "empty", whiteout), Ok(()), "over an empty one");
-    // A whiteout is a file as others are: it moves, and goes.
+    // A whiteout can be renamed and removed like other files.
     assert_eq!(rename("taken", "file", RenameFlags::empty()), Ok(()));
     place.remount();
     let inode = |name: &str| fs::symlink_metadata(place.join(name)).unwrap().ino();
@@ -46,12 +47,12 @@ fn renames_leave_whiteouts(place: &mut Place) {
         assert_eq!(fs::symlink_metadata(place.join(name)).unwrap().nlink(), 1, "{name}");
     }
     assert!(!place.join("taken").exists() && place.join("empty/other/sub").is_dir());
-    // Of `dir`, `other` and `empty`, `empty` is left.
+    // Only `empty` is left of `dir`, `other` and `empty`.
     assert_eq!(fs::metadata(place.path()).unwrap().nlink(), links - 2);
     shell(place.path(), "rm -f file moved other dir; mkdir dir; rmdir dir");
 }
 
-/// An overlay over a layer elsewhere, with its upper one here.
+/// An overlay with its upper layer on this mount and its lower layer elsewhere.
 fn an_overlay_has_its_upper_layer_here(place: &mut Place) {
     if !oracle::satisfied("an overlay's upper layer", &[oracle::Need::Mount("overlay")]) {
         return;

@@ -1,4 +1,4 @@
-//! `fsx`: reads, writes, mappings, truncation, allocation, holes and copies of one file at random.
+//! `fsx`: random reads, writes, mappings, truncation, allocation, holes and copies of one file.
 
 use std::fs;
 use std::thread;
@@ -8,7 +8,7 @@ use oracle::{Need, satisfied};
 
 use crate::place::{Place, prove_on_both, run, tool};
 
-/// Operations of a run: `fsx` takes longer and longer for each.
+/// Number of operations per run: later operations of `fsx` take longer and longer.
 fn operations() -> u64 {
     oracle::effort(4_000, 8_000, 24_000)
 }
@@ -16,13 +16,13 @@ fn operations() -> u64 {
 /// Seeds of the runs with each kind of file.
 const SEEDS: [u64; 2] = [1, 20_240_229];
 
-/// How long to go on with seeds that nobody has tried.
+/// Duration of further runs with new seeds.
 fn more() -> Duration {
     Duration::from_secs(oracle::effort(0, 0, 3_600))
 }
 
-/// Files that are larger than a request, all operations, and sizes that fit nothing; never 0, which
-/// posix_fallocate refuses.
+/// Files larger than a request, with all operations and unaligned sizes. Sizes are never 0, which
+/// posix_fallocate rejects.
 const LARGE: &str = "
 flen = 3145728
 [opsize]
@@ -30,8 +30,8 @@ max = 196608
 min = 1
 ";
 
-/// Small files whose operations meet in the same pages again and again, without an msync after each
-/// mapped write: only the kernel's cache says what is true.
+/// Small files whose operations repeatedly affect the same pages, without an msync after each
+/// mapped write: only the kernel's cache has the current data.
 const SMALL: &str = "
 flen = 65536
 nomsyncafterwrite = true
@@ -40,8 +40,8 @@ max = 9000
 min = 1
 ";
 
-/// Aligned, as of programs that know of blocks. Without posix_fallocate: near the end `fsx` aligns its length
-/// to 0, which is an error.
+/// Aligned operations, as of programs that know the block size. Without posix_fallocate: near the
+/// end `fsx` aligns its length to 0, which is an error.
 const ALIGNED: &str = "
 flen = 2097152
 [opsize]
@@ -83,7 +83,7 @@ fn exercise(place: &Place, name: &str, configuration: &str, seed: u64) {
     fs::remove_file(file).unwrap();
 }
 
-/// Several at once: requests of one file meet those of others.
+/// Several runs at once, so that requests for different files overlap.
 fn contents_are_what_fsx_expects(place: &mut Place) {
     if !satisfied("fsx", &[Need::Tool("fsx")]) {
         return;

@@ -1,5 +1,5 @@
-//! Suites that others wrote for POSIX file systems, on our mounts: `pjdfstest`, which knows what each call
-//! must do and which error it must give, and `fsx`, which changes a file at random and knows its contents.
+//! External test suites for POSIX file systems, on our mounts. `pjdfstest` checks the effect and
+//! the error of each call. `fsx` changes a file at random and compares its contents.
 
 mod fsx;
 mod pjdfstest;

@@ -1,4 +1,4 @@
-//! `pjdfstest`: what it finds wrong on the kernel's own mount is not asked of ours.
+//! `pjdfstest`: our mount may fail only tests that the kernel's own mount fails too.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -9,8 +9,8 @@ use oracle::require;
 
 use crate::place::{Driver, Format, Place, Wanted, tool};
 
-/// All that it can test on Linux. The users are those that every Debian has; times are apart by more than
-/// the kernel's clock for files moves at a time.
+/// All features that it can test on Linux. The users exist on every Debian. The pause between
+/// timestamps is longer than a tick of the kernel's file clock.
 const CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
@@ -27,30 +27,30 @@ allow_remount = REMOUNT
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// Tests there are at least, so that a run that stops early is noticed.
+/// Minimum number of tests, to detect a run that stops early.
 const TESTS_MIN: usize = 380;
 
-/// What is known to differ on our mounts: a test's name, and why.
+/// Known differences of our mounts: name of the test, and reason.
 const KNOWN: [(&str, &str); 1] = [(
     "link::link_count_max",
     "it asks pathconf for the limit, which knows no file system behind FUSE; see mount_edges",
 )];
 
-/// What mount(8) is for the tests that remount: it does so by itself, without asking a helper of FUSE's,
-/// which could only mount anew.
+/// Replacement of mount(8) for tests that remount. It does not call a FUSE helper, which can only
+/// create new mounts.
 const MOUNT: &str =
     "#!/bin/sh\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\nexec mount --internal-only \"$@\"\n";
 
-/// What became of a test, and what was said about it.
+/// Result and output of each test, by name.
 type Results = BTreeMap<String, (String, String)>;
 
-/// Runs the tests whose names have one of these patterns in them.
+/// Runs the tests whose names match one of these patterns.
 fn results(place: &Place, remount: bool, patterns: &[&str]) -> Results {
     let configuration = place.home().join("pjdfstest.toml");
     let text = CONFIGURATION.replace("REMOUNT", if remount { "true" } else { "false" });
     fs::write(&configuration, text).unwrap();
     let mut command = tool("pjdfstest");
-    // The home directory of the image is a file system of its own: renames to it must fail.
+    // The image's home directory is on a separate file system: renames to it must fail.
     command.arg("-c").arg(configuration).arg("-p").arg(place.path()).arg("-s").arg(place.home());
     let directories = place.home().join("bin");
     fs::create_dir_all(&directories).unwrap();
@@ -65,7 +65,7 @@ fn results(place: &Place, remount: bool, patterns: &[&str]) -> Results {
     parse(&text)
 }
 
-/// Lines of a name and a result, and below some of them what was said, indented.
+/// Parses lines with a name and a result, each possibly followed by indented output.
 fn parse(text: &str) -> Results {
     let mut results = Results::new();
     let mut last = None;
@@ -88,7 +88,7 @@ fn parse(text: &str) -> Results {
     results
 }
 
-/// All tests, then those that remount: these want that nothing else has happened on the mount before.
+/// Runs all tests, then those that remount, which require an unused mount.
 fn both_runs(wanted: Wanted) -> Results {
     let run = |remount, patterns: &[_]| {
         let place = Place::new(wanted);
@@ -108,7 +108,7 @@ fn as_good_as_the_kernel(format: Format) {
     let asked = Wanted::new(format).driver;
     let (ours, kernel) = thread::scope(|scope| {
         let kernel = scope.spawn(|| run(Driver::Kernel));
-        // With the kernel for both, this shows that the suite gives the same results twice.
+        // With the kernel for both, this shows that the results of the suite are reproducible.
         let ours = run(asked);
         (ours, kernel.join().unwrap())
     });

@@ -1,4 +1,4 @@
-//! Trees of all kinds of files, brought in and out by tar and cp.
+//! Trees with all kinds of files, copied in and out by tar and cp.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ fn sample(place: &Place) -> Sample {
     Sample { wide_names: 1500, depth: 40, ..sample }
 }
 
-/// A tree whose hard links, sparse files, ACLs, attributes, devices and names an archive must carry.
+/// Creates a tree with hard links, sparse files, ACLs, attributes, devices and names that an
+/// archive must preserve.
 fn make(place: &Place) -> std::path::PathBuf {
     let source = place.home().join("source");
     fs::create_dir(&source).unwrap();
@@ -21,7 +22,7 @@ fn make(place: &Place) -> std::path::PathBuf {
     source
 }
 
-/// What kernels do not keep: the nanoseconds at the ends of time. And what XFS's shows twice.
+/// Properties that kernels do not preserve, and those that the kernel's XFS shows twice.
 fn usual() -> Ignore {
     Ignore {
         paths: vec![b"times/-2147483648.000000001", b"times/15032385535.999999999"],
@@ -43,7 +44,7 @@ fn tar_brings_trees_in_and_out(place: &mut Place) {
     fs::create_dir(place.join("in")).unwrap();
     shell(place.path(), &format!("{TAR} --same-owner -p -C in -xf {}/all.tar", home.display()));
     let mut ignore = Ignore { holes: true, root: true, ..usual() };
-    // What tar does not carry: sockets, and that special files are the same.
+    // tar does not store sockets or hard links of special files.
     let sockets = shell(&source, "find . -type s -printf '%P\\n'");
     ignore.paths.extend(sockets.lines().map(|path| &*path.to_owned().into_bytes().leak()));
     ignore.paths.extend([b"links/fifo".as_slice(), b"links/other/fifo"]);
@@ -68,13 +69,13 @@ fn cp_copies_trees_within(place: &mut Place) {
     place.remount();
     compare(&source, &place.join("second"), &ignore);
     compare(&source, &place.join("third"), &ignore);
-    // Where nothing waits in a cache, holes are the source's.
+    // Without dirty data in a cache, holes are those of the source.
     place.unmount();
     place.mount_read_only();
     compare(&source, &place.join("second"), &Ignore { root: true, ..usual() });
 }
 
-/// A tree of the system's, as it is: thousands of small files.
+/// An existing tree of the system: thousands of small files.
 fn many_small_files_are_copied(place: &mut Place) {
     if !has_compiler("many_small_files_are_copied") {
         return;

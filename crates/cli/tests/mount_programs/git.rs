@@ -1,4 +1,4 @@
-//! A repository cloned into the mount, worked in, and a crate of it built there.
+//! A repository cloned into the mount and used there, and a build of one of its crates.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use oracle::{Need, satisfied};
 
 use crate::place::{Place, prove_on_both, run, tool};
 
-/// Git without anybody's settings but these.
+/// Returns git with only these settings.
 fn git(place: &Place, directory: &Path) -> Command {
     let settings = place.home().join("gitconfig");
     let text = "[user]\nname = Proof\nemail = proof@example.org\n[safe]\ndirectory = *\n\
@@ -17,7 +17,7 @@ fn git(place: &Place, directory: &Path) -> Command {
     let mut command = tool("git");
     command.current_dir(directory).env("GIT_CONFIG_GLOBAL", settings);
     command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0");
-    // A hook that runs these tests would have it act on another repository.
+    // If a git hook runs these tests, its variables would select another repository.
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(name);
     }
@@ -28,7 +28,8 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split_whitespace()
 }
 
-/// The sources of this project as a repository: its own one, or a new one of a tree that came without.
+/// Returns the sources of this project as a repository: its own, or a new one if the sources have
+/// none.
 fn repository(place: &Place) -> std::path::PathBuf {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let known = git(place, &project).args(["rev-parse", "--verify", "HEAD"]).output().unwrap();
@@ -80,14 +81,14 @@ fn git_works(place: &mut Place) {
     assert_eq!(here(place, "rev-parse HEAD"), head);
     here(place, "fsck --full --strict --no-dangling");
     clean(place);
-    // All files again from what git has packed.
+    // Restores all files from git's objects.
     here(place, "rm -r -q --cached .");
     here(place, "reset -q --hard");
     clean(place);
 }
 
 fn cargo_builds(place: &mut Place) {
-    // Cargo tells the tests that it starts where it is.
+    // Cargo passes its path to the tests that it starts.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let needs = [Need::Tool("git"), Need::Tool("cargo")];
     let is_told = Path::new(&cargo).is_file();
@@ -98,14 +99,14 @@ fn cargo_builds(place: &mut Place) {
     let url = format!("file://{}", source.display());
     run(git(place, place.path()).args(["clone", "-q", "--depth", "1", &url, "clone"]));
     let clone = place.join("clone");
-    // With more that it depends on, or with less.
+    // A crate with more or fewer dependencies.
     let package = oracle::effort("fault", "fault", "blockdev");
     let compiled = format!("Compiling diskwright-{package}");
     let build = || {
         let mut command = Command::new(&cargo);
         command.args(words("build --offline --locked -p")).arg(format!("diskwright-{package}"));
         command.current_dir(&clone);
-        // The settings of who runs the tests, and of what cargo tells them, are not those of this build.
+        // Remove the user's settings, and those that cargo sets for tests.
         for (name, _) in std::env::vars_os() {
             let known = ["CARGO_HOME"];
             let text = name.to_string_lossy();
@@ -119,9 +120,9 @@ fn cargo_builds(place: &mut Place) {
         said
     };
     assert!(build().contains(&compiled));
-    // Times and contents are as cargo left them: there is nothing to do.
+    // Timestamps and contents are unchanged: there is nothing to build.
     assert!(!build().contains("Compiling"), "it builds again what has not changed");
-    // And what has changed is noticed.
+    // A change is detected.
     let library = clone.join(format!("crates/{package}/src/lib.rs"));
     let text = fs::read_to_string(&library).unwrap();
     fs::write(&library, format!("{text}\n")).unwrap();

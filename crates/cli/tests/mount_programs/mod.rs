@@ -1,4 +1,5 @@
-//! Programs at work on our mounts: git, cargo, tar; and many threads that change a tree and know what is in it.
+//! Programs on our mounts: git, cargo, tar, and many threads that change a tree and verify its
+//! contents.
 
 mod archives;
 mod git;

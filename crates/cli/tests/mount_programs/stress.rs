@@ -1,5 +1,5 @@
-//! Many threads that change files of their own in directories that are everybody's. Each knows what its
-//! files hold, byte for byte; some names are fought over, and who wins is counted.
+//! Many threads that change their own files in shared directories. Each thread keeps the expected
+//! contents of its files. Some names are contested by all threads, and the winners are counted.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,15 +20,15 @@ const WORKERS: u64 = 6;
 const FILES_MAX: usize = 40;
 const BYTES_MAX: u64 = 300_000;
 
-/// Names that everybody makes and removes.
+/// Number of names that all threads create and remove.
 const CONTESTED: usize = 8;
 
-/// What a file must be.
+/// Expected state of a file.
 #[derive(Clone, Default)]
 struct Model {
     contents: Vec<u8>,
     attribute: Option<Vec<u8>>,
-    /// All its names, at least one.
+    /// All names of the file, at least one.
     names: Vec<PathBuf>,
 }
 
@@ -38,11 +38,11 @@ struct Worker<'a> {
     random: Rng,
     files: Vec<Model>,
     next_name: u64,
-    /// How many of the contested names there are.
+    /// Number of existing entries for each contested name.
     contested: &'a [AtomicI64],
 }
 
-/// Directories: two that are everybody's, and one of each worker's.
+/// Returns a directory: one of two shared ones, or the worker's own.
 fn directory(root: &Path, worker: u64, choice: usize) -> PathBuf {
     root.join(match choice {
         0 | 1 => format!("shared {choice}"),
@@ -163,7 +163,7 @@ impl Worker<'_> {
         self.files[at].names[which] = name;
     }
 
-    /// Over another file, whose last name this may have been.
+    /// Renames over another file, whose last name this may have been.
     fn replace(&mut self, at: usize) {
         let over = self.random.usize(..self.files.len());
         if over == at {
@@ -193,7 +193,7 @@ impl Worker<'_> {
         self.files[at].names.push(name);
     }
 
-    /// Sometimes with the file open, which stays as it was.
+    /// Sometimes with the file open, whose contents must not change.
     fn unlink(&mut self, at: usize) {
         let open = self.random.bool().then(|| self.open(at));
         let name = self.files[at].names.pop().unwrap();
@@ -220,7 +220,7 @@ impl Worker<'_> {
         if self.random.bool() { file.sync_all() } else { file.sync_data() }.unwrap();
     }
 
-    /// Of all who make a name, one does; of all who remove it, one does.
+    /// Of all threads that create a name, one succeeds; of all that remove it, one succeeds.
     fn contest(&mut self) {
         let which = self.random.usize(..CONTESTED);
         let path = self.root.join(format!("shared 0/contested {which}"));
@@ -237,7 +237,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Replaces what everybody reads: readers see one version as a whole.
+    /// Replaces a file that all threads read: readers see one complete version.
     fn publish(&mut self) {
         let seed = self.random.u64(..);
         let mut bytes = seed.to_le_bytes().to_vec();
@@ -256,7 +256,7 @@ fn check_published(path: &Path) {
     assert!(bytes[8..] == pattern(seed, 0, 1000 + seed % 20_000), "a mixed version");
 }
 
-/// Compares a file with what it must be.
+/// Compares a file with its expected state.
 fn check(file: &Model) {
     for name in &file.names {
         let found = fs::read(name).unwrap();
@@ -271,7 +271,7 @@ fn check(file: &Model) {
     assert!(found == file.attribute, "{}: attribute", name.display());
 }
 
-/// Every name that is there, and nothing else.
+/// Asserts that exactly the expected names exist.
 fn check_names(root: &Path, files: &[Vec<Model>], contested: &[AtomicI64]) {
     let mut found = BTreeMap::new();
     let directories = (0..WORKERS).map(|worker| directory(root, worker, 2));
@@ -327,7 +327,7 @@ fn threads_change_a_tree(place: &mut Place) {
     files.iter().flatten().for_each(check);
     check_names(&root, &files, &contested);
     place.remount();
-    // It is mounted elsewhere now.
+    // The image now has another mount point.
     let moved = |path: &PathBuf| place.path().join(path.strip_prefix(&root).unwrap());
     let files: Vec<Vec<Model>> = files
         .into_iter()

@@ -1,4 +1,5 @@
-//! A disk that loses power or fails: a loop device on the one file of a small FUSE file system, which this process serves.
+//! A disk that loses power or fails: a loop device on the only file of a small FUSE file system
+//! served by this process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,13 +27,13 @@ const DISK_NODE: u64 = 2;
 const DISK_NAME: &str = "disk";
 const VALID_SEC: u64 = 3600;
 
-/// Power and health of a disk.
+/// State of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Works,
-    /// Every request is an I/O error.
+    /// Every request fails with an I/O error.
     Fails,
-    /// Writes are dropped and reported as done.
+    /// Writes are dropped and reported as successful.
     Off,
 }
 
@@ -48,14 +49,14 @@ struct Disk {
 #[derive(Debug)]
 struct Cache {
     mode: Mode,
-    /// Sectors that were not flushed.
+    /// Unflushed sectors.
     sectors: BTreeMap<u64, [u8; SECTOR_BYTES]>,
 }
 
 impl Disk {
     fn check(&self, mode: Mode, offset: u64, len: usize) -> Result<(), Errno> {
         let is_inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.bytes);
-        // The kernel writes to block devices in sectors.
+        // The kernel writes to block devices in whole sectors.
         let is_aligned =
             offset.is_multiple_of(SECTOR_BYTES as u64) && len.is_multiple_of(SECTOR_BYTES);
         match mode {
@@ -102,7 +103,7 @@ impl Disk {
         }
     }
 
-    /// Takes the power away. Each sector that was not flushed is there afterwards or not: writes are torn.
+    /// Cuts the power. A random part of the unflushed sectors is kept: writes are torn.
     fn lose(&self, random: &mut fastrand::Rng) {
         let mut cache = self.cache.lock().unwrap();
         self.has_lost.store(true, Ordering::SeqCst);
@@ -143,7 +144,7 @@ impl Handler for Disk {
                 let attr = self.attributes(nodeid);
                 reply.put(&AttrOut { attr_valid: VALID_SEC, attr, ..AttrOut::default() })
             }
-            // The kernel's cache must not keep lost bytes.
+            // The kernel's cache must not keep lost data.
             Operation::Open(_) => {
                 reply.put(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
             }
@@ -164,7 +165,7 @@ impl Handler for Disk {
     }
 }
 
-/// A loop device on a [`Disk`] whose contents are an image file.
+/// A loop device on a [`Disk`] with the contents of an image file.
 pub(crate) struct LossyDevice {
     disk: Arc<Disk>,
     loop_device: Option<PathBuf>,
@@ -210,22 +211,23 @@ impl LossyDevice {
         oracle::wait_until("the loop device to be detached", || !backing.exists());
     }
 
-    /// The block device.
+    /// Returns the path of the block device.
     pub(crate) fn path(&self) -> &Path {
         self.loop_device.as_deref().expect("it has power")
     }
 
-    /// Takes the power away: nothing is written from now on.
+    /// Cuts the power: nothing is written from now on.
     pub(crate) fn lose(&self, random: &mut fastrand::Rng) {
         self.disk.lose(random);
     }
 
-    /// Returns false if the disk may have had no power when it acknowledged a flush. Call it after the answer.
+    /// Returns false if the disk may have had no power when it acknowledged a flush. Call it after
+    /// the flush.
     pub(crate) fn has_power(&self) -> bool {
         !self.disk.has_lost.load(Ordering::SeqCst)
     }
 
-    /// Gives the power back. The kernel's cache of the device is gone, as after a restart.
+    /// Restores the power. The kernel's cache of the device is dropped, as by a restart.
     pub(crate) fn restart(&mut self) {
         self.detach();
         self.disk.cache.lock().unwrap().mode = Mode::Works;
@@ -233,7 +235,7 @@ impl LossyDevice {
         self.attach();
     }
 
-    /// Lets all requests fail from now on, or no longer.
+    /// Makes all requests fail, or ends that.
     pub(crate) fn fail(&self, fails: bool) {
         self.disk.cache.lock().unwrap().mode = if fails { Mode::Fails } else { Mode::Works };
     }

@@ -1,8 +1,8 @@
-//! A mounted file system to put to the proof: ours, or the kernel's own as the yardstick.
+//! A mounted file system for tests: ours, or the kernel's own as the reference.
 //!
-//! With `DISKWRIGHT_PROOFS_ON=kernel` in the environment everything runs on kernel mounts of the same
-//! formats. What fails there is a wrong test. `DISKWRIGHT_PROOFS_OPTIONS` has more options (`-o`) for our
-//! mounts.
+//! With `DISKWRIGHT_PROOFS_ON=kernel` in the environment, everything runs on kernel mounts of the
+//! same formats. A failure there is an error in the test. `DISKWRIGHT_PROOFS_OPTIONS` contains
+//! additional options (`-o`) for our mounts.
 
 pub(crate) mod lossy;
 pub(crate) mod probe;
@@ -23,17 +23,17 @@ pub(crate) use crate::mount::wait_until;
 use crate::mount::{Mounted, Mounting};
 pub(crate) use oracle::Format;
 
-/// Whose driver serves a mount.
+/// Driver that serves a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// This project's.
+    /// This project's driver.
     Own,
-    /// The kernel's.
+    /// The kernel's driver.
     Kernel,
 }
 
 impl Driver {
-    /// What the environment asks for.
+    /// Returns the driver that the environment selects.
     fn asked() -> Self {
         match std::env::var("DISKWRIGHT_PROOFS_ON").as_deref() {
             Ok("kernel") => Self::Kernel,
@@ -43,27 +43,28 @@ impl Driver {
     }
 }
 
-/// How long a mount may last before it is taken to hang.
+/// Returns the maximum lifetime of a mount, after which it counts as hung.
 fn limit() -> Duration {
     Duration::from_secs(oracle::effort(1_800, 1_800, 12 * 3_600))
 }
 
-/// What proofs run in mounts.
+/// Programs that tests run in mounts.
 const PROGRAMS: [&str; 4] = ["bash", "getfacl", "setfacl", "tar"];
 
-/// What a proof needs of its file system.
+/// Requirements of a test for its file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) format: Format,
     pub(crate) driver: Driver,
-    /// Size of the image in bytes. XFS gets at least 300 MiB, or half of the difference is its log.
+    /// Size of the image in bytes. XFS gets at least 300 MiB; for smaller sizes, half of the
+    /// difference is used for its log.
     pub(crate) bytes: u64,
-    /// What is not flushed is lost when it crashes.
+    /// A crash loses unflushed data.
     pub(crate) volatile: bool,
 }
 
 impl Wanted {
-    /// 512 MiB, served as the environment says.
+    /// Returns requirements with 512 MiB, and the driver that the environment selects.
     pub(crate) fn new(format: Format) -> Self {
         Self { format, driver: Driver::asked(), bytes: 512 << 20, volatile: false }
     }
@@ -75,7 +76,7 @@ impl Wanted {
         needs.extend(PROGRAMS.map(Need::Tool));
         needs.push(match self.driver {
             Driver::Own => Need::Fuse,
-            // It shuts file systems down.
+            // xfs_io shuts file systems down.
             Driver::Kernel => Need::Tool("xfs_io"),
         });
         needs
@@ -87,17 +88,17 @@ enum Mount {
     Kernel(KernelMount),
 }
 
-/// An image of its own, mounted.
+/// A mounted image for one test.
 pub(crate) struct Place {
     wanted: Wanted,
     image: PathBuf,
     mount: Option<Mount>,
-    /// For what a proof needs beside the mount.
+    /// Directory for the test's other files.
     home: TempDir,
 }
 
 impl Place {
-    /// Makes an image and mounts it.
+    /// Creates an image and mounts it.
     #[track_caller]
     pub(crate) fn new(wanted: Wanted) -> Self {
         let home = oracle::scratch();
@@ -112,7 +113,7 @@ impl Place {
         place
     }
 
-    /// Mounts an image that is there.
+    /// Mounts an existing image.
     #[track_caller]
     fn again(&self, options: &str) -> Mount {
         match self.wanted.driver {
@@ -143,17 +144,17 @@ impl Place {
         self.wanted.driver
     }
 
-    /// The image file.
+    /// Returns the image file.
     pub(crate) fn image(&self) -> &Path {
         &self.image
     }
 
-    /// A directory outside of the mount.
+    /// Returns a directory outside the mount.
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// The root of the mount.
+    /// Returns the root of the mount.
     pub(crate) fn path(&self) -> &Path {
         match self.mount.as_ref().expect("it is mounted") {
             Mount::Own(mount) => mount.path(),
@@ -161,12 +162,12 @@ impl Place {
         }
     }
 
-    /// A path in the mount.
+    /// Returns a path in the mount.
     pub(crate) fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         self.path().join(path)
     }
 
-    /// Unmounts; then the image's checker has nothing to say.
+    /// Unmounts, and asserts that the image's checker finds nothing.
     #[track_caller]
     pub(crate) fn unmount(&mut self) {
         let (status, said) = self.unmount_unjudged();
@@ -174,12 +175,12 @@ impl Place {
         judge(&self.image);
     }
 
-    /// Unmounts, and returns the status that the server ended with, and what it said.
+    /// Unmounts. Returns the server's exit status and messages.
     #[track_caller]
     pub(crate) fn unmount_unjudged(&mut self) -> (i32, String) {
         match self.mount.take().expect("it is mounted") {
             Mount::Own(mount) => {
-                // A process that is just being started may still have what was open when it was.
+                // A process that is being started may briefly have inherited open files.
                 wait_until("nobody to use the mount", || {
                     let unmounted = rustix::mount::unmount(mount.path(), UnmountFlags::NOFOLLOW);
                     assert!(unmounted.is_ok() || unmounted == Err(Errno::BUSY), "{unmounted:?}");
@@ -195,21 +196,21 @@ impl Place {
         }
     }
 
-    /// Unmounts, asks the checker, and mounts again: nothing comes from a cache now.
+    /// Unmounts, runs the checker, and mounts again with empty caches.
     #[track_caller]
     pub(crate) fn remount(&mut self) {
         self.unmount();
         self.mount_with("");
     }
 
-    /// Mounts what was unmounted, with these options (`-o`).
+    /// Mounts an unmounted image with these options (`-o`).
     #[track_caller]
     pub(crate) fn mount_with(&mut self, options: &str) {
         assert!(self.mount.is_none());
         self.mount = Some(self.again(options));
     }
 
-    /// Mounts what was unmounted for reading only.
+    /// Mounts an unmounted image read-only.
     #[track_caller]
     pub(crate) fn mount_read_only(&mut self) {
         assert!(self.mount.is_none());
@@ -222,9 +223,9 @@ impl Place {
         });
     }
 
-    /// Crashes: our server is killed, and the kernel's driver stops without writing its log. What is dead
-    /// stays mounted and answers with errors, until [`Self::clear_away`]: programs at work must not find
-    /// what the mount has hidden.
+    /// Simulates a crash: kills our server, or stops the kernel's driver without writing its log.
+    /// The dead mount stays in place and answers with errors until [`Self::clear_away`], so that
+    /// running programs do not access the directory below it.
     pub(crate) fn crash(&self) {
         match self.mount.as_ref().expect("it is mounted") {
             Mount::Own(mount) => mount.signal(Signal::KILL),
@@ -234,7 +235,7 @@ impl Place {
         }
     }
 
-    /// Takes away what has crashed.
+    /// Removes a crashed mount.
     pub(crate) fn clear_away(&mut self) {
         match self.mount.take().expect("it is mounted") {
             Mount::Own(mount) => mount.kill(),
@@ -242,7 +243,7 @@ impl Place {
         }
     }
 
-    /// Checks that all is sound at the end.
+    /// Unmounts and checks the image at the end of a test.
     #[track_caller]
     pub(crate) fn finish(mut self) {
         if self.mount.is_some() {
@@ -263,8 +264,8 @@ impl std::fmt::Debug for Place {
     }
 }
 
-/// Asserts that the checker finds an image sound. It may remark that an extent tree has more nodes than it
-/// needs: writers that fill a file in no order leave such a tree on the kernel's mounts, too.
+/// Asserts that the checker finds an image sound. It may report that an extent tree has more nodes
+/// than it needs: random writes leave such a tree on the kernel's mounts, too.
 #[track_caller]
 pub(crate) fn judge(image: &Path) {
     let Err(output) = oracle::verdict(image) else { return };
@@ -276,7 +277,7 @@ pub(crate) fn judge(image: &Path) {
     assert!(is_sound, "{}: {output}", image.display());
 }
 
-/// Runs a proof on a place of its own, unless this machine lacks what it needs. Then asks the checker.
+/// Runs a test on a new place, unless this machine lacks a requirement. Then runs the checker.
 #[track_caller]
 pub(crate) fn prove(name: &str, wanted: Wanted, proof: impl FnOnce(&mut Place)) {
     if !oracle::satisfied(name, &wanted.needs()) {
@@ -287,9 +288,9 @@ pub(crate) fn prove(name: &str, wanted: Wanted, proof: impl FnOnce(&mut Place)) 
     place.finish();
 }
 
-/// Makes tests `ext4` and `xfs` in a module of each name. A proof is a function of a `&mut Place`, of the
-/// same name and for [`prove`], or another one and for another function of its arguments: then both are
-/// named as that module sees them.
+/// Defines tests `ext4` and `xfs` in a module per name. Each runs the function of that name, which
+/// takes `&mut Place`, by [`prove`]. With `with RUN; NAME = FUNCTION`, it passes FUNCTION to RUN
+/// instead. Both paths are as seen from that module.
 macro_rules! prove_on_both {
     (with $run:path; $($name:ident = $proof:path $(: $bytes:expr)?),+ $(,)?) => {$(
         mod $name {
@@ -319,17 +320,17 @@ macro_rules! prove_on_both {
 }
 pub(crate) use prove_on_both;
 
-/// Whether a proof can use the [`probe`], which is compiled, and what comes with a compiler.
+/// Returns whether a C compiler is available, which tests need for the [`probe`].
 pub(crate) fn has_compiler(proof: &str) -> bool {
     oracle::satisfied(proof, &[Need::Tool("cc")])
 }
 
-/// A program of the tools or of the system, in the C locale.
+/// Returns a program of the system in the C locale.
 pub(crate) fn tool(name: &str) -> Command {
     oracle::command(name)
 }
 
-/// Runs a command that must succeed; returns what it printed on standard output.
+/// Runs a command that must succeed. Returns its standard output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -339,7 +340,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     said
 }
 
-/// Runs a line of the shell in a directory; it must succeed. Returns what it printed.
+/// Runs a shell line in a directory, which must succeed. Returns its output.
 #[track_caller]
 pub(crate) fn shell(directory: &Path, line: &str) -> String {
     run(tool("bash").args(["-euo", "pipefail", "-c", line]).current_dir(directory))

@@ -1,12 +1,12 @@
-/* What the proofs do that cannot be done in Rust without unsafe code: mappings, file handles, asynchronous I/O.
+/* System calls of the tests that need unsafe code in Rust: mappings, file handles, asynchronous I/O.
  *
  *   probe map PATH OFFSET LENGTH SEED [sync]   writes words through a shared mapping
  *   probe handle PATH                          prints a file handle
- *   probe open DIRECTORY HANDLE                prints a file of that file system, or the error's number
- *   probe aio PATH ROUNDS                      writes past the cache without waiting, and reads through it
- *   probe ioctl PATH NUMBER DATA               asks with these bytes (hexadecimal), and prints what they are
- *                                              then, or the error's number
- *   probe idmap SOURCE TARGET FIRST COUNT      mounts a mount again, its ids 0 to COUNT shown from FIRST on
+ *   probe open DIRECTORY HANDLE                prints the contents of the file, or the error number
+ *   probe aio PATH ROUNDS                      writes by asynchronous direct I/O, and reads through the cache
+ *   probe ioctl PATH NUMBER DATA               calls ioctl with these bytes (hexadecimal), and prints the
+ *                                              buffer afterwards, or the error number
+ *   probe idmap SOURCE TARGET FIRST COUNT      creates an ID-mapped mount: IDs 0 to COUNT appear from FIRST on
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of <linux/mount.h>, which not every libc has. */
+/* From <linux/mount.h>, which some systems lack. */
 #define SYSTEM_MOVE_MOUNT 429
 #define SYSTEM_OPEN_TREE 428
 #define SYSTEM_MOUNT_SETATTR 442
@@ -103,7 +103,7 @@ static void write_map(pid_t process, const char *name, const char *first, const 
         fail(path);
 }
 
-/* A user namespace, kept by its open file. */
+/* A user namespace, kept alive by its open file. */
 static int namespace_of(const char *first, const char *count)
 {
     int ready[2], end[2];
@@ -198,7 +198,7 @@ static void compare(int file, const char *expected, char *room, int round, const
         }
 }
 
-/* Has another process read the file through the cache as long as this one lives. */
+/* Starts a process that reads the file through the cache until this process ends. */
 static void have_read(int cached, char *room)
 {
     pid_t reader = fork();
@@ -214,9 +214,9 @@ static void have_read(int cached, char *room)
     _exit(0);
 }
 
-/* One round: the file is written past the cache and nobody waits; meanwhile it is read through the cache,
- * so that pages may hold what was there before. Once the writes are done everybody sees them, and a byte
- * that is written through the cache changes that byte alone. */
+/* One round: writes the file by asynchronous direct I/O, while it is read through the cache, so that pages
+ * may contain old data. After the writes are complete, all readers must see the new data, and a byte
+ * written through the cache must change only that byte. */
 static void round_of_aio(aio_context_t context, int cached, int direct, char *bytes, char *room, int round)
 {
     struct iocb requests[AIO_REQUESTS], *pointers[AIO_REQUESTS];

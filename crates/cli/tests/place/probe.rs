@@ -1,4 +1,5 @@
-//! The probe: what needs a language with pointers (`probe.c`), compiled by each test program.
+//! The probe: system calls that need a language with pointers (`probe.c`), compiled by each test
+//! program.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ fn probe() -> Command {
         let program =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("probe-{}", std::process::id()));
         run(tool("cc").args(["-O2", "-Wall", "-o"]).arg(&program).arg(source));
-        // Other test programs may be about to run the one they have.
+        // Other test programs may be about to execute the existing file.
         let name = program.with_file_name("probe");
         std::fs::rename(program, &name).unwrap();
         name
@@ -24,12 +25,12 @@ fn probe() -> Command {
     Command::new(program)
 }
 
-/// Asks for something by ioctl(2): the bytes that are then where those were that went in.
+/// Calls ioctl(2) with `data`. Returns the contents of the buffer afterwards.
 pub(crate) fn ioctl(path: &Path, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
     ioctl_as(0, path, number, data)
 }
 
-/// The same as another user.
+/// Like [`ioctl`], as another user.
 pub(crate) fn ioctl_as(uid: u32, path: &Path, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
     let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
     let said = run(probe().arg("ioctl").arg(path).arg(number.to_string()).arg(hex).uid(uid));
@@ -41,18 +42,18 @@ pub(crate) fn ioctl_as(uid: u32, path: &Path, number: u32, data: &[u8]) -> Resul
     Ok(pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect())
 }
 
-/// Mounts a mount again elsewhere, with its ids up to `count` shown from `first` on.
+/// Creates an ID-mapped mount of a mount, in which IDs below `count` are shown from `first` on.
 pub(crate) fn map_ids(source: &Path, target: &Path, first: u32, count: u32) {
     run(probe().arg("idmap").arg(source).arg(target).args([first, count].map(|n| n.to_string())));
 }
 
-/// The eight bytes that the pattern of a seed has at a multiple of eight.
+/// Returns eight bytes of a seed's pattern, at eight times `number`.
 fn pattern_word(seed: u64, number: u64) -> [u8; 8] {
     let start = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     start.wrapping_add(number.wrapping_mul(0xbf58_476d_1ce4_e5b9)).to_le_bytes()
 }
 
-/// The bytes of a seed's pattern at a place.
+/// Returns a part of a seed's pattern.
 pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
     let words = offset / 8..(offset + len).div_ceil(8);
     let before = (offset % 8) as usize;
@@ -63,12 +64,12 @@ pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writes a pattern into a file through a shared mapping, and has it synced or not.
+/// Writes a pattern into a file through a shared mapping, optionally with msync.
 pub(crate) fn map(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) {
     run(&mut mapping(path, offset, len, seed, synced));
 }
 
-/// Whether a pattern can be written into a file through a shared mapping, and synced.
+/// Returns whether a pattern can be written into a file through a shared mapping, and synced.
 pub(crate) fn try_map(path: &Path, offset: u64, len: u64, seed: u64) -> bool {
     mapping(path, offset, len, seed, true).output().unwrap().status.success()
 }
@@ -82,21 +83,21 @@ fn mapping(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) -> Comma
     command
 }
 
-/// A file's handle.
+/// Returns a file's handle.
 pub(crate) fn handle(path: &Path) -> String {
     run(probe().arg("handle").arg(path)).trim().to_owned()
 }
 
-/// What the file of a handle holds, or `error NUMBER`.
+/// Returns the contents of the file of a handle, or `error NUMBER`.
 pub(crate) fn open_handle(root: &Path, handle: &str) -> String {
     run(probe().arg("open").arg(root).arg(handle))
 }
 
-/// Rewrites a file past the cache without waiting, by io_submit(2), reads it through the cache meanwhile, and
-/// compares what the cache and the disk hold after each round.
+/// Rewrites a file by asynchronous direct I/O with io_submit(2), reads it through the cache at the
+/// same time, and compares cache and disk after each round.
 ///
 /// # Panics
-/// With what differed.
+/// If they differ, with the difference.
 pub(crate) fn asynchronous_writes(path: &Path, rounds: u32) {
     let output = probe().arg("aio").arg(path).arg(rounds.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

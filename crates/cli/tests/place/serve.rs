@@ -1,5 +1,5 @@
-//! Mounts of images on a disk that loses what is not flushed, served by a process of the test program
-//! itself: it is started again for nothing but the test [`server`], which does nothing in other runs.
+//! Mounts of images on a disk that loses unflushed data. The server is a second process of the test
+//! program, which runs only the test [`server`]. In other runs that test does nothing.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::volatile::VolatileDevice;
 
 const VARIABLE: &str = "DISKWRIGHT_PROOFS_SERVE";
 
-/// What serves an image at a path.
+/// Returns a command that serves an image at a mount point.
 pub(super) fn command(image: &Path, point: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = concat!(module_path!(), "::server");

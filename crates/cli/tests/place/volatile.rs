@@ -1,4 +1,4 @@
-//! A disk with a cache that a loss of power empties.
+//! A disk with a cache that is lost with the power.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use blockdev::BlockDevice;
 
-/// Unit of what is lost or kept, in bytes.
+/// Unit of data that is lost or kept, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-/// Keeps what is written in the memory of this process until it is flushed: who kills the process takes
-/// the disk's power away. A flush that is interrupted has written some sectors, in an order of its own.
+/// Keeps writes in this process's memory until they are flushed: killing the process cuts the
+/// disk's power. An interrupted flush has written some sectors, in arbitrary order.
 pub(super) struct VolatileDevice {
     below: Arc<dyn BlockDevice>,
     sectors: Mutex<BTreeMap<u64, [u8; SECTOR_BYTES as usize]>>,
@@ -78,7 +78,7 @@ impl BlockDevice for VolatileDevice {
         Ok(())
     }
 
-    /// Writes in an order that is neither that of the writes nor that of the places.
+    /// Writes the sectors in an order that differs from the order of writes and of offsets.
     fn flush(&self) -> io::Result<()> {
         let mut sectors = self.sectors.lock().unwrap();
         let mut order: Vec<_> = sectors.iter().collect();

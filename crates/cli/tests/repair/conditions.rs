@@ -1,5 +1,5 @@
-//! Where repairing is hard: no room for the undo file or for what is written, images in use, behind links, on block
-//! devices, or write-protected.
+//! Repairs under difficult conditions: no space for the undo file or for writes, images in use,
+//! behind links, on block devices, or write-protected.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn bytes(home: &TempDir, name: &str) -> Vec<u8> {
     fs::read(home.path().join(name)).unwrap()
 }
 
-/// Names in the home of an image.
+/// Returns the names in the directory of an image.
 fn names(home: &TempDir) -> Vec<String> {
     let entries = fs::read_dir(home.path()).unwrap();
     let mut names: Vec<_> =
@@ -23,17 +23,18 @@ fn names(home: &TempDir) -> Vec<String> {
     names
 }
 
-/// A run that can write no byte of a file behind the first `blocks` of 512, as if the disk were full there.
+/// Runs a command that cannot write beyond the first `blocks` blocks of 512 bytes of a file, as on
+/// a full disk.
 fn limited(dir: &Path, line: &str, blocks: u64) -> Said {
     let mut shell = Command::new("sh");
-    // Without the signal that such a write sends, it fails.
+    // With the signal ignored, such a write fails.
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
     shell.current_dir(dir).args(["-c", &script, "sh", env!("CARGO_BIN_EXE_diskwright")]);
     shell.args(line.split_whitespace()).stdin(std::process::Stdio::null());
     said(shell.output().unwrap())
 }
 
-/// Images that are repaired in place: with damage that is spread over them, and no log that can be trusted.
+/// Creates images that are repaired in place: with damage in many places, and without a valid log.
 fn repaired_in_place(options: &str) -> TempDir {
     let home = sound_and_damaged(options);
     let image = home.path().join("bad.img");
@@ -45,7 +46,7 @@ fn repaired_in_place(options: &str) -> TempDir {
     if options.contains("xfs") {
         let log = number("superblock", "/logstart");
         write(&image, log * 4096, &[0xa5; 1 << 16]);
-        // The headers of groups have checksums, so that any byte of them will do.
+        // The headers of groups have checksums, so any damaged byte is detected.
         for group in 0..4_u64 {
             write(&image, group * (16 << 20) + 1024 + 300, &[0xaa; 8]);
         }
@@ -93,7 +94,7 @@ fn what_was_written_before_the_disk_was_full_is_taken_back() {
             let said = run(home.path(), "repair --restore kept bad.img");
             assert_eq!(said.status, 0, "{}", said.messages);
             assert!(bytes(&home, "bad.img") == before, "{blocks}: not as it was");
-            // And what was half written can be repaired further.
+            // A partly written repair can be continued.
             fs::write(home.path().join("bad.img"), &left).unwrap();
             fs::remove_file(home.path().join("kept")).unwrap();
             let said = run(home.path(), "repair --yes --undo kept bad.img");
@@ -118,7 +119,7 @@ fn an_image_in_use_is_refused() {
             assert_eq!(said.status, 4, "{}{}", said.out, said.messages);
             assert!(said.messages.contains("in use"), "{}", said.messages);
         }
-        // Who only plans may do so while others read.
+        // Planning is allowed while others read.
         assert_eq!(run(home.path(), "repair --plan bad.img").status, 1);
         user.unlock().unwrap();
         user.lock().unwrap();
@@ -148,7 +149,7 @@ fn an_image_behind_a_link_is_repaired_and_its_undo_file_lies_beside_the_link() {
     }
 }
 
-/// A loop device, for as long as this lives.
+/// A loop device, detached on drop.
 struct LoopDevice(String);
 
 impl LoopDevice {
@@ -185,7 +186,7 @@ fn block_devices_are_repaired_and_what_is_write_protected_is_planned_only() {
         assert!(bytes(&home, "bad.img") == before, "it was changed");
 
         let device = LoopDevice::new(&path, &[]);
-        // The image's file is in use then.
+        // The image file is in use now.
         assert_eq!(run(home.path(), "repair --yes bad.img").status, 4);
         let said = run(home.path(), &format!("repair --yes {}", device.0));
         assert_eq!(said.status, 0, "{}{}", said.out, said.messages);
@@ -216,7 +217,7 @@ fn an_image_in_a_partition_is_repaired_there() {
         assert!(now[..start] == disk[..start] && now[end..] == disk[end..], "around it");
         fs::write(home.path().join("part.img"), &now[start..end]).unwrap();
         judge(home.path().join("part.img"));
-        // The undo file is of the partition.
+        // The undo file belongs to the partition, not to the disk.
         let said = run(home.path(), "repair --restore disk.img.undo disk.img");
         assert_eq!(said.status, 1, "{}", said.messages);
         let said = run(home.path(), "repair --restore disk.img.undo --partition 1 disk.img");
@@ -233,7 +234,7 @@ fn a_signal_before_anything_is_written_leaves_nothing_behind() {
         for signal in ["INT", "TERM", "HUP"] {
             let child = command(home.path(), "repair --yes --undo kept bad.img");
             let mut shell = Command::new("sh");
-            // The signal waits until the program handles it, or ends it at once.
+            // The signal is handled by the program or ends it at once.
             let script = format!("\"$@\" & kill -{signal} $!; wait $!");
             shell.current_dir(home.path()).args(["-c", &script, "sh"]);
             shell.arg(child.get_program()).args(child.get_args());

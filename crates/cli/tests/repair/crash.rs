@@ -1,5 +1,5 @@
-//! What a kill leaves at any moment: of a repair, an image that can be repaired further, or brought back; of bringing
-//! back, one that can be brought back again.
+//! Kills at any moment. An interrupted repair leaves an image that can be repaired or restored; an
+//! interrupted restore can be repeated.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::check::common::{FORMATS, image, run};
 
-/// Counts what is found.
+/// Collects findings.
 #[derive(Default)]
 struct Keep(Mutex<Vec<String>>);
 
@@ -57,7 +57,7 @@ fn all(device: &dyn BlockDevice) -> Vec<u8> {
     bytes
 }
 
-/// An image of some files, with damage of several kinds.
+/// Creates an image of some files, with several kinds of damage.
 fn damaged(options: &str, random: &mut fastrand::Rng) -> MemoryDevice {
     let home = image(options);
     let path = home.path().join("a.img");
@@ -69,13 +69,13 @@ fn damaged(options: &str, random: &mut fastrand::Rng) -> MemoryDevice {
         let dump = run(home.path(), &format!("dump a.img inode /dir/{number} --json")).out;
         let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
         let at = dump["block"].as_u64().unwrap() * 4096 + dump["offset"].as_u64().unwrap();
-        // The number of links and what lies beside it, in both formats.
+        // The link count and the fields next to it, in both formats.
         file.write_all_at(&[random.u8(..)], at + random.u64(16..28)).unwrap();
     }
     read_image(&path).unwrap()
 }
 
-/// An undo file, and how much of it was durable before each event of the image.
+/// An undo file, and its durable length before each event of the image.
 #[derive(Clone)]
 struct Sink {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -96,7 +96,7 @@ impl UndoSink for Sink {
     }
 }
 
-/// Asserts that an image can be repaired, and that the judges agree.
+/// Asserts that an image can be repaired, and that the external checkers agree.
 fn assert_repairable(is_xfs: bool, state: MemoryDevice, is_judged: bool) {
     let state = Arc::new(state);
     let plan = plan(is_xfs, state.clone());
@@ -129,7 +129,7 @@ fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
             let state = cut_off(&start, &events, end, &mut random);
             let of_undo = durable.iter().take_while(|(at, _)| *at <= end).last();
             let undo = &undo[..of_undo.map_or(0, |(_, len)| *len)];
-            // Bringing back is killed, too, and begun again.
+            // The restore is also interrupted and repeated.
             let restored = Arc::new(RecordingDevice::new(Arc::new(state.fork())));
             restore(&*restored, undo).unwrap();
             assert!(all(&*restored) == before, "state {number} is not brought back");

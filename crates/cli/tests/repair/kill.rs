@@ -1,4 +1,4 @@
-//! The program killed at any moment of a repair: what is left is recovered, repaired further, or brought back.
+//! The program killed at any moment of a repair: the image can be recovered, repaired or restored.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::check::common::{FORMATS, command, ends, image, run, write};
 
-/// Files whose inodes are damaged.
+/// Number of files with damaged inodes.
 const FILES: usize = 4000;
 
-/// An image with damage in many places, so that it takes a while to write the repair.
+/// Creates an image with damage in many places, so that writing the repair takes a while.
 fn damaged(options: &str) -> TempDir {
     let home = image(options);
     for number in 0..FILES {
@@ -25,7 +25,7 @@ fn damaged(options: &str) -> TempDir {
     }
     crate::check::common::build(home.path(), "bad.img", options);
     let is_xfs = options.contains("xfs");
-    // The link counts of all files that are seen as one of those inodes lies in their blocks.
+    // Change the link count in every third inode slot that contains a regular file.
     let first = crate::check::common::inode_offset(home.path(), "bad.img", "/0/file-0");
     let file = File::options().read(true).write(true).open(home.path().join("bad.img")).unwrap();
     let (size, links) = if is_xfs { (512, 16) } else { (256, 26) };
@@ -41,7 +41,7 @@ fn damaged(options: &str) -> TempDir {
     home
 }
 
-/// One that has no log to write through.
+/// Makes the log unusable, so that the repair cannot be written through it.
 fn without_log(home: &TempDir, is_xfs: bool) {
     let what = if is_xfs { "superblock" } else { "inode 8" };
     let dump = ends(home.path(), &format!("dump bad.img {what} --json"), 0);
@@ -58,23 +58,23 @@ fn start(home: &Path) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// How kills went.
+/// Counts of kills by their moment.
 #[derive(Debug, Default)]
 struct Tally {
     kills: u32,
-    /// Before there was an undo file.
+    /// Before the undo file existed.
     early: u32,
-    /// In the midst: some of the image was written.
+    /// After a part of the image was written.
     midst: u32,
-    /// After all was done.
+    /// After completion.
     late: u32,
 }
 
-/// When a repair is ended.
+/// Moment at which a repair is killed.
 #[derive(Clone, Copy)]
 enum Moment {
     AfterStart(Duration),
-    /// After the undo file was made: from then on the image is written.
+    /// After the undo file was created: from then on the image is written.
     AfterUndo(Duration),
 }
 
@@ -94,7 +94,7 @@ impl Moment {
     }
 }
 
-/// Ends a repair by a signal at a moment of its run, and looks at what it leaves.
+/// Kills a repair at a given moment, and checks the state that it leaves.
 fn kill_at(home: &Path, moment: Moment, signal: i32, before: &[u8], tally: &mut Tally) {
     let mut child = start(home);
     moment.wait(home, &mut child);
@@ -110,14 +110,14 @@ fn kill_at(home: &Path, moment: Moment, signal: i32, before: &[u8], tally: &mut 
     tally.late += u32::from(status.success());
     tally.midst += u32::from(!status.success() && left != before);
     assert!(has_undo || left == before, "it was changed without an undo file");
-    // A reader gets an answer, whatever the state.
+    // A check works in any state.
     let check = run(home, "check a.img");
     assert!(matches!(check.status, 0 | 1), "{}{}", check.out, check.messages);
-    // Gone on with.
+    // Continue the repair.
     let again = run(home, "repair --yes --undo again a.img");
     assert_eq!(again.status, 0, "{}{}", again.out, again.messages);
     judge(home.join("a.img"));
-    // Brought back from there, and from where it was ended.
+    // Restore from the second undo file, and from the first.
     if home.join("again").exists() {
         let restored = run(home, "repair --restore again a.img");
         assert_eq!(restored.status, 0, "{}", restored.messages);
@@ -127,7 +127,7 @@ fn kill_at(home: &Path, moment: Moment, signal: i32, before: &[u8], tally: &mut 
     if has_undo {
         fs::write(home.join("a.img"), &left).unwrap();
         let restored = run(home, "repair --restore kept a.img");
-        // Of what is killed when the undo file begins, not even its header is there.
+        // If the repair was killed when the undo file was created, even its header is missing.
         let is_begun = fs::metadata(home.join("kept")).unwrap().len() >= 32;
         assert_eq!(restored.status == 0, is_begun, "{}", restored.messages);
         assert!(fs::read(home.join("a.img")).unwrap() == before, "not as it was");
@@ -153,12 +153,12 @@ fn kill_often(options: &str, has_log: bool) {
     let kills = effort(6, 15, 75);
     for round in 0..kills {
         let share = (f64::from(round) + random.f64()) / f64::from(kills);
-        // Most of the time is that of planning.
+        // Planning takes most of the time.
         let moment = match round % 3 {
             0 => Moment::AfterStart(whole.mul_f64(share)),
             _ => Moment::AfterUndo(whole.mul_f64(share * share / 4.0)),
         };
-        // SIGKILL mostly; of the others a program knows.
+        // Mostly SIGKILL; the program handles the others.
         let signal = *random.choice(&[9, 9, 9, 15, 2]).unwrap();
         kill_at(home, moment, signal, &before, &mut tally);
     }

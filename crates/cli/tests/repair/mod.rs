@@ -1,5 +1,5 @@
-//! `diskwright repair`: what it shows and does, how it is taken back, and what a kill leaves. That it mends what is wrong
-//! is what the tests of the formats are about.
+//! `diskwright repair`: output, effects, undo, and the state after a kill. The tests of the formats
+//! check that all damage is repaired.
 
 mod conditions;
 mod crash;

@@ -1,4 +1,4 @@
-//! The program: plans, carrying out, undo files.
+//! The program: plans, repairs and undo files.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn bytes(home: &TempDir, name: &str) -> Vec<u8> {
     fs::read(home.path().join(name)).unwrap()
 }
 
-/// A run with this status.
+/// Runs a command line that must end with this status.
 #[track_caller]
 fn says(dir: &Path, line: &str, status: i32) -> Said {
     let said = run(dir, line);
@@ -23,7 +23,7 @@ fn says(dir: &Path, line: &str, status: i32) -> Said {
     said
 }
 
-/// Asserts that nothing is wrong with an image, whoever looks, and that its file is still there.
+/// Asserts that all checkers find an image sound, and that its file still exists.
 fn assert_sound(home: &TempDir, name: &str) {
     ends(home.path(), &format!("check {name}"), 0);
     judge(home.path().join(name));
@@ -75,7 +75,7 @@ fn a_plan_changes_nothing_and_tells_what_will_be_done() {
     }
 }
 
-/// The object that a run writes, beside its messages.
+/// Returns the JSON object in a run's output.
 fn object_of(said: &Said) -> Value {
     serde_json::from_str(&said.out).unwrap()
 }
@@ -89,7 +89,7 @@ fn what_was_there_before_is_brought_back_byte_by_byte() {
         let said = says(home.path(), "repair --yes --undo kept bad.img", 0);
         assert!(said.messages.contains("--restore kept bad.img"), "{}", said.messages);
         assert_sound(&home, "bad.img");
-        // An undo file is of one repair.
+        // An undo file belongs to one repair.
         let damaged = bytes(&home, "bad.img");
         fs::write(home.path().join("again.img"), &before).unwrap();
         says(home.path(), "repair --yes --undo kept again.img", 4);
@@ -101,7 +101,7 @@ fn what_was_there_before_is_brought_back_byte_by_byte() {
         let said = says(home.path(), "repair --restore kept bad.img", 0);
         assert!(said.messages.contains("nothing to restore"), "{}", said.messages);
 
-        // Not if somebody changed the image since.
+        // Restoring fails if the image was changed since.
         fs::write(home.path().join("bad.img"), &damaged).unwrap();
         ends(home.path(), "mkdir bad.img /new", 0);
         let changed = bytes(&home, "bad.img");
@@ -112,7 +112,7 @@ fn what_was_there_before_is_brought_back_byte_by_byte() {
         } else {
             panic!("restored over a change: {} {}", said.status, said.messages);
         }
-        // And not into another image, nor from something else.
+        // Restoring fails into another image, and from other files.
         fs::write(home.path().join("short.img"), &before[..before.len() - 512]).unwrap();
         says(home.path(), "repair --restore kept short.img", 1);
         says(home.path(), "repair --restore a.img bad.img", 1);

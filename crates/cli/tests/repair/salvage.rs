@@ -1,4 +1,4 @@
-//! `extract --salvage`: taking out what is left.
+//! `extract --salvage`: extraction from damaged images.
 
 use std::fs;
 
@@ -6,11 +6,11 @@ use crate::check::common::{FORMATS, ends, image, run, sound_and_damaged, write};
 
 #[test]
 fn an_image_without_its_superblock_gives_its_files() {
-    // With a copy of the superblock.
+    // With a superblock copy.
     for options in ["--fs ext4 --size 300M", FORMATS[1]] {
         let home = image(options);
         let path = home.path().join("a.img");
-        // The first block, of both formats.
+        // The first block, in both formats.
         write(&path, 0, &[0; 4096]);
         let before = fs::read(&path).unwrap();
         let said = run(home.path(), "extract --salvage a.img out");
@@ -38,7 +38,7 @@ fn a_sound_image_is_extracted_as_ever() {
 fn a_named_copy_of_the_superblock_is_used() {
     let home = image("--fs ext4 --size 300M");
     let path = home.path().join("a.img");
-    // The first block of the second group holds a copy.
+    // The first block of the second group contains a copy.
     let all = fs::read(&path).unwrap();
     let has_copy = |place: &(usize, usize)| all[place.0 * place.1 + 0x38..][..2] == [0x53, 0xef];
     let (block, bytes) = [(8193, 1024), (32768, 4096)].into_iter().find(has_copy).expect("a copy");

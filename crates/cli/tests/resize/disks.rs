@@ -12,14 +12,14 @@ use crate::check::common::{ends, image, object, run};
 pub(super) const MIB: u64 = 1 << 20;
 /// First sector and number of sectors of each partition.
 type Parts<'p> = &'p [(u64, u64)];
-/// Blocks of the entries of a GPT.
+/// Number of blocks with GPT entries.
 const ENTRIES: u64 = 32;
 
 pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// A boot record with these partitions, of types.
+/// Returns a master boot record with partitions of these types.
 pub(super) fn mbr(parts: &[(u8, u64, u64)]) -> [u8; 512] {
     let mut sector = [0; 512];
     for (slot, (kind, first, count)) in parts.iter().enumerate() {
@@ -68,7 +68,8 @@ fn write_gpt(disk: &File, parts: Parts<'_>) {
     }
 }
 
-/// A disk of `bytes` bytes with a table, and an image of 64 MiB in the partition that starts at `start`.
+/// Creates a disk of `bytes` bytes with a partition table, and an image of 64 MiB in the partition
+/// that starts at `start`.
 pub(super) fn disk(bytes: u64, start: u64, write_table: impl Fn(&File)) -> TempDir {
     let home = image("--fs ext4 --size 64M");
     let path = home.path().join("disk.img");
@@ -80,7 +81,7 @@ pub(super) fn disk(bytes: u64, start: u64, write_table: impl Fn(&File)) -> TempD
     home
 }
 
-/// First sector and number of sectors of each partition, as util-linux has them.
+/// Returns first sector and number of sectors of each partition, from util-linux.
 fn shown(path: &Path) -> Vec<(u64, u64)> {
     let mut partx = oracle::command("partx");
     let output =
@@ -94,7 +95,7 @@ fn shown(path: &Path) -> Vec<(u64, u64)> {
     text.lines().map(numbers).collect()
 }
 
-/// Asserts that util-linux sees these partitions, by either copy of a GPT.
+/// Asserts that util-linux sees these partitions, with either copy of a GPT.
 #[track_caller]
 fn assert_table(path: &Path, is_gpt: bool, parts: Parts<'_>) {
     assert_eq!(shown(path), parts);
@@ -158,7 +159,8 @@ fn the_disk_becomes_longer_where_nothing_follows() {
     assert!(path.metadata().unwrap().len() > 504 * MIB);
     assert_table(&path, true, &[parts[0], (8192, 500 * 2048)]);
     assert_sound(&home, 2);
-    // Were the disk longer, the copy at its end would be lost, and there is no other one here.
+    // Destroy the GPT at the start of the disk. Extending the disk would lose the other copy, which
+    // is at its end.
     let disk = File::options().write(true).open(&path).unwrap();
     disk.write_all_at(&[0; 512], 512).unwrap();
     let before = path.metadata().unwrap().len();

@@ -63,7 +63,7 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
     let home = image("--fs ext4 --size 64M");
     build(home.path(), "x.img", "--fs xfs --small --size 64M");
     let path = home.path().join("a.img");
-    // An old one: the time of a last change would be another.
+    // An old image; otherwise the time of the last change would differ.
     let mut old = diskwright();
     old.args(["build", "source", "a.img", "--size", "64M", "--force"]).current_dir(home.path());
     assert!(old.env("SOURCE_DATE_EPOCH", "1500000000").output().unwrap().status.success());
@@ -93,7 +93,7 @@ fn what_is_damaged_or_in_use_is_left() {
     let said = run(home.path(), "grow a.img --size 1G");
     assert_eq!((said.status, said.messages.contains("in use")), (4, true), "{}", said.messages);
     file.unlock().unwrap();
-    // A count of free blocks in the first descriptor, whose checksum is wrong then.
+    // A free block count in the first descriptor, whose checksum is then wrong.
     std::os::unix::fs::FileExt::write_all_at(&file, &[9], 4096 + 12).unwrap();
     for line in ["grow a.img --size 1G", "shrink a.img --size min"] {
         let said = run(home.path(), line);

@@ -1,4 +1,4 @@
-//! Images in logical partitions, whose entries are in a chain of records inside an extended partition.
+//! Images in logical partitions, whose entries form a chain of records in an extended partition.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use super::disks::{MIB, assert_sound, disk, mbr};
 use crate::check::common::{object, run};
 
-/// First sector of the extended partition, and how many it has.
+/// First sector and number of sectors of the extended partition.
 const EXTENDED: (u64, u64) = (2048, 300_000);
-/// Sectors between a record and its partition.
+/// Number of sectors between a record and its partition.
 const GAP: u64 = 2048;
 /// Sector of the second record.
 const SECOND: u64 = 200_000;
@@ -20,7 +20,8 @@ const SECOND: u64 = 200_000;
 const IMAGE: u64 = 64 * 2048;
 const OTHER: u64 = 20_480;
 
-/// A disk of 250 MiB with two logical partitions, 5 and 6, with these sectors, and an image in one of them.
+/// Creates a disk of 250 MiB with two logical partitions, 5 and 6, with these sizes in sectors, and
+/// an image in one of them.
 fn logical_disk(holder: u32, first: u64, second: u64) -> TempDir {
     let start = if holder == 5 { EXTENDED.0 } else { SECOND };
     disk(250 * MIB, (start + GAP) * 512, |disk| {
@@ -34,7 +35,8 @@ fn logical_disk(holder: u32, first: u64, second: u64) -> TempDir {
     })
 }
 
-/// What `sfdisk` says of a disk: number, first sector and sectors of each partition. It must find no fault.
+/// Returns number, first sector and sectors of each partition from `sfdisk`, which must find no
+/// fault.
 #[track_caller]
 fn shown(path: &Path) -> Vec<(u64, u64, u64)> {
     let verified = oracle::command("sfdisk").arg("--verify").arg(path).output().unwrap();
@@ -51,7 +53,8 @@ fn shown(path: &Path) -> Vec<(u64, u64, u64)> {
     partitions.iter().map(one).collect()
 }
 
-/// How many sectors the record of the first logical partition says of the second one and its record.
+/// Returns the sector count in the record of the first logical partition for the second one and its
+/// record.
 fn linked(path: &Path) -> u64 {
     let mut count = [0; 4];
     let entry = EXTENDED.0 * 512 + 446 + 16;
@@ -95,7 +98,7 @@ fn the_extended_partition_and_the_disk_grow_with_the_last_one() {
     let home = logical_disk(6, OTHER, IMAGE);
     let path = home.path().join("disk.img");
     let disk = File::options().write(true).open(&path).unwrap();
-    // It ends where the last one does.
+    // The extended partition ends with the last partition.
     let covering = SECOND + GAP + IMAGE - EXTENDED.0;
     disk.write_all_at(&mbr(&[(0x0f, EXTENDED.0, covering)]), 0).unwrap();
     let table = |extended, second| {
@@ -109,7 +112,7 @@ fn the_extended_partition_and_the_disk_grow_with_the_last_one() {
     assert_eq!(shown(&path), table(covering - IMAGE + grown, grown));
     assert_eq!(linked(&path), GAP + grown);
     assert_sound(&home, 6);
-    // What it gives up stays inside the extended partition.
+    // Freed space remains in the extended partition.
     let report = object(home.path(), "shrink disk.img --partition 6 --size 80M --json", 0);
     let sectors = report["after"]["bytes"].as_u64().unwrap() / 512;
     assert_eq!(shown(&path), table(covering - IMAGE + grown, sectors));
@@ -130,7 +133,7 @@ fn a_primary_partition_behind_the_extended_one_is_in_the_way() {
     assert_eq!(said.status, 4, "{}", said.messages);
     assert!(said.messages.contains("partition 2 follows"), "{}", said.messages);
     assert_eq!(oracle::digest(&path), before);
-    // There is room for four megabytes between the two.
+    // There is a gap of four megabytes between the two.
     object(home.path(), "grow disk.img --partition 6 --size 68M --json", 0);
     assert_sound(&home, 6);
 }

@@ -1,4 +1,4 @@
-//! `grow` and `shrink`: of whole files, and in partitions.
+//! `grow` and `shrink` on whole files and in partitions.
 
 mod disks;
 mod files;

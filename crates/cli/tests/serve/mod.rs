@@ -1,4 +1,4 @@
-//! `diskwright serve`: what a client finds, who is kept out meanwhile, and how it ends.
+//! `diskwright serve`: the view of a client, exclusion of other users, and exit statuses.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::mount::{diskwright, wait_until};
 
-/// A server, and the folder that its image `a.img` and its socket `s` are in.
+/// A server, and the directory with its image `a.img` and its socket `s`.
 struct Served {
     server: Child,
     folder: tempfile::TempDir,
@@ -40,7 +40,7 @@ impl Served {
         format!("nbd+unix:///?socket={}", self.folder.path().join("s").display())
     }
 
-    /// The status of a command on the image.
+    /// Runs a command on the image. Returns its status and messages.
     fn command(&self, line: &str) -> (Option<i32>, String) {
         let mut command = diskwright();
         let output =
@@ -48,7 +48,7 @@ impl Served {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
-    /// Ends it with a signal; its exit status.
+    /// Ends the server with a signal. Returns its exit status.
     fn end(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.server), signal).unwrap();
         self.server.wait().unwrap().code()
@@ -57,7 +57,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It has ended, unless the test failed.
+        // The server has ended, unless the test failed.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -68,7 +68,7 @@ fn a_client_writes_to_an_image_that_nobody_else_can_have_meanwhile() {
     require!(Tool("qemu-io"), Tool("e2fsck"));
     let mut served = serve(&[]);
     let mut qemu = oracle::command("qemu-io");
-    // Past what the file system uses: its last block is free.
+    // Beyond the used space: the last block is free.
     qemu.args(["-f", "raw", "-t", "none", "-c", "write -P 9 16773120 4096", "-c", "flush"]);
     let output = qemu.arg(served.url()).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// `diskwright workload` with a line of words, in a directory.
+/// Returns `diskwright workload` with a line of arguments, in a directory.
 pub(crate) fn workload(dir: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     command.current_dir(dir).arg("workload").args(line.split_whitespace());
@@ -18,7 +18,7 @@ pub(crate) fn run(dir: &Path, line: &str) -> Output {
     workload(dir, line).output().unwrap()
 }
 
-/// Standard output and standard error of a run that ends well.
+/// Runs a workload that must succeed. Returns standard output and standard error.
 #[track_caller]
 pub(crate) fn ok(dir: &Path, line: &str) -> (String, String) {
     let output = run(dir, line);
@@ -27,13 +27,13 @@ pub(crate) fn ok(dir: &Path, line: &str) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), said)
 }
 
-/// The report of a run that ends well.
+/// Runs a workload that must succeed. Returns its report.
 #[track_caller]
 pub(crate) fn report(dir: &Path, line: &str) -> Value {
     serde_json::from_str(&ok(dir, &format!("{line} --json")).0).unwrap()
 }
 
-/// The elements of a list in a report.
+/// Returns a list in a report.
 #[track_caller]
 pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().unwrap_or_else(|| panic!("no {key} in {value}"))
@@ -49,17 +49,17 @@ pub(crate) fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("no {key} in {value}"))
 }
 
-/// The values of a key in a list of objects, each once.
+/// Returns the distinct values of a key in a list of objects.
 pub(crate) fn all<'v>(values: &'v [Value], key: &str) -> BTreeSet<&'v str> {
     values.iter().map(|value| text(value, key)).collect()
 }
 
-/// Names of the contestants of a workload, in order.
+/// Returns the names of a workload's contestants, in order.
 pub(crate) fn contestants(workload: &Value) -> Vec<&str> {
     list(workload, "contestants").iter().map(|one| text(one, "name")).collect()
 }
 
-/// The only workload of a report.
+/// Returns the only workload of a report.
 #[track_caller]
 pub(crate) fn only(report: &Value) -> &Value {
     let [workload] = list(report, "workloads") else { panic!("not one workload: {report}") };

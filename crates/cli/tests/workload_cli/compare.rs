@@ -1,4 +1,4 @@
-//! A comparison of everything, as small as it gets: its report makes sense.
+//! The smallest comparison of all workloads, with a plausible report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use crate::workload_cli::common::{all, contestants, list, number, ok, text};
 
-/// Rounds of the set.
+/// Number of rounds of the set.
 const ROUNDS: u64 = 1;
 
 const SEED: u64 = 42;
 
-/// Steps of each workload of the set, with `x` and operations, where these follow from the options.
+/// Steps of each workload of the set, with `x` and operations, if these are determined by the
+/// options.
 const STEPS: &[(&str, &str, u64, u64)] = &[
     ("create", "create", 20_000, 100_000),
     ("remove", "remove", 20_000, 100_000),
@@ -36,10 +37,10 @@ const STEPS: &[(&str, &str, u64, u64)] = &[
     ("fserver", "jobs", 5, 5 * 24),
 ];
 
-/// Those that *quick* leaves to other efforts: the longest, of which `single` has the steps.
+/// Workloads that *quick* omits: the longest, whose steps the module `single` also tests.
 const LONG: [&str; 2] = ["create", "remove"];
 
-/// The workloads that are compared here.
+/// Returns the workloads to compare.
 fn asked() -> Vec<&'static str> {
     let leaves = oracle::effort(true, false, false);
     let mut all: Vec<_> = STEPS.iter().map(|(workload, ..)| *workload).collect();
@@ -48,7 +49,7 @@ fn asked() -> Vec<&'static str> {
     all
 }
 
-/// Whether the kernel's file systems can be had.
+/// Returns whether kernel file systems are available.
 fn has_kernel() -> bool {
     let needs = [Need::Root, Need::Loop, Need::Mount("ext4"), Need::Mount("xfs")];
     satisfied("kernel targets of a_quick_comparison_makes_sense", &needs)
@@ -103,7 +104,7 @@ fn check_workload(workload: &Value, has_kernel: bool, said: &str) {
         assert_ne!(ran.contains(contestant), out.contains(contestant), "{name}: {contestant}");
         assert!(ran.contains(contestant) || contestant.starts_with("kernel:"), "{contestant}");
     }
-    // A kernel may be too old for parent pointers; the rest it must be able to do.
+    // A kernel may be too old for parent pointers; everything else is required.
     let kernels = ran.iter().filter(|one| one.starts_with("kernel:")).count();
     assert_eq!(kernels >= 2, has_kernel, "{name}: {skipped:?}");
     for contestant in list(workload, "contestants") {
@@ -113,7 +114,7 @@ fn check_workload(workload: &Value, has_kernel: bool, said: &str) {
     check_rows(name, rows, &ran);
 }
 
-/// Every step of every case is there for all who took part, and its figures are some.
+/// Asserts that every step of every case has a row for all contestants, with valid figures.
 fn check_rows(name: &str, rows: &[Value], ran: &BTreeSet<&str>) {
     let mut by_case: BTreeMap<(&str, u64), BTreeSet<&str>> = BTreeMap::new();
     for row in rows {
@@ -122,7 +123,7 @@ fn check_rows(name: &str, rows: &[Value], ran: &BTreeSet<&str>) {
             STEPS.iter().find(|(of, step, x, _)| (*of, *step, *x) == (name, case.0, case.1));
         match expected {
             Some(&(.., operations)) => assert_eq!(number(row, "operations"), operations, "{row}"),
-            // Only this program's own file systems can be looked into.
+            // Only this program's own file systems can be profiled.
             None => assert_eq!((name, case.0), ("find", "walk, profiled"), "{row}"),
         }
         assert_eq!(number(row, "runs"), ROUNDS, "{row}");
@@ -139,7 +140,7 @@ fn check_rows(name: &str, rows: &[Value], ran: &BTreeSet<&str>) {
     }
 }
 
-/// The page needs nothing but itself.
+/// Asserts that the page has no external dependencies.
 fn check_page(dir: &Path, workloads: usize) {
     let page = fs::read_to_string(dir.join("workload-report/report.html")).unwrap();
     assert!(page.matches("<svg").count() >= workloads, "too few plots");

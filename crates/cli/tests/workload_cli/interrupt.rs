@@ -1,4 +1,4 @@
-//! Ctrl-C in the middle: nothing is left behind, and what was measured is reported.
+//! Ctrl-C during a run: nothing is left behind, and the measurements so far are reported.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ fn start(dir: &Path, line: &str) -> Child {
     workload(dir, line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Interrupts a run and waits for its end; what it said.
+/// Interrupts a run and waits for its end. Returns its messages.
 #[track_caller]
 fn interrupt(mut child: Child, signal: Signal) -> String {
     kill_process(Pid::from_child(&child), signal).unwrap();
@@ -27,7 +27,7 @@ fn interrupt(mut child: Child, signal: Signal) -> String {
     said
 }
 
-/// The report says that it is a part.
+/// Asserts that the report is marked as incomplete.
 fn check_report(dir: &Path) -> Value {
     let json = fs::read_to_string(dir.join("report/report.json")).unwrap();
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -37,7 +37,7 @@ fn check_report(dir: &Path) -> Value {
     report
 }
 
-/// Names of the loop devices whose image is in this directory.
+/// Returns the loop devices whose image is in this directory.
 fn loop_devices(dir: &Path) -> Vec<String> {
     let dir = dir.canonicalize().unwrap();
     let devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap());
@@ -49,7 +49,7 @@ fn loop_devices(dir: &Path) -> Vec<String> {
     own.map(|device| device.file_name().into_string().unwrap()).collect()
 }
 
-/// Whether one of these devices has an ext4 that is mounted, in whichever namespace.
+/// Returns whether one of these devices has a mounted ext4, in any mount namespace.
 fn is_mounted(devices: &[String]) -> bool {
     devices.iter().any(|name| Path::new("/sys/fs/ext4").join(name).exists())
 }
@@ -96,7 +96,7 @@ fn interrupted_by(signal: Signal) {
     let dir = scratch();
     let place = dir.path().join("place");
     fs::create_dir(&place).unwrap();
-    // The directory's turn comes after that of the file system in memory.
+    // The directory follows the file system in memory.
     let line = "create --files 500,2M --target memory:ext4 --target place --report report";
     let child = start(dir.path(), line);
     let has_begun = || fs::read_dir(&place).unwrap().count() > 0;

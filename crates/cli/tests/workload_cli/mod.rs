@@ -1,4 +1,4 @@
-//! The program's workloads: what they report, what they refuse, and what they leave behind.
+//! The program's workloads: reports, rejected arguments, and clean-up.
 
 mod common;
 mod compare;

@@ -1,4 +1,4 @@
-//! What makes no sense is refused, with a word about what would.
+//! Invalid arguments are rejected with advice.
 
 use std::fs;
 

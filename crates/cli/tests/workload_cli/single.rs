@@ -1,4 +1,4 @@
-//! Each workload on its own.
+//! Each workload alone.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::workload_cli::common::{all, contestants, list, number, ok, only, report, text};
 
-/// Steps with the number of their operations, whoever did them: all did the same.
+/// Returns the steps with their operation counts, which are equal for all contestants.
 #[track_caller]
 fn steps(workload: &Value) -> Vec<(&str, u64, u64)> {
     let mut steps: Vec<_> = list(workload, "rows")

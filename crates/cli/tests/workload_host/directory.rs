@@ -136,7 +136,7 @@ fn caches_are_dropped_or_the_reason_is_told() {
     match session.drop_caches() {
         Ok(()) => assert!(is_root),
         Err(Error::Unsupported(why)) if is_root => {
-            // On a disk, root's right to the switch may still be missing: in a container.
+            // On a disk, root may lack the privilege for the switch: in a container.
             let reason = what.starts_with("tmpfs") || why.contains("Read-only");
             assert!(reason, "{what}: {why}");
         }

@@ -1,4 +1,4 @@
-//! A random stream of operations for any target, and what a target shows afterwards.
+//! A random sequence of operations for any target, and the state of a target afterwards.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,36 @@ use vfs::FileType;
 use workload::target::Target;
 use workload::{Error, Result};
 
-/// Names of files and of directories. Few, so that many are taken, and never both.
+/// Numbers of file names and directory names. They are few, so that many exist, and disjoint.
 const FILES: u32 = 12;
 const DIRECTORIES: u32 = 4;
-/// Most directories there are at once.
+/// Maximum number of directories at once.
 const DIRECTORIES_MAX: usize = 12;
-/// Most files open at once.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 6;
-/// Where reads and writes end at most, in bytes.
+/// Maximum end of reads and writes, in bytes.
 const SIZE_MAX: u64 = 200_000;
 
-/// What mkfs makes, and no workload.
+/// Created by mkfs, not by workloads.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// A directory that is open, and its place.
+/// An open directory and its location.
 struct Place<D> {
     dir: D,
-    /// Place of the parent and name in it; `None` for the top.
+    /// Index of the parent and name in it; `None` for the top.
     parent: Option<(usize, Vec<u8>)>,
 }
 
-/// What is known while operations are made.
+/// State of a sequence of operations.
 struct Driver<'a, T: Target> {
     target: &'a T,
     random: Rng,
-    /// A directory that was removed leaves a gap.
+    /// A removed directory leaves `None`.
     places: Vec<Option<Place<T::Dir>>>,
     open: Vec<T::File>,
 }
 
-/// Does so many operations and tells how each of them ended.
+/// Performs a number of operations. Returns their results as text.
 pub(crate) fn drive<T: Target>(target: &T, seed: u64, operations: u32) -> Vec<String> {
     let top = Place { dir: target.top().expect("the top opens"), parent: None };
     let random = Rng::with_seed(seed);
@@ -49,7 +49,7 @@ pub(crate) fn drive<T: Target>(target: &T, seed: u64, operations: u32) -> Vec<St
     story
 }
 
-/// How an operation ended, in the same words for every kind of target.
+/// Returns the result of an operation as text that is the same for every kind of target.
 fn outcome<V>(result: Result<V>, show: impl FnOnce(V) -> String) -> String {
     use vfs::Error as E;
     match result {
@@ -176,7 +176,7 @@ fn checksum(data: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// Names and types, sorted: each file system has an order of its own.
+/// Returns names and types, sorted, because file systems list them in different orders.
 fn listing<T: Target>(target: &T, dir: &T::Dir) -> Result<Vec<(String, FileType)>> {
     let mut names = Vec::new();
     target.list(dir, &mut |name, file_type| {
@@ -190,8 +190,8 @@ fn listing<T: Target>(target: &T, dir: &T::Dir) -> Result<Vec<(String, FileType)
     Ok(names)
 }
 
-/// Everything that a target shows: type, size and contents by path. Directories have no size that could
-/// be compared.
+/// Returns everything that a target shows: type, size and contents by path. Sizes of directories
+/// are not comparable.
 pub(crate) fn snapshot<T: Target>(target: &T) -> BTreeMap<String, (FileType, Vec<u8>)> {
     let mut found = BTreeMap::new();
     collect(target, &target.top().expect("the top opens"), "", &mut found)
@@ -215,7 +215,7 @@ fn collect<T: Target>(
             collect(target, &target.open_dir(dir, name)?, &path, found)?;
         } else {
             let file = target.open(dir, name)?;
-            // One byte more than there should be.
+            // One byte more than expected.
             contents.resize(size as usize + 1, 0);
             let count = target.read(&file, 0, &mut contents)?;
             contents.truncate(count);

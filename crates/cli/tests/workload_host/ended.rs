@@ -1,4 +1,4 @@
-//! Programs that are stopped or killed in the middle of a workload.
+//! Programs stopped or killed during a workload.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -24,27 +24,27 @@ use super::traces::{assert_no_trace, assert_no_trace_at_last, loop_devices};
 
 /// Arguments that make this program a child.
 const CHILD: [&str; 4] = ["workload_host::ended::child", "--exact", "--ignored", "--nocapture"];
-/// Tells a child what to work on.
+/// Variable with the child's target.
 const TARGET: &str = "DISKWRIGHT_TEST_TARGET";
 const SCRATCH: &str = "DISKWRIGHT_TEST_SCRATCH";
-/// Set for a child that does not look whether it is to stop.
+/// Variable that makes a child ignore stop requests.
 const DEAF: &str = "DISKWRIGHT_TEST_DEAF";
-/// What a child says when its workload has begun.
+/// A child prints this when its workload has begun.
 const READY: &str = "ready";
 
-/// Children that are killed while they start.
+/// Number of children killed during their start.
 fn kills() -> u32 {
     oracle::effort(8, 24, 200)
 }
 
-/// Status of a child that stopped because it was asked to.
+/// Exit status of a child that stopped on request.
 const STOPPED: i32 = 42;
-/// Status of a child that cannot have its target.
+/// Exit status of a child whose target is unavailable.
 const REFUSED: i32 = 43;
-/// A user with no rights: `nobody`.
+/// User ID of `nobody`, without privileges.
 const NOBODY: u32 = 65534;
 
-/// Makes and removes files until it is stopped.
+/// Creates and removes files until stopped.
 struct Endless;
 
 impl Job for Endless {
@@ -96,7 +96,7 @@ fn forever<T: Target>(target: &T, context: &Context<'_>) -> Result<Vec<Step>> {
     Ok(Vec::new())
 }
 
-/// Not a test by itself: what the others start.
+/// Not a test: the program that the other tests start.
 #[test]
 #[ignore = "a part of other tests, which start it"]
 fn child() {
@@ -134,7 +134,7 @@ fn command(target: &str, scratch: &Path) -> Command {
 fn started(command: &mut Command) -> Child {
     let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The harness may have begun the line.
+    // The test harness may have printed the start of the line.
     let is_ready = lines.map_while(|line| line.ok()).any(|line| line.ends_with(READY));
     assert!(is_ready, "it ended early: {:?}", child.wait());
     child
@@ -144,14 +144,14 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Whether a signal was sent to a process that has not taken it yet.
+/// Returns whether a signal to a process is still pending.
 fn is_pending(child: &Child, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
     u64::from_str_radix(pending.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
 }
 
-/// Whether a program runs that was started with this word in its command line.
+/// Returns whether a process runs with this word in its command line.
 fn is_in_a_command(word: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut lines = processes.flat_map(|process| fs::read(process.path().join("cmdline")));
@@ -201,14 +201,15 @@ fn the_second_signal_ends_a_program_at_once() {
     let scratch = oracle::scratch();
     let mut child = started(command("directory", scratch.path()).env(DEAF, "1"));
     send(&child, Signal::INT);
-    // Two that wait are one.
+    // Two pending signals would be merged.
     wait_until("the first signal to be taken", || !is_pending(&child, Signal::INT));
     assert!(child.try_wait().unwrap().is_none(), "the first one only asks");
     send(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Also while the image is made, mounted and unmounted: at moments all over the start of the program.
+/// Kills at moments throughout the start of the program, also while the image is created, mounted
+/// and unmounted.
 #[test]
 fn nothing_stays_whenever_a_program_is_killed() {
     require!(Mount("ext4"), Mount("xfs"));
@@ -227,7 +228,7 @@ fn nothing_stays_whenever_a_program_is_killed() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // A program `mount` outlives the one that started it, and may mount when that is long dead.
+    // A `mount` process may outlive the process that started it, and mount later.
     let name = scratch.path().file_name().unwrap().to_str().unwrap();
     wait_until("what killed programs have started to end", || !is_in_a_command(name));
     assert_no_trace_at_last(scratch.path());
@@ -237,7 +238,8 @@ fn nothing_stays_whenever_a_program_is_killed() {
 fn users_without_rights_are_told_what_is_missing() {
     require!(Root);
     let scratch = oracle::scratch();
-    // The test itself, but not by its path, which may lead through directories that others cannot enter.
+    // The test program, but not by its path, which may contain directories without access for
+    // others.
     let mut user = Command::new("/proc/self/exe");
     user.args(CHILD).env(TARGET, "kernel:ext4").env(SCRATCH, scratch.path()).current_dir("/");
     let output = user.uid(NOBODY).output().unwrap();

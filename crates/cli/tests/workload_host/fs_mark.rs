@@ -1,4 +1,4 @@
-//! That our fs_mark leaves what fs_mark 3.3 leaves.
+//! Our fs_mark produces the same files as fs_mark 3.3.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,25 +15,25 @@ use workload::jobs::{Context, FsMark, Job};
 use workload::target::Host;
 use workload::{Error, Result};
 
-/// A loop of these takes much less than a second, of both.
+/// One loop takes much less than a second in both programs.
 const RUN: FsMark =
     FsMark { threads: 2, files: 50, loops: 2, subdirectories: 3, cold: true, rename: false };
-/// Names of directories as our run has them, one for each thread.
+/// Names of directories in our run, one per thread.
 const DIRECTORIES: [&str; 2] = ["0000", "0001"];
 
-/// What there is in a directory.
+/// Contents of a directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Contents {
     files: usize,
-    /// How long names are, how they go on behind the digits of the time, and how large files are.
+    /// Length of names, their part behind the digits of the time, and file size.
     looks: BTreeSet<(usize, String, u64)>,
     /// Bytes of the random part of names.
     alphabet: BTreeSet<u8>,
-    /// Digits that the time is written with, and the seconds that they say.
+    /// Timestamps in names, in seconds.
     seconds: BTreeSet<u64>,
 }
 
-/// Directories by their paths, without that which all are in.
+/// Directories by path, relative to their common parent.
 type Found = BTreeMap<String, Contents>;
 
 fn look(top: &Path) -> Found {
@@ -68,7 +68,7 @@ impl Contents {
     }
 }
 
-/// The only second in which files were made.
+/// Returns the only second in which files were created.
 #[track_caller]
 fn only_second(found: &Found) -> u64 {
     let seconds: BTreeSet<_> = found.values().flat_map(|dir| &dir.seconds).collect();
@@ -76,7 +76,7 @@ fn only_second(found: &Found) -> u64 {
     **seconds.first().unwrap()
 }
 
-/// The time at which a run was made taken out: of names, and of the subdirectory that follows from it.
+/// Removes the time of a run from names and from the subdirectory derived from it.
 fn without_time(found: Found, subdirectories: u32) -> Found {
     let second = only_second(&found);
     let chosen = second.checked_rem(subdirectories.into()).map(|number| format!("{number:02x}/"));
@@ -90,18 +90,18 @@ fn without_time(found: Found, subdirectories: u32) -> Found {
     found.into_iter().map(rename).collect()
 }
 
-/// Time since the start of a second of Unix time, and that second.
+/// Returns the time since the start of the current second of Unix time, and that second.
 fn clock() -> (Duration, u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     (Duration::from_nanos(now.subsec_nanos().into()), now.as_secs())
 }
 
-/// What fs_mark leaves if it starts and ends in the same second: its choice of subdirectories may be
-/// another one after that.
+/// Returns the result of fs_mark for a run within one second. In the next second it may choose
+/// other subdirectories.
 fn reference(job: &FsMark) -> Found {
     let start = Instant::now();
     while start.elapsed() < oracle::HANG_AFTER {
-        // Processes may see the time up to a tick of the kernel's clock late.
+        // Processes may see the time late, by up to a tick of the kernel's clock.
         let late = clock().0.checked_sub(Duration::from_millis(50));
         if late.is_none_or(|late| late > Duration::from_millis(300)) {
             sleep(Duration::from_millis(1060).saturating_sub(clock().0));
@@ -129,7 +129,7 @@ fn run_reference(job: &FsMark, dir: &Path) {
         command.args(["-D", &job.subdirectories.to_string()]);
     }
     for name in DIRECTORIES {
-        // From where it is run: it takes no path of 40 bytes.
+        // A relative path: it does not accept a path of 40 bytes.
         let path = Path::new("files").join(name);
         fs::create_dir_all(dir.join(&path)).unwrap();
         command.arg("-d").arg(path);
@@ -138,7 +138,7 @@ fn run_reference(job: &FsMark, dir: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A directory which is looked at each time that caches are to be dropped.
+/// A directory that is inspected each time caches are to be dropped.
 struct Watched {
     dir: TempDir,
     host: Host,
@@ -172,12 +172,12 @@ impl Session for Watched {
     }
 }
 
-/// What our run makes before it removes it.
+/// Returns the files of our run before they are removed.
 fn ours(job: &FsMark) -> Found {
     let mut session = Watched::new();
     let (stop, progress) = (AtomicBool::new(false), |_| {});
     job.run(&job.cases()[0], &mut session, &Context::new(1, &stop, &progress)).unwrap();
-    // The run asks whether caches can be dropped before it does so.
+    // The run first checks whether caches can be dropped.
     let full = session.seen.into_iter().filter(|found| found.len() > 1);
     let [found] = <[Found; 1]>::try_from(full.collect::<Vec<_>>()).unwrap();
     found
@@ -191,7 +191,7 @@ fn files_are_those_of_fs_mark() {
         let theirs = without_time(reference(&job), subdirectories);
         let ours = without_time(ours(&job), subdirectories);
         assert_eq!(ours, theirs, "{subdirectories} subdirectories");
-        // That both are nothing, or both other than they were asked to be, would be no success.
+        // Exclude that both are empty, or that both differ from the request.
         for top in DIRECTORIES {
             let files = &theirs[&format!("{top}/{dir}")];
             assert_eq!((files.files, files.alphabet.len()), (100, 36), "{theirs:?}");

@@ -1,4 +1,4 @@
-//! File systems of the kernel: mounted, worked on, unmounted, and sound.
+//! Kernel file systems: mounted, used, unmounted, and sound.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn host(session: &dyn Session) -> &Host {
     }
 }
 
-/// A run on a target with the reference model beside it, and the judgement of what it leaves.
+/// Runs operations on a target and on the reference model, and checks the image afterwards.
 fn works(target: &str) {
     let (scratch, results) = (oracle::scratch(), oracle::scratch());
     let image = results.path().join("image");
@@ -75,13 +75,13 @@ fn nothing_has_a_name_while_it_is_mounted() {
         let scratch = oracle::scratch();
         let kernel = Kernel::new(spec(target), None, scratch.path());
         let session = kernel.start(&NEED).unwrap();
-        // Several may be mounted at the same time, with the same UUID.
+        // Several images with the same UUID can be mounted at once.
         let second = kernel.start(&NEED).unwrap();
         assert_eq!(loop_devices(scratch.path()).len(), 2);
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         assert!(!mounts.contains(&scratch.path().display().to_string()), "{mounts}");
-        // With an error, a session is dropped and not finished.
+        // After an error, a session is dropped without being finished.
         drop(second);
         assert_eq!(loop_devices(scratch.path()).len(), 1);
         session.finish().unwrap();
@@ -98,7 +98,7 @@ fn caches_are_not_dropped_under_open_files() {
     let top = host(&*session).top().unwrap();
     let error = session.drop_caches().unwrap_err();
     assert!(matches!(&error, Error::Host { source, .. } if source.raw_os_error() == Some(16)));
-    // Nothing works from here on, and nothing works elsewhere either.
+    // From here on operations fail, instead of acting on another directory.
     assert!(host(&*session).top().is_err());
     drop(session);
     assert_eq!(loop_devices(scratch.path()).len(), 1);

@@ -1,5 +1,5 @@
-//! Workloads on file systems that the kernel has mounted: that operations do there what they do in the
-//! reference model, and that nothing is left behind, however a run ends.
+//! Workloads on mounted kernel file systems: operations have the same results as in the reference
+//! model, and nothing is left behind, however a run ends.
 
 mod directory;
 mod driver;
@@ -10,5 +10,5 @@ mod traces;
 
 use workload::contestant::Need;
 
-/// Room for everything that tests here do.
+/// Space for all tests here.
 const NEED: Need = Need { inodes: 2000, bytes: 64 << 20, threads: 2, existing: false };

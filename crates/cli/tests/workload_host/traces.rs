@@ -1,12 +1,13 @@
-//! What a run could leave behind.
+//! Detects leftovers of a run.
 
 use std::fs;
 use std::path::Path;
 
 use oracle::wait_until;
 
-/// Loop devices on files of a directory, those without a name included, as `losetup -a` shows them. The
-/// directory's own name is looked for, which is never used twice: what is above it may not be shown.
+/// Returns the loop devices on files of a directory, including unlinked files, as `losetup -a`
+/// shows them. Only the directory's own name, which is unique, is compared, because its parents may
+/// not be shown.
 pub(crate) fn loop_devices(scratch: &Path) -> Vec<String> {
     let part = format!("/{}/", scratch.file_name().unwrap().display());
     let devices = fs::read_dir("/sys/block").unwrap().map(Result::unwrap);
@@ -14,7 +15,7 @@ pub(crate) fn loop_devices(scratch: &Path) -> Vec<String> {
     backing.flatten().filter(|file| file.contains(&part)).collect()
 }
 
-/// Everything that is left of runs with this scratch directory, in words.
+/// Returns descriptions of all leftovers of runs with this scratch directory.
 fn traces(scratch: &Path) -> Vec<String> {
     let mut found = loop_devices(scratch);
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -31,7 +32,7 @@ pub(crate) fn assert_no_trace(scratch: &Path) {
     assert_eq!(traces(scratch), [""; 0]);
 }
 
-/// Asserts that nothing is left when the kernel has cleaned up after a process that has died.
+/// Asserts that nothing is left after the kernel has cleaned up a dead process.
 #[track_caller]
 pub(crate) fn assert_no_trace_at_last(scratch: &Path) {
     wait_until("everything of a killed process to go", || traces(scratch).is_empty());

@@ -1,8 +1,9 @@
-//! Requests about a mount that wait for its server, made by a child process.
+//! System calls on a mount that wait for its server, made by a child process.
 //!
-//! A thread that waits for write-back waits for requests that its own process answers. If the process is killed, this
-//! thread cannot end, so the device stays open and nothing answers: neither the process nor the mount ever goes away.
-//! A child has no descriptor of the device. The death of the server ends the mount, and that ends the child's wait.
+//! A thread that waits for write-back waits for requests that its own process answers. If the
+//! process is killed, this thread cannot end, so the device stays open and the requests are never
+//! answered. Neither the process nor the mount would ever go away. A child has no descriptor of the
+//! device: the death of the server ends the mount, and that ends the child's wait.
 //!
 //! `unsafe` is needed for fork(2), waitpid(2) and _exit(2).
 
@@ -15,26 +16,27 @@ use rustix::io::Errno;
 /// Exit status of a child that could not close its descriptors.
 const NOT_CLOSED: i32 = 255;
 
-/// Runs `work` in a child process and returns its result. `work` may only make system calls: another thread of the parent
-/// may have held any lock, that of the allocator included. It has no descriptors.
+/// Runs `work` in a child process without descriptors and returns its result. `work` may only make
+/// system calls: another thread of the parent may hold any lock at the time of the fork, including
+/// the allocator's.
 ///
 /// # Errors
 /// If fork(2) fails, or the result is unknown.
 pub(super) fn run(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<Result<(), Errno>> {
-    // SAFETY: Until it ends, the child makes system calls only, as `work` promises.
+    // SAFETY: the child makes only system calls until it ends, as `work` promises.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(io::Error::last_os_error());
     }
     if child == 0 {
-        // SAFETY: Closing invalidates descriptors of the parent's objects in the child, which never drops them: it ends
-        // without returning.
+        // SAFETY: in the child, this invalidates descriptors of the parent's objects. The child
+        // never drops these objects, because it ends without returning.
         let closed = unsafe { libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, 0_u32) };
         let status = match closed {
             0 => work().err().map_or(0, Errno::raw_os_error),
             _ => NOT_CLOSED,
         };
-        // SAFETY: It does not return, and runs nothing of the parent's.
+        // SAFETY: _exit(2) does not return and runs no code of the parent.
         unsafe { libc::_exit(status) }
     }
     let status = wait(child)?;
@@ -51,7 +53,7 @@ pub(super) fn run(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<Result
 fn wait(child: libc::pid_t) -> io::Result<i32> {
     let mut status = 0;
     loop {
-        // SAFETY: The status is written to a variable of its type.
+        // SAFETY: `status` has the type that waitpid(2) writes.
         if unsafe { libc::waitpid(child, &mut status, 0) } == child {
             return Ok(status);
         }

@@ -1,4 +1,4 @@
-//! Mounting by mount(2), as root may.
+//! Mounting by mount(2), for root.
 
 use std::ffi::{CString, OsStr};
 use std::fs::OpenOptions;
@@ -55,7 +55,7 @@ fn no_fuse() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// What is shown as the device, and the type.
+/// Returns the device name and the file system type.
 fn names(options: &MountOptions) -> (&OsStr, String) {
     let kind = if options.block_size.is_some() { "fuseblk" } else { "fuse" };
     let fs_type = match options.subtype.as_str() {
@@ -71,7 +71,7 @@ fn names(options: &MountOptions) -> (&OsStr, String) {
 }
 
 fn flags(options: &MountOptions) -> MountFlags {
-    // The handler decides when times of access change; the kernel does not ask for it.
+    // The handler decides when access times change; the kernel does not update them.
     let mut flags = MountFlags::NOATIME;
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);

@@ -1,7 +1,7 @@
 //! Mounting and unmounting by `fusermount3`, or its predecessor `fusermount`.
 //!
-//! The program mounts and sends the open device through a socket, whose number it finds in the variable
-//! `_FUSE_COMMFD`. What it has to say about failures goes to its standard error.
+//! The program mounts and sends the open device through a socket. The variable `_FUSE_COMMFD`
+//! contains the socket's descriptor number. The program reports failures on its standard error.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSliceMut};
@@ -18,12 +18,13 @@ use rustix::net::{
 
 use super::MountOptions;
 
-/// Newest first.
+/// Programs in order of preference, newest first.
 const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
 
 pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     if options.nosymfollow {
-        // The program has no word for it, and a mount that follows links is not what was asked for.
+        // The program does not support this option. A mount that follows links would not be what
+        // the caller requested.
         let text = "nosymfollow: only root can mount with it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
@@ -32,13 +33,13 @@ pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<Own
     let mut theirs = Some(theirs);
     let child = spawn(|command| {
         command.arg("-o").arg(option_list(options)).arg("--").arg(mountpoint);
-        // The socket is its standard input: that one is inherited without a moment in which other
-        // programs could inherit it too.
+        // Pass the socket as standard input. An extra inheritable descriptor could leak into other
+        // programs that start at the same time.
         let socket = theirs.as_ref().expect("it is taken only below").try_clone()?;
         command.stdin(socket).env("_FUSE_COMMFD", "0");
         Ok(())
     })?;
-    // Without this one the end of the program ends the wait.
+    // With this end closed, the end of the program ends the wait.
     drop(theirs.take());
     let received = receive_fd(&ours);
     let said = finish(child);
@@ -50,7 +51,7 @@ pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<Own
     }
 }
 
-/// Unmounts, or detaches at once what is busy (`lazy`).
+/// Unmounts. If `lazy`, detaches a busy mount at once.
 pub(super) fn unmount(mountpoint: &Path, lazy: bool) -> io::Result<()> {
     let child = spawn(|command| {
         command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(mountpoint).stdin(Stdio::null());
@@ -59,7 +60,7 @@ pub(super) fn unmount(mountpoint: &Path, lazy: bool) -> io::Result<()> {
     finish(child)
 }
 
-/// Starts the first of the programs that is installed.
+/// Starts the first installed program.
 fn spawn(prepare: impl Fn(&mut Command) -> io::Result<()>) -> io::Result<Child> {
     for program in PROGRAMS {
         let mut command = Command::new(program);
@@ -73,7 +74,7 @@ fn spawn(prepare: impl Fn(&mut Command) -> io::Result<()>) -> io::Result<Child> 
     Err(io::Error::new(io::ErrorKind::NotFound, text))
 }
 
-/// Waits for its end. If it fails, the error is what it says.
+/// Waits for the program to end. On failure, its standard error is the error message.
 fn finish(child: Child) -> io::Result<()> {
     let output = child.wait_with_output()?;
     if output.status.success() {
@@ -86,7 +87,8 @@ fn finish(child: Child) -> io::Result<()> {
     }))
 }
 
-/// The descriptor that comes through the socket; `None` if the other side ends without.
+/// Receives the descriptor through the socket. Returns `None` if the other side ends without
+/// sending one.
 fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -102,7 +104,7 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(fds.next())
 }
 
-/// Options as the program takes them: separated by commas.
+/// Returns the options as a comma-separated list.
 fn option_list(options: &MountOptions) -> OsString {
     let mut list = options.fuse_options().into_bytes();
     let mut name = |key: &str, value: &OsStr| {
@@ -128,7 +130,7 @@ fn option_list(options: &MountOptions) -> OsString {
     OsString::from_vec(list)
 }
 
-/// A comma would end the option, so that it gets a backslash, and the backslash too.
+/// Escapes commas and backslashes with a backslash, because a comma ends an option.
 fn escaped(value: &[u8]) -> impl Iterator<Item = u8> + '_ {
     value.iter().flat_map(|&byte| {
         let escape = matches!(byte, b',' | b'\\').then_some(b'\\');

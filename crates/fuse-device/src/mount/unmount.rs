@@ -1,12 +1,12 @@
-//! A mount while it lasts, and its end.
+//! A mount and its end.
 //!
-//! A path alone does not say what is mounted there: it may be unmounted by others, and something else be
-//! mounted at the same place or over it. So a mount is known by its device number and the number of its
-//! mount, both asked for without a request to the file system, which may not answer any more.
+//! A path does not identify a mount: others may unmount it, and another file system may be mounted
+//! at the same place or over it. So a mount is identified by its device number and mount ID. Both
+//! are read without a request to the file system, which may no longer answer.
 //!
-//! When the kernel unmounts FUSE for good, it gives up its connection first, and what it has not written
-//! back by then is lost. Files are written back when they are closed; what is mapped or still open is
-//! written back here, before the mount goes.
+//! When the kernel unmounts FUSE for good, it first aborts the connection, and data not written
+//! back by then is lost. Closing a file writes it back. This module writes back mapped and open
+//! files before it unmounts.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, OpenOptions};
@@ -24,46 +24,46 @@ use rustix::path::Arg;
 use super::{child, fusermount};
 use crate::complain::complain;
 
-/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the number of a mount, and no number is used again. Older kernels
-/// give numbers that are.
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a mount ID that is never reused. Older kernels reuse mount
+/// IDs.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
-/// Bits of a device's minor number in the kernel.
+/// Number of bits of a minor device number in the kernel.
 const MINOR_BITS: u32 = 20;
 
-/// What tells a mount from others.
+/// Identity of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: (u32, u32),
     mount_id: u64,
 }
 
-/// Where a mount is now.
+/// Location of a mount.
 enum Place {
-    /// Where it was mounted, and on top.
+    /// At its mount point, and on top.
     There,
-    /// Beneath another one, or elsewhere.
+    /// Below another mount, or moved elsewhere.
     Hidden,
-    /// Nowhere.
+    /// Unmounted.
     Gone,
 }
 
-/// A mount that this process made.
+/// A mount made by this process.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    /// Absolute, without symbolic links.
+    /// Absolute path without symbolic links.
     mountpoint: PathBuf,
     identity: Identity,
-    /// Its device is a block device.
+    /// Whether it is a mount of a block device.
     is_of_device: bool,
-    /// Whether requests are answered.
+    /// Whether requests are being answered.
     served: AtomicBool,
-    /// Whether it is over for this process. Its numbers may soon be another's.
+    /// Whether this process has unmounted it. Another mount may soon have the same numbers.
     taken_away: AtomicBool,
 }
 
 impl Mount {
-    /// The mount that was just made there.
+    /// Identifies the mount that was just made at `mountpoint`.
     pub(super) fn new(mountpoint: PathBuf, is_of_device: bool) -> io::Result<Self> {
         let identity = identify(&mountpoint).inspect_err(|_| {
             let _ = unmount(&mountpoint, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
@@ -77,7 +77,7 @@ impl Mount {
         self.served.store(served, Ordering::Release);
     }
 
-    /// Writes back and unmounts, at the latest when it is not used any more.
+    /// Writes back and unmounts. A busy mount is detached and ends when it is no longer in use.
     pub(super) fn unmount(&self) -> io::Result<()> {
         match self.place()? {
             Place::There => {}
@@ -91,7 +91,7 @@ impl Mount {
         synced.map_err(|error| self.about(&format!("not all could be written back: {error}")))
     }
 
-    /// Takes away a mount that nobody serves any more, as far as possible.
+    /// Unmounts a mount that is no longer served. Errors are only printed.
     pub(crate) fn abandon(&self) {
         if matches!(self.place(), Ok(Place::There))
             && let Err(error) = self.take_away()
@@ -101,13 +101,14 @@ impl Mount {
         self.taken_away.store(true, Ordering::Release);
     }
 
-    /// Ends the connection, so that every thread that waits for requests learns that it is over. Requests
-    /// under way fail.
+    /// Aborts the connection, which ends every thread that waits for requests. Pending requests
+    /// fail.
     pub(crate) fn abort(&self) {
         let (major, minor) = self.identity.device;
-        // The kernel's own form of a device number; the major number of mounts without a device is 0.
+        // The kernel's encoding of a device number. Mounts without a device have major number 0.
         let number = major << MINOR_BITS | minor;
-        // Who mounted may do this, if the control file system is mounted; root may force it in any case.
+        // The mounting user may do this if the control file system is mounted. Root may always
+        // force it.
         let control = format!("/sys/fs/fuse/connections/{number}/abort");
         let aborted = OpenOptions::new()
             .write(true)
@@ -116,13 +117,13 @@ impl Mount {
         if aborted.is_err() && matches!(self.place(), Ok(Place::There)) {
             let flags = UnmountFlags::FORCE | UnmountFlags::NOFOLLOW;
             if unmount(&self.mountpoint, flags).is_err() {
-                // Without the right to do either, wait until it is not used any more.
+                // With neither privilege, detach the mount and wait until it is no longer in use.
                 let _ = self.take_away();
             }
         }
     }
 
-    /// Has the kernel write back what it caches, as long as it is mounted where it was.
+    /// Writes back the kernel's cache if the mount is still at its mount point.
     pub(crate) fn write_back(&self) -> io::Result<()> {
         match self.place()? {
             Place::There => self.sync(),
@@ -145,34 +146,35 @@ impl Mount {
         }
     }
 
-    /// Whether anything in this process's view is mounted from the same device.
+    /// Returns whether the mount namespace of this process contains a mount of the same device.
     fn is_mounted_anywhere(&self) -> io::Result<bool> {
         let mounts = fs::read("/proc/self/mountinfo")?;
         Ok(mounts.split(|&byte| byte == b'\n').any(|line| is_of(line, self.identity.device)))
     }
 
-    /// The name of its write-back settings in `/sys/class/bdi`.
+    /// Returns the name of the mount's directory in `/sys/class/bdi`, which contains its write-back
+    /// settings.
     pub(super) fn bdi_name(&self) -> String {
         let (major, minor) = self.identity.device;
         let suffix = if self.is_of_device { "-fuseblk" } else { "" };
         format!("{major}:{minor}{suffix}")
     }
 
-    /// Its mount point for system calls.
+    /// Returns the mount point as a C string for system calls.
     pub(super) fn c_mountpoint(&self) -> io::Result<CString> {
         Ok(CString::new(self.mountpoint.as_os_str().as_bytes())?)
     }
 
-    /// Whether an open directory is its root.
+    /// Returns whether an open directory is the root of this mount.
     pub(super) fn is_root(&self, directory: impl AsFd) -> Result<bool, Errno> {
         Ok(identify_at(directory, c"", AtFlags::EMPTY_PATH)? == self.identity)
     }
 
-    /// Has the kernel write back what it caches.
+    /// Writes back the kernel's cache.
     pub(super) fn sync(&self) -> io::Result<()> {
         let root = self.c_mountpoint()?;
         match from_child(|| sync(&root)) {
-            // It ended meanwhile.
+            // The connection ended meanwhile.
             Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -185,7 +187,7 @@ impl Mount {
             taken = unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
         }
         match taken {
-            // Or others were faster.
+            // Another process may have unmounted it first.
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
             Err(Errno::PERM) => self.have_taken_away()?,
             Err(error) => return Err(self.about(&error.to_string())),
@@ -206,12 +208,14 @@ impl Mount {
     }
 }
 
-/// Runs a request that waits for the server in a child process, or in this one if that fails.
+/// Runs a system call that waits for the server in a child process. If no child can be made, runs
+/// it in this process.
 pub(super) fn from_child(work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     child::run(&work).unwrap_or_else(|_| work())
 }
 
-/// Writes back the file system with this root. Succeeds if the root cannot be opened, so that it can be unmounted.
+/// Writes back the file system with this root. Succeeds if the root cannot be opened, so that it
+/// can be unmounted.
 fn sync(root: &CStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match open(root, flags, Mode::empty()) {
@@ -220,7 +224,7 @@ fn sync(root: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// What is mounted at a path, or what the path belongs to.
+/// Returns the identity of the mount that contains a path.
 fn identify(path: &PathBuf) -> io::Result<Identity> {
     Ok(identify_at(CWD, path, AtFlags::empty())?)
 }
@@ -234,8 +238,8 @@ fn identify_at(directory: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<I
     Ok(Identity { device, mount_id: found.stx_mnt_id })
 }
 
-/// Whether a line of proc_pid_mountinfo(5) is about a FUSE file system on this device: fields are mount,
-/// parent, device, and so on, and the type comes after a lone `-`.
+/// Returns whether a line of proc_pid_mountinfo(5) describes a FUSE file system on this device. The
+/// third field is the device; the type follows a lone `-`.
 fn is_of(line: &[u8], (major, minor): (u32, u32)) -> bool {
     let mut fields = line.split(|&byte| byte == b' ');
     let device = format!("{major}:{minor}");

@@ -1,9 +1,11 @@
-//! How far programs that write to a mount may run ahead of who stores what they write.
+//! Limits on dirty data in the kernel's cache of a mount.
 //!
-//! Linux keeps what programs write to FUSE in its cache and asks nobody whether there is room for it. What it
-//! has is a limit of how much may wait ([`WriteBack::limit`]; `/sys/class/bdi`, sysfs-class-bdi of its ABI
-//! documents), and a flag of the whole mount, that of `mount -o remount,sync`, by which each write waits until
-//! what it wrote is stored, and fails if that fails ([`WriteBack::set_write_through`]). Both are root's.
+//! Linux caches data written to FUSE without checking for free space. Two settings bound this, both
+//! for root only:
+//! - a limit on dirty data ([`WriteBack::limit`]; `/sys/class/bdi`, see sysfs-class-bdi in the
+//!   kernel's ABI documents);
+//! - the `sync` flag of the whole mount, as set by `mount -o remount,sync`. Each write then waits
+//!   until its data is stored, and reports failures ([`WriteBack::set_write_through`]).
 
 use std::ffi::CStr;
 use std::fs;
@@ -19,12 +21,12 @@ use super::unmount::{Mount, from_child};
 use crate::Errno;
 use crate::device::Device;
 
-/// Steers what the kernel does with what programs write.
+/// Controls the kernel's write-back for a mount.
 #[derive(Debug)]
 pub struct WriteBack {
     mount: Arc<Mount>,
     device: Device,
-    /// What [`Self::limit`] found: `max_ratio_fine` and `strict_limit`.
+    /// Settings before the first [`Self::limit`]: `max_ratio_fine` and `strict_limit`.
     found: Mutex<Option<[String; 2]>>,
 }
 
@@ -33,11 +35,11 @@ impl WriteBack {
         Self { mount, device, found: Mutex::default() }
     }
 
-    /// Most bytes that wait in the cache as long as nobody sets another limit. `u64::MAX` if the kernel has
-    /// none for this mount.
+    /// Returns the kernel's default limit on dirty data in bytes, or `u64::MAX` if this mount has
+    /// none.
     ///
     /// # Errors
-    /// If the kernel does not tell (Linux 6.2 does).
+    /// If the kernel does not report it (before Linux 6.2).
     pub fn own_limit(&self) -> io::Result<u64> {
         if self.read("strict_limit")? != "1" {
             return Ok(u64::MAX);
@@ -45,7 +47,7 @@ impl WriteBack {
         self.read("max_bytes")?.parse().map_err(io::Error::other)
     }
 
-    /// Lets at most about so many bytes wait in the cache; `None` for as many as before the first call.
+    /// Limits dirty data to about `bytes`. `None` restores the setting from before the first call.
     ///
     /// # Errors
     /// If the kernel has no such limit, or this process may not set it.
@@ -67,17 +69,17 @@ impl WriteBack {
         }
     }
 
-    /// Has every write of every program wait until what it wrote is stored, or not. Not to be called by a
-    /// [`Handler`](crate::Handler): before this returns, the kernel writes back what it has.
+    /// Switches synchronous writes for all programs on or off. A [`Handler`](crate::Handler) must
+    /// not call this, because the kernel writes back its cache before the call returns.
     ///
     /// # Errors
-    /// If this process may not do that, or the mount is not where it was mounted any more.
+    /// If this process lacks the privilege, or the mount is no longer at its mount point.
     pub fn set_write_through(&self, on: bool) -> io::Result<()> {
         let root = self.mount.c_mountpoint()?;
         Ok(from_child(|| self.reconfigure(&root, if on { c"sync" } else { c"async" }))?)
     }
 
-    /// Sets a flag of the file system with this root. It makes system calls only.
+    /// Sets a flag of the file system with this root. Makes only system calls.
     fn reconfigure(&self, root: &CStr, flag: &CStr) -> Result<(), Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = openat(CWD, root, flags, Mode::empty())?;
@@ -86,25 +88,25 @@ impl WriteBack {
         }
         let flags = FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC;
         let context = fspick(&root, c"", flags)?;
-        // It is of the file system from here on: what keeps the mount busy goes first.
+        // The context now holds the file system. Close the root, which keeps the mount busy.
         drop(root);
         fsconfig_set_flag(&context, flag)?;
         fsconfig_reconfigure(&context)
     }
 
-    /// Has the kernel write back what waits now. Not to be called by a [`Handler`](crate::Handler).
+    /// Writes back all dirty data. A [`Handler`](crate::Handler) must not call this.
     ///
     /// # Errors
-    /// If something could not be stored.
+    /// If data could not be stored.
     pub fn flush(&self) -> io::Result<()> {
         self.mount.sync()
     }
 
-    /// Has the kernel ask for a node's attributes before the next write to it; reading goes on with those
-    /// that it has.
+    /// Makes the kernel request a node's attributes before the next write to it. Reads continue to
+    /// use the cached attributes.
     ///
     /// # Errors
-    /// If the mount is gone. A node that the kernel does not know is none.
+    /// If the mount is gone. A node that the kernel does not know causes no error.
     pub fn forget_attributes(&self, nodeid: u64) -> Result<(), Errno> {
         match self.device.invalidate_attributes(nodeid) {
             Err(Errno::NOENT) => Ok(()),

@@ -6,7 +6,7 @@ use super::{Malformed, Operation, Request, argument_len, is_answered};
 use crate::abi::opcode as op;
 use crate::abi::*;
 
-/// A message at a multiple of 8, as it lies in a session's buffer.
+/// An 8-byte aligned message, as in a session's buffer.
 struct Message {
     words: Vec<u64>,
     len: usize,
@@ -17,7 +17,7 @@ impl Message {
         Self::extended(opcode, args, payload, 0)
     }
 
-    /// With so many units of 8 bytes at the end of the payload that are extensions.
+    /// Creates a message whose payload ends with `total_extlen` units of 8 bytes of extensions.
     fn extended(opcode: u32, args: &[u8], payload: &[u8], total_extlen: u16) -> Self {
         let len = size_of::<InHeader>() + args.len() + payload.len();
         let header = InHeader {
@@ -42,20 +42,20 @@ impl Message {
     }
 }
 
-/// Asserts what a request means, both in one piece and in parts, and that it is refused if a byte is
-/// missing or too many.
+/// Asserts that a request is parsed as `expected`, both in one piece and in parts. Also asserts
+/// that it is rejected with a missing or an extra byte.
 fn check(opcode: u32, args: &[u8], payload: &[u8], expected: Operation<'_>) {
     assert_eq!(argument_len(opcode), args.len(), "opcode {opcode}");
     let message = Message::new(opcode, args, payload);
     let request = Request::parse(message.bytes()).unwrap();
     assert_eq!((request.header.nodeid, request.header.unique), (17, 42));
     assert_eq!(request.operation, expected);
-    // In a ring the place of the structure is larger than most of them.
+    // In a ring the space for the structure is larger than most structures.
     let place = [args, &[0xaa; 32]].concat();
     let payload_apart = Message::of(payload);
     let parts = Request::from_parts(request.header, &place, payload_apart.bytes()).unwrap();
     assert_eq!(parts.operation, expected);
-    // What the extensions hold is not looked at, only taken off.
+    // Extensions are removed without being parsed.
     let with = Message::extended(opcode, args, &[payload, &[7; 16]].concat(), 2);
     assert_eq!(Request::parse(with.bytes()).unwrap().operation, expected);
     check_lengths(opcode, args, payload);
@@ -79,7 +79,7 @@ fn check_lengths(opcode: u32, args: &[u8], payload: &[u8]) {
     }
 }
 
-/// A structure in which every byte is another.
+/// Returns a structure whose bytes are all different.
 fn filled<T: zerocopy::FromBytes>() -> T {
     let bytes: Vec<u8> = (1..=size_of::<T>() as u8).collect();
     T::read_from_bytes(&bytes).unwrap()
@@ -128,7 +128,7 @@ fn requests_without_a_structure() {
     check(op::LOOKUP, b"", b"a name\0", Operation::Lookup { name: b"a name" });
     check(op::UNLINK, b"", b"\xff\0", Operation::Unlink { name: b"\xff" });
     check(op::RMDIR, b"", b"d\0", Operation::Rmdir { name: b"d" });
-    // Names of attributes, and targets of links, may have slashes.
+    // Attribute names and link targets may contain slashes.
     check(op::REMOVEXATTR, b"", b"user.a/b\0", Operation::Removexattr { name: b"user.a/b" });
     let link = Operation::Symlink { name: b"link", target: b"../to" };
     check(op::SYMLINK, b"", b"link\0../to\0", link);
@@ -174,7 +174,7 @@ fn inodes_are_forgotten_together() {
     let args = BatchForgetIn { count: 2, dummy: 0 };
     let forget = Operation::BatchForget { nodes: &nodes };
     check(op::BATCH_FORGET, args.as_bytes(), nodes.as_bytes(), forget);
-    // 16 times this is 0 in 32 bits.
+    // 16 times this overflows to 0 in 32 bits.
     let args = BatchForgetIn { count: 1 << 28, dummy: 0 };
     let message = Message::new(op::BATCH_FORGET, args.as_bytes(), b"");
     let error = Request::parse(message.bytes()).unwrap_err();
@@ -233,7 +233,7 @@ fn lengths_have_to_agree() {
     assert_eq!(fault(&[statfs.bytes(), b"\0"].concat()), "not as long as it says");
     let extended = Message::extended(op::STATFS, b"", &[0; 15], 2);
     assert_eq!(fault(extended.bytes()), "shorter than its extensions");
-    // The structure is not taken for an extension.
+    // The structure is not counted as an extension.
     let extended = Message::extended(op::OPEN, &[0; 8], b"", 1);
     assert_eq!(fault(extended.bytes()), "shorter than its extensions");
     let args = WriteIn { size: u32::MAX, ..WriteIn::default() };
@@ -259,7 +259,7 @@ proptest! {
         if let Err(malformed) = parsed {
             prop_assert_eq!(malformed.opcode, opcode);
         }
-        // Both ways agree, wherever the structure lies.
+        // Both parsers agree, regardless of the alignment of the structure.
         let (args, payload) = body.split_at(argument_len(opcode).min(body.len()));
         let header = super::InHeader { opcode, total_extlen, ..InHeader::default() };
         let payload = Message::of(payload);

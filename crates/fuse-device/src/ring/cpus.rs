@@ -1,14 +1,15 @@
-//! How many processors there are.
+//! Numbers of processors.
 
 use std::fs;
 use std::io;
 
-/// That the system may ever have: as many queues the kernel has, numbered without gaps.
+/// Returns the maximum number of processors of the system. The kernel has that many queues,
+/// numbered without gaps.
 pub(super) fn possible() -> io::Result<usize> {
     count_in("/sys/devices/system/cpu/possible")
 }
 
-/// That are in use now.
+/// Returns the number of online processors.
 pub(super) fn online() -> io::Result<usize> {
     count_in("/sys/devices/system/cpu/online")
 }
@@ -18,7 +19,7 @@ fn count_in(path: &str) -> io::Result<usize> {
     count(list.trim_end()).ok_or_else(|| io::Error::other(format!("{path}: {list}")))
 }
 
-/// The length of a list such as `0-3,8`, which is not empty.
+/// Counts the processors in a list such as `0-3,8`. Returns `None` for an invalid or empty list.
 fn count(list: &str) -> Option<usize> {
     list.split(',').try_fold(0_usize, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

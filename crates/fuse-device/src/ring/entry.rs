@@ -1,8 +1,8 @@
-//! The memory that a request comes in and its answer goes out of, shared with the kernel.
+//! Memory of a request and its reply, shared with the kernel.
 //!
-//! It belongs to one side at a time: to the kernel from [`Entry::push`] until the completion, which
-//! [`Entry::completed`] is told of, and to this process otherwise. Only then it can be looked at, and only
-//! then it is freed: a ring that ends before its completions leaves the memory behind.
+//! It belongs to the kernel from [`Entry::push`] until [`Entry::completed`], which the caller calls
+//! on completion, and to this process otherwise. Only then may it be accessed or freed. If a ring
+//! is dropped before its completions arrive, the memory is leaked.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,45 +16,46 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::Errno;
 use crate::abi::{InHeader, OutHeader};
 
-/// `FUSE_IO_URING_CMD_REGISTER`: here is an entry for requests.
+/// `FUSE_IO_URING_CMD_REGISTER`: registers an entry for requests.
 const CMD_REGISTER: u32 = 1;
-/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: here is an answer, and the entry for the next request.
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: submits a reply and fetches the next request into its
+/// entry.
 const CMD_COMMIT_AND_FETCH: u32 = 2;
-/// Where the device is among the files of a ring.
+/// Index of the device in the registered files of a ring.
 const DEVICE: Fixed = Fixed(0);
 
-/// Bytes of a page: what comes first of the memory is the header, in a page of its own.
+/// Page size in bytes. The header has the first page to itself.
 const PAGE: usize = 4096;
-/// Where the field `len` is in a submission (`struct io_uring_sqe`).
+/// Offset of the field `len` in a submission (`struct io_uring_sqe`).
 const SUBMISSION_LEN_OFFSET: usize = 24;
-/// Alignment of a submission; a `u32` in it can be written at any multiple of 4.
+/// A `u32` in a submission can be written at any multiple of 4.
 const _: () = assert!(size_of::<Entry128>() == 128 && align_of::<Entry128>() >= 4);
 
-/// What a request and its answer have beside their data. (`fuse_uring_req_header`)
+/// Headers of a request and its reply, without data. (`fuse_uring_req_header`)
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Header {
-    /// `fuse_in_header` of the request, `fuse_out_header` of the answer.
+    /// `fuse_in_header` of the request, `fuse_out_header` of the reply.
     in_out: [u8; 128],
-    /// The structure of the request.
+    /// Structure of the request.
     op_in: [u8; 128],
     entry: EntryInOut,
 }
 
-/// What the transport itself needs. (`fuse_uring_ent_in_out`)
+/// Fields of the transport. (`fuse_uring_ent_in_out`)
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct EntryInOut {
     flags: u64,
-    /// Tells requests apart; it comes back with the answer.
+    /// Identifies the request; the reply returns it.
     commit_id: u64,
-    /// Bytes that follow the structure of the request, or those of the answer.
+    /// Length in bytes of the request's payload, or of the reply.
     payload_sz: u32,
     padding: u32,
     reserved: u64,
 }
 
-/// What a submission says. (`fuse_uring_cmd_req`)
+/// Command of a submission. (`fuse_uring_cmd_req`)
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Command {
@@ -66,28 +67,29 @@ struct Command {
 
 const _: () = assert!(size_of::<Header>() == 288 && size_of::<Command>() == 24);
 
-/// A place for one request at a time.
+/// Memory for one request at a time.
 pub(super) struct Entry {
     queue: u16,
-    /// The header's page, then the payload. Made by `Box::leak`; starts before the first page.
+    /// Header page, then payload. Created by `Box::leak`; starts before the first page.
     words: NonNull<[u64]>,
-    /// Words before the first page.
+    /// Number of words before the first page.
     skipped: usize,
-    /// Addresses and lengths of header and payload (`struct iovec`), which the kernel reads when the
+    /// Addresses and lengths of header and payload (`struct iovec`). The kernel reads them when the
     /// entry is registered.
     parts: Box<[[usize; 2]; 2]>,
     is_registered: bool,
     is_with_kernel: bool,
 }
 
-// SAFETY: the memory belongs to the entry alone, or to the kernel, which does not mind who gave it.
+// SAFETY: the memory belongs to the entry alone or to the kernel, and neither depends on the
+// thread.
 unsafe impl Send for Entry {}
 
 impl Entry {
-    /// One of a queue, with room for requests and answers whose payload has up to `len` bytes.
+    /// Creates an entry of a queue for requests and replies with payloads of up to `len` bytes.
     pub(super) fn new(queue: u16, len: usize) -> Self {
         let len = len.next_multiple_of(PAGE);
-        // From the allocator's zeros, so that what is never used takes no memory.
+        // Zeroed by the allocator, so that unused parts take no memory.
         let words = Box::leak(vec![0_u64; (2 * PAGE + len) / size_of::<u64>()].into_boxed_slice());
         let skipped = words.as_ptr().align_offset(PAGE);
         let words = NonNull::from(words);
@@ -96,8 +98,8 @@ impl Entry {
         Self { queue, words, skipped, parts, is_registered: false, is_with_kernel: false }
     }
 
-    /// Gives it to the kernel when the ring is submitted next: the first time for requests, then with
-    /// the answer that was put in. The completion will have the number `index`.
+    /// Queues the entry for the next submission of the ring: the first time to register it, then
+    /// with its reply. The completion has the user data `index`.
     pub(super) fn push(
         &mut self,
         submissions: &mut SubmissionQueue<'_, Entry128>,
@@ -114,16 +116,17 @@ impl Entry {
             .build()
             .user_data(index);
         let len = (&raw mut submission).cast::<u8>().wrapping_add(SUBMISSION_LEN_OFFSET);
-        // SAFETY: inside of the submission, aligned, and a number there, which the crate lets nobody set.
+        // SAFETY: the address is within the submission and aligned. Every `u32` is valid there. The
+        // crate has no setter for this field.
         unsafe { len.cast::<u32>().write(self.parts.len() as u32) };
-        // SAFETY: what `addr` names and what that names is not touched or freed until the completion:
-        // `is_with_kernel` sees to it.
+        // SAFETY: `addr` and the memory it refers to are not accessed or freed until the
+        // completion: `is_with_kernel` ensures this.
         unsafe { submissions.push(&submission) }.map_err(io::Error::other)?;
         self.is_with_kernel = true;
         Ok(())
     }
 
-    /// Takes it back: `result` is that of its completion. If it is well, a request is in it.
+    /// Takes the entry back after its completion with `result`. On success it contains a request.
     pub(super) fn completed(&mut self, result: i32) -> Result<(), Errno> {
         self.is_with_kernel = false;
         if result < 0 {
@@ -133,34 +136,35 @@ impl Entry {
         Ok(())
     }
 
-    /// Whether the kernel ever took it.
+    /// Returns whether the kernel has accepted the registration.
     pub(super) fn is_registered(&self) -> bool {
         self.is_registered
     }
 
-    /// The header of the request.
+    /// Returns the header of the request.
     pub(super) fn in_header(&mut self) -> InHeader {
         let (header, _) = InHeader::read_from_prefix(&self.header().in_out).expect("128 bytes");
         header
     }
 
-    /// Bytes of the payload that belong to the request.
+    /// Returns the length of the request's payload in bytes.
     pub(super) fn payload_len(&mut self) -> usize {
         let [_, [_, room]] = *self.parts;
         room.min(self.header().entry.payload_sz as usize)
     }
 
-    /// The structure of the request, with what room there is for others, and all of the payload.
+    /// Returns the space of the request's structure, which may be longer than the structure, and
+    /// the whole payload.
     pub(super) fn parts(&mut self) -> (&[u8], &mut [u8]) {
         let (header, payload) = self.memory();
         (&header.op_in, payload)
     }
 
-    /// Puts the header of the answer in; `payload_len` bytes of the payload belong to it.
+    /// Stores the header of the reply, whose data is the first `payload_len` bytes of the payload.
     pub(super) fn set_answer(&mut self, out: OutHeader, payload_len: usize) {
         let header = self.header();
         out.write_to_prefix(&mut header.in_out).expect("128 bytes");
-        // No longer than the payload, which has at most a few MiB.
+        // At most the size of the payload area, which is a few MiB.
         header.entry.payload_sz = payload_len as u32;
     }
 
@@ -169,11 +173,11 @@ impl Entry {
     }
 
     /// # Panics
-    /// If it is with the kernel.
+    /// If the entry belongs to the kernel.
     fn memory(&mut self) -> (&mut Header, &mut [u8]) {
         assert!(!self.is_with_kernel, "what the kernel has is not looked at");
-        // SAFETY: this is the leaked slice, and nobody else has it: not the kernel, and of this process
-        // only who has this entry.
+        // SAFETY: this is the leaked slice. The kernel does not use it now, and `self` is borrowed
+        // exclusively.
         let words = unsafe { self.words.as_mut() };
         let [_, [_, len]] = *self.parts;
         let (header, rest) =
@@ -186,10 +190,10 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if self.is_with_kernel {
-            // What the kernel may still write to stays.
+            // The kernel may still write to this memory, so leak it.
             Box::leak(std::mem::take(&mut self.parts));
         } else {
-            // SAFETY: this is what was leaked, and nobody else has it.
+            // SAFETY: this is the leaked slice, and nothing else refers to it.
             drop(unsafe { Box::from_raw(self.words.as_ptr()) });
         }
     }

@@ -1,4 +1,4 @@
-//! A file system in memory, with just enough to be mounted.
+//! A minimal in-memory file system for mounts.
 
 pub(crate) mod transport;
 
@@ -24,28 +24,29 @@ use transport::{SwitchedOn, this_is_io_uring};
 
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
-/// How long the kernel may believe what it was told, in seconds.
+/// Validity of cached entries and attributes in the kernel, in seconds.
 const VALID: u64 = 1;
 
-/// What does not come in this time hangs.
+/// Time after which an operation counts as hung.
 pub(crate) const PATIENCE: Duration = oracle::HANG_AFTER;
 
 /// Creating a file of this name panics.
 pub(crate) const PANICS: &str = "panic";
-/// Creating a file of this name waits until there is one of the next name in the root.
+/// Creating a file named `WAITS` waits until the root contains a file named `IS_WAITED_FOR`.
 pub(crate) const WAITS: &str = "waits";
 pub(crate) const IS_WAITED_FOR: &str = "is waited for";
 
-/// What requests and replies go over.
+/// Transport of requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// `/dev/fuse`, read and written.
+    /// Reads and writes of `/dev/fuse`.
     Device,
-    /// Rings of io_uring, if the kernel has that, else `/dev/fuse`.
+    /// io_uring if the kernel supports it, otherwise `/dev/fuse`.
     IoUring,
 }
 
-/// Makes tests `device` and `io_uring` in a module of a test's name, which is a function of a [`Transport`].
+/// Defines a module per test function, with tests `device` and `io_uring` that call the function
+/// with that [`Transport`].
 macro_rules! over_both {
     ($($test:ident),+ $(,)?) => {$(
         mod $test {
@@ -66,7 +67,8 @@ macro_rules! over_both {
 pub(crate) use over_both;
 
 impl Transport {
-    /// Has the kernel offer what this needs, for as long as the result lives. Whether it does.
+    /// Enables the transport in the kernel while the result lives. Also returns whether the kernel
+    /// offers io_uring.
     pub(crate) fn switch_on(self) -> (Option<SwitchedOn>, bool) {
         let on = (self == Self::IoUring).then(SwitchedOn::new);
         let is_offered = on.as_ref().is_some_and(SwitchedOn::is_offered);
@@ -74,12 +76,12 @@ impl Transport {
     }
 }
 
-/// Files and directories.
+/// Files and directories in memory.
 pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
-    /// Signalled when a file is there.
+    /// Signalled when a file is created.
     made: Condvar,
-    /// Whether somebody waits for that.
+    /// Whether a thread waits for that.
     is_waiting: AtomicBool,
     settings: Settings,
     bytes_read: AtomicUsize,
@@ -102,7 +104,7 @@ struct Node {
 }
 
 impl Memory {
-    /// An empty root that belongs to this user.
+    /// Creates an empty root owned by this user.
     pub(crate) fn new(uid: u32) -> Self {
         let root = Node { mode: S_IFDIR | 0o755, uid, ..Node::default() };
         let nodes = Nodes { by_number: [(1, root)].into(), last: 1 };
@@ -139,17 +141,17 @@ impl Memory {
         }
     }
 
-    /// Whether the making of [`WAITS`] has begun.
+    /// Returns whether the creation of [`WAITS`] has begun.
     pub(crate) fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the kernel has read from files.
+    /// Returns the number of bytes that the kernel has read from files.
     pub(crate) fn bytes_read(&self) -> usize {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// What a file in the root has in it, as far as the kernel has written it.
+    /// Returns the contents of a file in the root, as far as the kernel has written them.
     pub(crate) fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let nodes = self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let number = nodes.by_number[&1].children.get(name.as_bytes())?;
@@ -248,7 +250,7 @@ impl Handler for Memory {
         if this_is_io_uring() {
             self.requests_over_io_uring.fetch_add(1, Ordering::Relaxed);
         }
-        // A panic poisons the lock, and does no harm here.
+        // A panic poisons the lock, which is harmless here.
         let mut nodes = self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if matches!(request.operation, Operation::Create { name, .. } if name == WAITS.as_bytes()) {
             nodes = self.wait_for_the_other(nodes)?;
@@ -301,17 +303,17 @@ impl Handler for Memory {
     }
 }
 
-/// What the tests mount with.
+/// Returns the mount options of the tests.
 pub(crate) fn mount_options() -> MountOptions {
     MountOptions { fs_name: "a, b".into(), subtype: "memory".into(), ..MountOptions::default() }
 }
 
-/// Lines of `/proc/mounts` about a path.
+/// Returns the lines of `/proc/mounts` about a path.
 pub(crate) fn mounts_at(path: &Path) -> Vec<String> {
     mounts_in("/proc/mounts", path)
 }
 
-/// The same of another process's mounts.
+/// Returns the lines of a process's mount list about a path.
 pub(crate) fn mounts_in(list: &str, path: &Path) -> Vec<String> {
     let path = path.to_str().unwrap();
     let mounts = fs::read_to_string(list).unwrap();
@@ -319,12 +321,12 @@ pub(crate) fn mounts_in(list: &str, path: &Path) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// How the tests serve.
+/// Returns the session options of the tests.
 pub(crate) fn session_options(over: Transport, threads: usize) -> SessionOptions {
     SessionOptions { threads, io_uring: over == Transport::IoUring }
 }
 
-/// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
+/// Serves `memory` while `test` runs. `test` must unmount it, and serving must end without error.
 pub(crate) fn serve(
     memory: &Memory,
     over: Transport,
@@ -345,7 +347,7 @@ pub(crate) fn serve(
             finished.send(served).unwrap();
         });
         starts.recv_timeout(PATIENCE).expect("ready is called");
-        // What a failing test leaves mounted would be waited for.
+        // If a test fails, unmount nevertheless, or the session would never end.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             test(place, &unmounter);
             finishes.recv_timeout(PATIENCE).expect("the session ends").unwrap();

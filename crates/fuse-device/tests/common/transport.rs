@@ -1,26 +1,26 @@
-//! FUSE over io_uring, which the kernel has to be told to offer.
+//! FUSE over io_uring, which must be enabled in the kernel.
 
-// The tests of the library use a part of it.
+// The unit tests of the library use only a part of it.
 #![allow(dead_code)]
 
 use std::fs;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Says, and decides, whether the kernel offers FUSE over io_uring.
+/// Module parameter that shows and sets whether the kernel offers FUSE over io_uring.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Whether this thread's requests come over io_uring.
+/// Returns whether this thread's requests come over io_uring.
 pub(crate) fn this_is_io_uring() -> bool {
     std::thread::current().name().is_some_and(|name| name.ends_with("-io_uring"))
 }
 
-/// Has io_uring switched on while any of these is there.
+/// Keeps io_uring enabled while any value of this type exists.
 pub(crate) struct SwitchedOn {
     is_offered: bool,
 }
 
-/// How many there are, and what was there before the first.
+/// Number of values, and the parameter before the first one.
 static USERS: Mutex<(usize, String)> = Mutex::new((0, String::new()));
 
 impl SwitchedOn {
@@ -28,7 +28,7 @@ impl SwitchedOn {
         Self { is_offered: switch_on().map_err(say_why_not).is_ok() }
     }
 
-    /// Whether sessions have to be served over io_uring.
+    /// Returns whether sessions must be served over io_uring.
     pub(crate) fn is_offered(&self) -> bool {
         self.is_offered
     }
@@ -56,7 +56,8 @@ fn switch_on() -> io::Result<()> {
     Ok(())
 }
 
-/// Kernels without it are no failure, whatever else has to be there.
+/// Reports that io_uring is unavailable. This is no failure, even if the environment requires all
+/// other tools.
 fn say_why_not(error: io::Error) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     // The test harness captures what `eprintln!` prints, but not this.

@@ -1,5 +1,5 @@
-//! `diskwright check`: arguments, and one image after another. How one goes is in [`run`], what is written in
-//! [`output`].
+//! `diskwright check`: arguments, and the loop over images. [`run`] checks one image, [`output`]
+//! writes the results.
 
 mod output;
 mod run;
@@ -96,14 +96,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
         open.superblock = args.superblock.superblock;
         let checked = run::check(image, &open, &args.options(), stop, &output);
         worst = worst.max(checked.unwrap_or_else(|error| {
-            // The heading first, if both go to one terminal.
+            // Write the heading before the error, in case both go to one terminal.
             output.flush();
             if args.style() != Style::Text {
                 output.write(&error_line(image, &error));
             }
             told(&error)
         }));
-        // The reader of the output may be gone.
+        // The reader of the output may have closed it.
         output.finish()?;
         let left = args.images.len() - nth - 1;
         if stop.load(std::sync::atomic::Ordering::Relaxed) && left > 0 {

@@ -1,4 +1,4 @@
-//! Standard output that several threads write to.
+//! Standard output for several threads.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use diskwright::check::Report;
 use diskwright::{Error, Result, text};
 
-/// Bytes collected before they are written.
+/// Size of the output buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What is written.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Text,
@@ -19,7 +19,7 @@ pub(super) enum Style {
     JsonLines,
 }
 
-/// Standard output. After it failed, nothing more is written.
+/// Standard output. After an error, nothing more is written.
 pub(super) struct Output {
     style: Style,
     state: Mutex<State>,
@@ -42,7 +42,7 @@ impl Output {
         self.style
     }
 
-    /// Whether nobody reads what is written.
+    /// Returns whether writing has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
@@ -51,21 +51,21 @@ impl Output {
         self.attempt(|out| out.write_all(text.as_bytes()));
     }
 
-    /// Writes what is still in memory.
+    /// Flushes the buffer.
     pub(super) fn flush(&self) {
         self.attempt(Write::flush);
     }
 
-    /// Writes what is still in memory.
+    /// Flushes the buffer.
     ///
     /// # Errors
-    /// If anything could not be written since the beginning.
+    /// If any write has failed since the start.
     pub(super) fn finish(&self) -> Result<()> {
         self.flush();
         self.lock().failure.take().map_or(Ok(()), |error| Err(Error::Output(error)))
     }
 
-    /// Names the image that comes, in text.
+    /// In text format, writes the name of the next image.
     pub(super) fn heading(&self, image: &Path, is_first: bool) {
         if self.style == Style::Text {
             let before = if is_first { "" } else { "\n" };

@@ -1,5 +1,5 @@
-//! The check of one image: a thread does it (with others that it starts), and this one shows how far it is, and ends
-//! it when it is asked to.
+//! The check of one image. A worker thread checks, with further threads of its own. The main thread
+//! shows progress and cancels the check on request.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -17,9 +17,10 @@ use diskwright::{Error, OpenImage, Outcome, Result};
 use super::output::{Output, Style};
 use crate::terminal::CheckProgress;
 
-/// How often progress is shown, findings are passed on, and somebody looks whether the check is to end.
+/// Interval at which progress is shown, output is flushed and cancellation is checked.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a check that is asked to end may take. A device that does not answer would keep it for longer.
+/// Maximum time that a cancelled check may take to end. A device that does not answer could delay
+/// it for longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Checks an image and writes the report.
@@ -35,13 +36,13 @@ pub(super) fn check(
     let summary = Run::start(options, Arc::clone(&watch))?.wait()?;
     watch.close();
     let mut report = watch.collector.report(&subject, summary.unwrap_or_default());
-    // One that was asked to end when all was done already was not interrupted.
+    // A check that was cancelled after it had completed was not interrupted.
     report.is_interrupted = stop.load(Ordering::Relaxed) && !report.summary.is_complete;
     output.report(&report);
     Ok(report.outcome())
 }
 
-/// A check under way.
+/// A running check.
 struct Run {
     watch: Arc<Watch>,
     worker: JoinHandle<()>,
@@ -53,7 +54,7 @@ impl Run {
         let (end, ended) = channel();
         let (options, watched) = (*options, Arc::clone(&watch));
         let work = move || {
-            // Nobody listens any more to one that took too long to end.
+            // The receiver is gone if the check took too long to end.
             let _ = end.send(watched.subject.check(&options, &*watched));
         };
         let worker = thread::Builder::new().name("check".into()).spawn(work);
@@ -65,7 +66,7 @@ impl Run {
         Ok(Self { watch, worker, ended })
     }
 
-    /// Waits for the end. `None` if the check was asked to end and did not.
+    /// Waits for the end. Returns `None` if the check was cancelled and did not end in time.
     fn wait(self) -> Result<Option<Summary>> {
         let progress = CheckProgress::new();
         let mut asked: Option<Instant> = None;
@@ -90,13 +91,13 @@ impl Run {
     }
 }
 
-/// Who is told what is found and how far the check is.
+/// Observer of a check that collects findings and progress.
 struct Watch {
     subject: Arc<Subject>,
     stop: &'static AtomicBool,
     output: Arc<Output>,
     collector: Collector,
-    /// Whether findings still count: after the report none does.
+    /// Whether findings are accepted. Findings after the report are dropped.
     is_open: Mutex<bool>,
     found: AtomicU64,
     progress: Mutex<(Phase, u64, u64)>,
@@ -106,7 +107,7 @@ impl Watch {
     fn new(subject: Arc<Subject>, stop: &'static AtomicBool, output: Arc<Output>) -> Self {
         let limits = match output.style() {
             Style::Text | Style::Json => Limits::default(),
-            // Each was written already.
+            // Each finding was already written.
             Style::JsonLines => Limits::NONE,
         };
         Self {
@@ -126,7 +127,7 @@ impl Watch {
         progress.show(phase, done, total, self.subject.bytes_read(), found);
     }
 
-    /// Lets nothing more be found.
+    /// Rejects further findings.
     fn close(&self) {
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
@@ -147,7 +148,7 @@ impl Observer for Watch {
 
     fn progress(&self, phase: Phase, done: u64, total: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        // Threads may tell of it in another order than that in which they were done.
+        // Threads may report progress out of order.
         if (phase, done) >= (progress.0, progress.1) {
             *progress = (phase, done, total);
         }

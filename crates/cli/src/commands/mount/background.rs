@@ -1,8 +1,9 @@
 //! Mounts in the background.
 //!
-//! A process with threads must not fork, so the program is started again. Its standard output is a pipe:
-//! a byte in it says that the mount can be used, its end that there is none; the exit status then tells
-//! why. Until the byte is sent, standard error is the user's.
+//! A process with threads must not fork, so this program starts a second process. The standard
+//! output of that process is a pipe. A byte in the pipe means that the mount is ready; end of file
+//! means that mounting failed, and the exit status contains the reason. Until the byte is sent,
+//! standard error is the user's.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,10 +16,10 @@ use rustix::stdio::{dup2_stderr, dup2_stdout, stdout};
 
 use crate::terminal;
 
-/// The argument that tells the second process what it is.
+/// Argument that marks the second process.
 pub(super) const FLAG: &str = "in-background";
 
-/// Mounts in another process, with the arguments of this one, and returns when the mount can be used.
+/// Mounts in a second process, with the arguments of this one, and returns when the mount is ready.
 pub(super) fn start() -> Result<Outcome> {
     let program =
         std::env::current_exe().map_err(|e| failed("find", "this program".as_ref(), e))?;
@@ -27,7 +28,8 @@ pub(super) fn start() -> Result<Outcome> {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    // Behind the name of the command, because options may come before it, and a `--` later.
+    // Insert the flag after the command's name: global options may precede the name, and `--` may
+    // follow it.
     let arguments: Vec<_> = arguments.collect();
     let name = arguments.iter().position(|argument| argument == "mount").map_or(0, |at| at + 1);
     let (before, behind) = arguments.split_at(name);
@@ -42,7 +44,8 @@ pub(super) fn start() -> Result<Outcome> {
     Ok(outcome(status))
 }
 
-/// What the status of the second process means. It has said why, unless a signal ended it.
+/// Converts the exit status of the second process, which has already printed the reason unless a
+/// signal ended it.
 fn outcome(status: ExitStatus) -> Outcome {
     match status.code() {
         Some(1) => Outcome::No,
@@ -62,7 +65,7 @@ fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
     Error::Host { operation, path: path.to_owned(), source }
 }
 
-/// What it takes to go into the background, opened while errors can still be told.
+/// Files needed to detach, opened while errors can still be reported.
 pub(super) struct Detach {
     null: File,
     log: Option<File>,
@@ -83,8 +86,8 @@ impl Detach {
         Ok(Self { null, log: log.map(open).transpose()? })
     }
 
-    /// Lets go of the terminal and of the directory that the program was started in, and says that the
-    /// mount can be used. None of it fails where the mount could: then it simply goes on.
+    /// Detaches from the terminal and the working directory, and reports that the mount is ready.
+    /// Errors are ignored, because the mount works without it.
     pub(super) fn detach(self) {
         let Self { null, log } = self;
         let _ = rustix::process::setsid();

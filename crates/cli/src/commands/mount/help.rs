@@ -1,4 +1,4 @@
-//! What `diskwright mount --help` says.
+//! Help text of `diskwright mount`.
 
 pub(super) const NOTES: &str = "\
 Examples:

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
         return background::start();
     }
     let options = args.options();
-    // What can fail comes before the image is opened, and marked as being changed.
+    // Do everything that can fail before the image is opened and marked as in use.
     let background = args.is_background.then(|| background::Detach::new(args.log.as_deref()));
     let background = background.transpose()?;
     let mountpoint = absolute(&args.mountpoint)?;
@@ -98,7 +98,7 @@ impl MountArgs {
     fn options(&self) -> MountOptions {
         let mut options = MountOptions::default();
         for words in &self.options {
-            // They were checked when the arguments were parsed.
+            // The words were checked when the arguments were parsed.
             let _ = options.apply(words);
         }
         options
@@ -109,7 +109,7 @@ fn checked_options(words: &str) -> Result<String, String> {
     MountOptions::default().apply(words).map(|()| words.to_owned())
 }
 
-/// Says why an image cannot be opened, and whether it could be read.
+/// Prints why an image cannot be opened, and whether it could be opened read-only.
 fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
     let outcome = session::told(error);
     let is_taken = matches!(error, Error::InUse { .. });
@@ -122,7 +122,7 @@ fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
     outcome
 }
 
-/// The path from the root: the process changes to that directory.
+/// Returns an absolute path, because the process changes its directory to the root.
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|source| Error::Host {
         operation: "find",

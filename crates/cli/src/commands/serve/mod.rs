@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
-    // Before there is a socket that would be left.
+    // Install the signal handler before a socket exists that a signal would leave behind.
     let stop = stop_on_signals()?;
     let options = args.image.options();
     let service = Service::open(&args.image.image, &options, &args.nbd, args.read_only)?;

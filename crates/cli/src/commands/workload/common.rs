@@ -1,4 +1,4 @@
-//! What all workloads are told: where to run, how often, and what to write.
+//! Arguments common to all workloads: targets, rounds and reports.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use diskwright::{Error, Result};
 
 use super::counts::small_count;
 
-/// Headings in the help.
+/// Help headings.
 const RUN: &str = "Run";
 const REPORT: &str = "Report";
 
@@ -61,10 +61,10 @@ pub(crate) struct ReportArgs {
     pub(super) directory: Option<PathBuf>,
 }
 
-/// The targets that were given, or others.
+/// Returns the given targets, or `others` if none were given.
 ///
 /// # Errors
-/// `Usage` if the others cannot be had.
+/// `Usage` if one of the others cannot be parsed.
 pub(super) fn targets_or(given: &[TargetSpec], others: &[&str]) -> Result<Vec<TargetSpec>> {
     if !given.is_empty() {
         return Ok(given.to_vec());
@@ -72,7 +72,7 @@ pub(super) fn targets_or(given: &[TargetSpec], others: &[&str]) -> Result<Vec<Ta
     others.iter().map(|name| name.parse().map_err(Error::Usage)).collect()
 }
 
-/// The directory for images that are made: in memory, if that can be had.
+/// Returns the directory for generated images: in memory if possible.
 pub(super) fn scratch(given: Option<&Path>) -> Result<PathBuf> {
     let shared = Path::new("/dev/shm");
     let scratch = match given {

@@ -11,10 +11,10 @@ use super::execute::{self, Plan};
 use super::planned::NAMES;
 use super::sets::SETS;
 
-/// How many times the rounds of a set there may be while ratios are not told apart.
+/// Factor by which rounds of a set may increase while no significant difference is found.
 const ROUNDS_ADDED: u32 = 4;
 
-/// Where the pages go unless it is said.
+/// Default directory of the report.
 const DIRECTORY: &str = "workload-report";
 
 const TARGETS: [&str; 4] = ["memory:ext4", "memory:xfs", "kernel:ext4", "kernel:xfs"];
@@ -52,7 +52,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<Outcome> {
             planned.extend(workload.plan(&targets)?);
         }
     }
-    // Who says how many rounds there are gets these; a set that is run once only shows that all runs.
+    // An explicit number of rounds is exact. A set with one round only checks that everything runs.
     let unsaid = match args.run.rounds {
         None if rounds >= execute::ROUNDS_TO_COMPARE => rounds * ROUNDS_ADDED,
         said => said.unwrap_or(rounds),

@@ -1,6 +1,6 @@
-//! Numbers of files, threads and rounds, as people write them.
+//! Parsing of numbers of files, threads and rounds.
 
-/// Parses a number of things: digits, then nothing, K, M or G (powers of 1000), at least 1.
+/// Parses a count: digits, then nothing, K, M or G (powers of 1000), at least 1.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let problem =
         || format!("{text:?} is not a number: write digits, or 10k or 2M (powers of 1000)");
@@ -23,7 +23,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a number of things that there cannot be as many of: threads, rounds.
+/// Parses a count with a smaller range, for threads and rounds.
 pub(super) fn small_count(text: &str) -> Result<u32, String> {
     u32::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
 }

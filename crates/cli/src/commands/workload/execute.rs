@@ -1,4 +1,4 @@
-//! Running what was planned, and writing the report.
+//! Runs planned workloads and writes the report.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -20,10 +20,10 @@ use super::expand::Rival;
 use super::planned::Planned;
 use crate::terminal;
 
-/// Rounds with which figures begin to be comparable.
+/// Minimum number of rounds for comparable figures.
 pub(super) const ROUNDS_TO_COMPARE: u32 = 3;
 
-/// What to run, how, and where the pages of the report go by default.
+/// Workloads to run, with options and the default directory of the report.
 pub(super) struct Plan<'a> {
     pub(super) planned: Vec<Planned>,
     pub(super) run: &'a RunArgs,
@@ -46,7 +46,7 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     let scratch = common::scratch(plan.run.scratch.as_deref())?;
     let directory = plan.run.report.directory.as_deref().or(plan.directory);
     if let Some(directory) = directory {
-        // Before hours of work, not after.
+        // Fail here rather than after hours of work.
         fs::create_dir_all(directory).map_err(|error| host("create", directory, error))?;
     }
     let settings = Settings { scratch };
@@ -70,8 +70,8 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     Ok(outcome(&report))
 }
 
-/// How long a step should take, so that it says something. Who has a case run once or twice wants to see it
-/// run, and not to wait.
+/// Returns the minimum duration of a step for meaningful figures. With fewer rounds the user only
+/// checks that a case runs, so steps may be short.
 fn step_least(rounds: u32) -> Duration {
     if rounds >= ROUNDS_TO_COMPARE { Duration::from_millis(250) } else { Duration::ZERO }
 }
@@ -83,7 +83,7 @@ fn entry(planned: Planned, settings: &Settings) -> Result<Entry> {
 
 fn ready(rival: Rival, settings: &Settings) -> Result<Rc<dyn Contestant>> {
     contestant(&rival.target, rival.base, settings).map_err(|error| {
-        // A path that leads to nothing that could be worked on is one that was not meant.
+        // An unsuitable path is a usage error.
         let is_other = match &error {
             Error::Host { source, .. } => source.kind() == ErrorKind::NotFound,
             Error::Image { source, .. } => matches!(source, vfs::Error::Unsupported(_)),
@@ -93,7 +93,7 @@ fn ready(rival: Rival, settings: &Settings) -> Result<Rc<dyn Contestant>> {
     })
 }
 
-/// The arguments as they were given.
+/// Returns the command line.
 fn command() -> String {
     let words = std::env::args_os().skip(1);
     let words = words.map(|word| escaped(word.as_encoded_bytes()).to_string());
@@ -110,7 +110,7 @@ fn versions() -> Vec<String> {
 }
 
 fn write_report(report: &Report, args: &ReportArgs, directory: Option<&Path>) -> Result<()> {
-    // The files first: a reader of standard output may go away.
+    // Write the files first: the reader of standard output may close it.
     if let Some(directory) = directory {
         let title = "Diskwright workloads";
         for (name, text) in [("report.html", report.html(title)), ("report.json", report.json())] {
@@ -132,7 +132,7 @@ fn host(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Host { operation, path: path.to_owned(), source }
 }
 
-/// What happened: an interruption, a failure, nothing at all, or what was asked for.
+/// Returns the outcome of a run: interrupted, failed, empty or complete.
 fn outcome(report: &Report) -> Outcome {
     if report.cut_short {
         terminal::message(&"interrupted: the report is of what was measured until then");

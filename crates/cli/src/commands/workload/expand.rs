@@ -1,32 +1,32 @@
-//! The contestants: a target about which nothing is said of what the thread was about stands for
-//! several, so that they can be compared.
+//! Expansion of targets. If a target does not set the option that a workload compares, it is
+//! expanded into one contestant per value.
 
 use diskwright::build::{FeatureChange, Format};
 use diskwright::workload::{FsSpec, TargetSpec};
 use ext4::OrphanPolicy;
 use xfs::FreeIndexStrategy;
 
-/// A contestant's target, and the name of the one that it is compared with.
+/// Target of a contestant, and the name of the contestant that it is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rival {
     pub(super) target: TargetSpec,
     pub(super) base: Option<String>,
 }
 
-/// What a thread was about.
+/// Subject of a workload's comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question<'a> {
-    /// These ways of finding room in a directory.
+    /// These strategies for finding free space in a directory.
     FreeIndex(&'a [FreeIndexStrategy]),
     /// The cost of parent pointers.
     Parents,
     /// The cost of recording orphans.
     Orphans,
-    /// Nothing that could be turned on and off.
+    /// Nothing that can be switched on and off.
     None,
 }
 
-/// The contestants of these targets, each once, in their order.
+/// Returns the contestants of these targets in order, without duplicates.
 pub(super) fn rivals(question: Question<'_>, targets: &[TargetSpec]) -> Vec<Rival> {
     let mut rivals: Vec<Rival> = Vec::new();
     for rival in targets.iter().flat_map(|target| variants(question, target)) {
@@ -34,7 +34,7 @@ pub(super) fn rivals(question: Question<'_>, targets: &[TargetSpec]) -> Vec<Riva
             rivals.push(rival);
         }
     }
-    // A contestant whose base does not take part is compared with nobody.
+    // Without its base, a contestant is compared with none.
     let names: Vec<String> = rivals.iter().map(|rival| rival.target.to_string()).collect();
     for rival in &mut rivals {
         rival.base.take_if(|base| !names.contains(base));
@@ -42,7 +42,7 @@ pub(super) fn rivals(question: Question<'_>, targets: &[TargetSpec]) -> Vec<Riva
     rivals
 }
 
-/// Whether a target is one that the ways of finding room can be chosen for.
+/// Returns whether a target supports strategies for finding free space.
 pub(super) fn has_free_index(target: &TargetSpec) -> bool {
     matches!(target, TargetSpec::Memory(fs) if fs.format == Format::Xfs)
 }
@@ -65,7 +65,7 @@ fn variants(question: Question<'_>, target: &TargetSpec) -> Vec<Rival> {
     if several.is_empty() { vec![Rival { target: target.clone(), base: None }] } else { several }
 }
 
-/// Contestants of which all are compared with the first.
+/// Creates contestants that are all compared with the first.
 fn against_first(targets: Vec<TargetSpec>) -> Vec<Rival> {
     let first = targets.first().map(ToString::to_string);
     let rival = |(at, target)| Rival { target, base: first.clone().filter(|_| at > 0) };
@@ -76,7 +76,7 @@ fn free_index(fs: &FsSpec, ways: &[FreeIndexStrategy]) -> Vec<Rival> {
     if fs.format != Format::Xfs || fs.free_index.is_some() {
         return Vec::new();
     }
-    // From the oldest, which the thread began with, to the newest.
+    // From the oldest strategy, with which the mailing-list thread began, to the newest.
     let chosen = FreeIndexStrategy::ALL.into_iter().rev().filter(|way| ways.contains(way));
     let target = |way| TargetSpec::Memory(FsSpec { free_index: Some(way), ..fs.clone() });
     against_first(chosen.map(target).collect())
@@ -88,13 +88,13 @@ fn orphans(fs: &FsSpec) -> Vec<Rival> {
     }
     let has_file = change(fs, "orphan_file") != Some(false);
     let policies = [
-        // The limit: no file system can do without.
+        // The upper limit: no real file system can do without recording orphans.
         OrphanPolicy::Off,
         OrphanPolicy::ListOnly,
         OrphanPolicy::Always,
         OrphanPolicy::WhenNeeded,
     ];
-    // Without the file, all goes on the list anyway.
+    // Without the orphan file, all orphans are recorded in the list anyway.
     let differs = |policy: &OrphanPolicy| has_file || *policy != OrphanPolicy::Always;
     let target = |policy| TargetSpec::Memory(FsSpec { orphans: Some(policy), ..fs.clone() });
     against_first(policies.into_iter().filter(differs).map(target).collect())
@@ -121,7 +121,7 @@ fn journaled(fs: &FsSpec) -> bool {
     change(fs, "has_journal") != Some(false)
 }
 
-/// What is said of a feature.
+/// Returns the setting of a feature, if given.
 fn change(fs: &FsSpec, feature: &str) -> Option<bool> {
     fs.features.iter().rev().find(|change| change.name == feature).map(|change| change.is_on)
 }
@@ -133,7 +133,7 @@ mod tests {
     fn expanded(question: Question<'_>, targets: &[&str]) -> Vec<(String, Option<String>)> {
         let targets: Vec<TargetSpec> = targets.iter().map(|text| text.parse().unwrap()).collect();
         let rivals = rivals(question, &targets);
-        // Each is one that could have been asked for by its name.
+        // Each name can be parsed as a target.
         for rival in &rivals {
             assert_eq!(rival.target.to_string().parse().as_ref(), Ok(&rival.target));
         }

@@ -1,6 +1,6 @@
-//! What `--help` says beside the options.
+//! Help text in addition to the options.
 
-/// What all of them end with.
+/// Text at the end of each help page.
 macro_rules! notes {
     ($text:literal) => {
         concat!(

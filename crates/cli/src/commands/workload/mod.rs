@@ -1,5 +1,5 @@
-//! `diskwright workload`: one file for each part. Arguments ([`options`], [`common`], [`compare`]) become
-//! jobs with their contestants ([`planned`], [`expand`]), which are run and reported ([`execute`]).
+//! `diskwright workload`. Arguments ([`options`], [`common`], [`compare`]) are converted to jobs
+//! with contestants ([`planned`], [`expand`]), which are run and reported ([`execute`]).
 
 mod common;
 mod compare;
@@ -81,7 +81,7 @@ enum What {
 }
 
 impl What {
-    /// The workload and how to run it; nothing for a comparison of several.
+    /// Returns the workload and its run options, or the arguments of a comparison.
     fn single(&self) -> Result<(Workload, &RunArgs), &CompareArgs> {
         Ok(match self {
             Self::Create(Single { options, run }) => (Workload::Create(options.clone()), run),
@@ -102,7 +102,7 @@ impl What {
 }
 
 impl WorkloadArgs {
-    /// The workload, if it is a single one.
+    /// Returns the workload, unless this is a comparison.
     fn workload(&self) -> Option<Workload> {
         self.what.single().ok().map(|(workload, _)| workload)
     }

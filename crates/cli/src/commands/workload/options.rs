@@ -1,5 +1,5 @@
-//! What each workload lets one choose. Without a choice, everything is as in the thread that the
-//! workload is from.
+//! Options of each workload. The defaults are those of the mailing-list thread from which the
+//! workload is taken.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use diskwright::text::parse_size;
 
 use super::counts::{count, small_count};
 
-/// Files of a tree that is made up, unless it is said how many: those of Linux 6.12.
+/// Default number of files of a generated tree: that of Linux 6.12.
 pub(super) const TREE_FILES: u64 = 87_000;
 
 /// Options of `create`.
@@ -149,11 +149,11 @@ pub(crate) struct FindOptions {
 /// The tree that `find` walks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TreeOption {
-    /// What is there.
+    /// The existing files.
     Existing,
-    /// One of so many files that is made up.
+    /// A generated tree with this number of files.
     Generated(u64),
-    /// One with the names below this directory of the host.
+    /// A generated tree with the names below this directory of the host.
     Like(PathBuf),
 }
 

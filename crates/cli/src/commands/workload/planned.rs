@@ -1,4 +1,4 @@
-//! A workload as it was asked for, and what becomes of it: jobs, each with its contestants.
+//! Conversion of a workload from the command line to jobs with contestants.
 
 use diskwright::text::escaped;
 use diskwright::workload::TargetSpec;
@@ -14,7 +14,7 @@ use super::options::{
     StressOrphanOptions, StressUnlinkOptions, TREE_FILES, TreeOption,
 };
 
-/// The workloads' names on the command line.
+/// Names of the workloads on the command line.
 pub(super) const NAMES: [&str; 8] =
     ["create", "remove", "change", "fs-mark", "find", "stress-orphan", "stress-unlink", "fserver"];
 
@@ -31,14 +31,14 @@ pub(super) enum Workload {
     Fserver(FserverOptions),
 }
 
-/// A job, and its contestants.
+/// A job and its contestants.
 pub(super) struct Planned {
     pub(super) job: Box<dyn Job>,
     pub(super) rivals: Vec<Rival>,
 }
 
 impl Workload {
-    /// Its name on the command line.
+    /// Returns the workload's name on the command line.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Create(_) => "create",
@@ -52,7 +52,8 @@ impl Workload {
         }
     }
 
-    /// What it runs on if nothing is said: what its thread was about.
+    /// Returns the default target: the file system that the workload's mailing-list thread is
+    /// about.
     pub(super) fn default_target(&self) -> &'static str {
         match self {
             Self::Create(_) | Self::Remove(_) | Self::Change(_) | Self::FsMark(_) => "memory:xfs",
@@ -62,10 +63,10 @@ impl Workload {
         }
     }
 
-    /// The jobs that this is on these targets.
+    /// Returns the jobs for these targets.
     ///
     /// # Errors
-    /// `Usage` if an option makes no sense, whatever the targets.
+    /// `Usage` if an option is invalid for every target.
     pub(super) fn plan(&self, targets: &[TargetSpec]) -> Result<Vec<Planned>> {
         let one = |question, job| Ok(vec![Planned { job, rivals: rivals(question, targets) }]);
         match self {
@@ -89,7 +90,7 @@ impl Workload {
         }
     }
 
-    /// Refuses options that none of the targets has.
+    /// Rejects options that none of the targets supports.
     pub(super) fn refuse_idle_options(&self, targets: &[TargetSpec]) -> Result<()> {
         match self {
             Self::Create(options)
@@ -103,7 +104,7 @@ impl Workload {
     }
 }
 
-/// The ways of finding room of these names.
+/// Parses strategies for finding free space.
 fn free_index(names: &[String]) -> Result<Vec<FreeIndexStrategy>> {
     if names.iter().any(|name| name == "all") {
         return Ok(FreeIndexStrategy::ALL.to_vec());
@@ -153,7 +154,8 @@ fn fserver(options: &FserverOptions) -> Fserver {
     }
 }
 
-/// Images and directories are walked as they are, what is made for the run gets a tree.
+/// Plans `find`: existing images and directories are walked as they are, generated targets get a
+/// tree.
 fn find(options: &FindOptions, targets: &[TargetSpec]) -> Result<Vec<Planned>> {
     let (paths, made): (Vec<_>, Vec<_>) =
         targets.iter().cloned().partition(|target| matches!(target, TargetSpec::Path(_)));

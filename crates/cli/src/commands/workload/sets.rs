@@ -1,4 +1,4 @@
-//! The sets of `compare`: workloads as they would be asked for one by one.
+//! Workload sets of `compare`, written as command lines.
 
 use clap::Parser;
 
@@ -7,9 +7,9 @@ use super::planned::Workload;
 
 /// A set of workloads.
 pub(super) struct Set {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub(super) name: &'static str,
-    /// Runs of each case, unless it is said.
+    /// Default number of runs per case.
     pub(super) rounds: u32,
     lines: &'static [&'static str],
 }
@@ -70,7 +70,8 @@ struct Line {
 }
 
 impl Set {
-    /// What it consists of. Lines that cannot be parsed are left out; a test sees that there are none.
+    /// Returns the workloads. Lines that cannot be parsed are skipped; a test checks that there are
+    /// none.
     pub(super) fn workloads(&self) -> Vec<Workload> {
         self.lines.iter().filter_map(|line| workload(line).ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! Direct requests: what they ask of offsets, lengths and memory, and how they meet the cache.
+//! Direct I/O: alignment of offsets, lengths and memory, and coherence with the cache.
 
 use std::os::unix::fs::FileExt;
 
@@ -28,12 +28,12 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
         trace
             .note(format!("unaligned read {offset}+{len}"), direct.read_at(bytes.as_mut(), offset));
     }
-    // A write that is refused changes nothing; where it is taken, it is undone for what follows.
+    // A rejected write changes nothing; an accepted one is undone for the next steps.
     let before = contents(&cached).unwrap();
     let written = direct.write_at(Aligned::new(100, 9).as_ref(), 100);
     trace.note("unaligned write 100+100", written);
     cached.write_all_at(&before, 0).unwrap();
-    // Cached and direct writes beside each other in one page.
+    // Cached and direct writes next to each other in one page.
     for round in 0..32_u8 {
         let at = u64::from(round) * 1024;
         cached.write_all_at(&[round; 512], at).unwrap();
@@ -44,7 +44,8 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
         );
     }
     drop((cached, direct));
-    // Readers of the cache beside a writer that waits for nothing: it fails if one is left with old bytes.
+    // Cached readers during asynchronous writes: this fails if a reader gets old data after a
+    // write.
     asynchronous_writes(&place.join("asynchronous"), 100);
     place.remount();
     let found = std::fs::read(place.join("file"));

@@ -1,4 +1,4 @@
-//! Files as scripts use them.
+//! File helpers for scripts.
 
 use std::fs::File;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, SeekFrom, seek};
 
-/// A new file that can be read and written.
+/// Creates a file that is open for reading and writing.
 pub(super) fn create(path: &Path) -> File {
     File::options().create(true).truncate(true).read(true).write(true).open(path).unwrap()
 }
 
-/// A file that is there, opened past the cache.
+/// Opens an existing file for direct I/O.
 pub(super) fn open_direct(path: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     File::options().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// All that a file holds, as a reader at position 0 gets it.
+/// Returns the whole contents of a file.
 pub(super) fn contents(file: &File) -> io::Result<Vec<u8>> {
     let len = file.metadata()?.len();
     let mut bytes = vec![0; usize::try_from(len).expect("scripts make small files")];
@@ -26,7 +26,7 @@ pub(super) fn contents(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A buffer that begins at a page, and the place in it where that is.
+/// A buffer with page-aligned contents.
 pub(super) struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -57,7 +57,8 @@ impl Aligned {
     }
 }
 
-/// Where data lies, as `start-end` pairs, asked for from the beginning.
+/// Returns the data extents as `start-end` pairs, found from the start with `SEEK_DATA` and
+/// `SEEK_HOLE`.
 pub(super) fn data_runs(file: &File) -> String {
     let mut runs = Vec::new();
     let mut at = 0;

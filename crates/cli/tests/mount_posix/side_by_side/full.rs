@@ -1,5 +1,5 @@
-//! Full file systems: a write that finds no room fails when it is made, what was taken is a prefix, and
-//! freeing always works.
+//! Full file systems: a write without room fails itself, the stored data is a prefix, and freeing
+//! always works.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,7 +13,7 @@ use super::trace::Trace;
 use crate::place::Place;
 use crate::place::probe::pattern;
 
-/// Sizes of writes, in bytes.
+/// Sizes of writes in bytes.
 const CHUNKS: [u64; 4] = [1 << 20, 65_536, 4096, 1000];
 
 pub(super) fn all(place: &mut Place, trace: &mut Trace) {
@@ -21,7 +21,8 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
     early.write_all_at(&pattern(1, 0, 400 * 4096), 0).unwrap();
     early.sync_all().unwrap();
     let free = statvfs(place.path()).unwrap().f_bfree;
-    // Names and inodes are there before it is full: whether there is room for them then depends on the layout.
+    // Create names and inodes before the file system is full: later, their success would depend on
+    // the layout.
     let files = CHUNKS.map(|chunk| create(&place.join(format!("by {chunk}"))));
     for (chunk, file) in CHUNKS.into_iter().zip(files) {
         fill(&file, &place.join(format!("by {chunk}")), chunk, trace);
@@ -36,7 +37,7 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
     trace.saw("nearly all is free again", now + 100 > free);
 }
 
-/// Writes chunks to the end of a file until one fails.
+/// Appends chunks to a file until a write fails.
 fn fill(file: &File, path: &Path, chunk: u64, trace: &mut Trace) {
     let mut taken = 0;
     let refused = loop {
@@ -62,7 +63,7 @@ fn fill(file: &File, path: &Path, chunk: u64, trace: &mut Trace) {
     trace.saw(format!("{chunk} at a time: all of it is there"), is_prefix(path, taken));
 }
 
-/// Whether a file holds what was written into it.
+/// Returns whether a file contains the data that was written.
 fn is_prefix(path: &Path, taken: u64) -> bool {
     let mut file = File::open(path).unwrap();
     let mut at = 0;
@@ -78,7 +79,7 @@ fn is_prefix(path: &Path, taken: u64) -> bool {
     true
 }
 
-/// What frees, on a file system without any room.
+/// Runs operations that free space, on a file system without free space.
 fn freeing(place: &Place, early: &File, trace: &mut Trace) {
     trace.note("writing over", early.write_at(&pattern(3, 0, 4096), 0));
     trace.note("fsync of what was written over", early.sync_all().map(|()| "done"));

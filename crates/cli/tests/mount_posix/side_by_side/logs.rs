@@ -1,4 +1,4 @@
-//! Many tiny durable operations, on a log that they fill again and again, and a file system that is shut down.
+//! Many tiny durable operations that fill the log repeatedly, and a shutdown.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -8,7 +8,7 @@ use super::trace::{Trace, digest};
 use crate::place::Place;
 use crate::place::probe::pattern;
 
-/// More than a log of 4 MiB has blocks for, three times.
+/// Three times as many as fill a log of 4 MiB.
 const ROUNDS: u32 = 4000;
 
 pub(super) fn all(place: &mut Place, trace: &mut Trace) {

@@ -1,4 +1,5 @@
-//! One file under cached and direct requests, mappings, ranges and copies, in an order that a seed gives.
+//! Cached and direct I/O, mappings, range operations and copies of one file, in pseudo-random
+//! order.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -19,7 +20,7 @@ fn seeds() -> Vec<u64> {
 
 const OPERATIONS: u32 = 500;
 
-/// Where a file of a script ends at most.
+/// Maximum size of a script's file.
 const END_MAX: u64 = 40 * 4096;
 
 pub(super) fn all(place: &mut Place, trace: &mut Trace) {
@@ -34,7 +35,7 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
     }
 }
 
-/// Who works on a file.
+/// Pseudo-random operations on a file.
 struct Hand<'a> {
     rng: Rng,
     cached: File,
@@ -71,7 +72,7 @@ impl Hand<'_> {
         (offset * 512, len * 512)
     }
 
-    /// One operation; says which.
+    /// Performs one operation. Returns its description.
     fn step(&mut self, direct: &File, number: u32, trace: &mut Trace) -> String {
         let seed = u64::from(number) + 1000;
         let (offset, len) = self.range();
@@ -135,7 +136,7 @@ impl Hand<'_> {
         }
     }
 
-    /// A part of the file over another one.
+    /// Copies one part of the file over another.
     fn copy(&mut self, offset: u64, len: u64, trace: &mut Trace) -> String {
         let target = self.rng.u64(..END_MAX);
         let what = format!("copy {offset}+{len} to {target}");

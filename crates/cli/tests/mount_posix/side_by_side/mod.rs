@@ -1,7 +1,7 @@
-//! The kinds of operations that file systems are usually tested with (direct and cached requests mixed,
-//! asynchronous ones, full file systems, ranges at every alignment, tiny logs, a file system that is shut
-//! down), as short scripts that run on our mount and on the kernel's own beside it. Errors and contents must
-//! be the same. Where they are not, `docs/mount.md` says so and why, and [`KNOWN`] names the place.
+//! Common test scenarios for file systems: direct mixed with cached I/O, asynchronous I/O, full
+//! file systems, unaligned ranges, tiny logs, and shutdowns. Each is a short script that runs on
+//! our mount and on the kernel's own. Errors and contents must be equal. Exceptions are explained
+//! in `docs/mount.md` and listed in [`KNOWN`].
 
 mod direct;
 mod files;
@@ -20,15 +20,15 @@ use trace::Trace;
 
 use crate::place::{Driver, Place, Wanted, prove_on_both};
 
-/// A script: does the same operations wherever it runs, and notes what each came to.
+/// A script: performs the same operations on each mount, and records their results.
 type Script = fn(&mut Place, &mut Trace);
 
-/// Where our mounts are known to differ.
+/// A known difference of our mounts.
 struct Known {
     script: &'static str,
-    /// How the operation's line begins.
+    /// Start of the operation's line.
     operation: &'static str,
-    /// What it comes to on ours and on the kernel's mount, where that is always the same.
+    /// Results on our mount and on the kernel's, if they are always the same.
     outcomes: Option<(&'static str, &'static str)>,
     /// A sentence of `docs/mount.md`.
     documented: &'static str,
@@ -69,7 +69,8 @@ impl Known {
     }
 }
 
-/// Runs a script on both mounts at once and compares what it saw. The last part of its name is the script's.
+/// Runs a script on both mounts in parallel and compares the traces. The last part of `name` is the
+/// script's name.
 fn compare(name: &str, wanted: Wanted, script: Script) {
     let tools = ["mke2fs", "mkfs.xfs", "xfs_io", "cc", wanted.format.checker()];
     let mut needs = vec![Need::Root, Need::Fuse, Need::Mount(wanted.format.kernel_name())];
@@ -121,7 +122,7 @@ prove_on_both!(
     durable_operations = super::logs::all: 310 << 20,
 );
 
-/// What is known to differ is told to whoever reads about mounts.
+/// Known differences are documented for users.
 #[test]
 fn known_differences_are_documented() {
     let text = include_str!("../../../../../docs/mount.md");

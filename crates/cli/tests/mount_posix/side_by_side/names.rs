@@ -26,7 +26,7 @@ fn make(path: &Path, kind: &str) {
     }
 }
 
-/// What is at a path.
+/// Returns the type of the file at a path.
 fn kind(path: &Path) -> String {
     let Ok(data) = fs::symlink_metadata(path) else { return String::from("nothing") };
     let file_type = data.file_type();

@@ -1,4 +1,4 @@
-//! Which set-id bits and capabilities outlast a change of contents, by the owner, by others and by root.
+//! Set-ID bits and capabilities after a change of contents by the owner, by others and by root.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

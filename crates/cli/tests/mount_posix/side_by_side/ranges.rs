@@ -1,4 +1,5 @@
-//! `fallocate` in all its modes, at every alignment, over data, holes, unwritten blocks and the end.
+//! `fallocate` in all modes, at every alignment, over data, holes, unwritten blocks and the end of
+//! file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,10 +13,10 @@ use crate::place::probe::pattern;
 
 const BLOCK: u64 = 4096;
 
-/// Gives a new file its contents.
+/// Fills a new file.
 type Make = fn(&File);
 
-/// What a file is before a range of it changes.
+/// Initial layouts of a file.
 const LAYOUTS: [(&str, Make); 4] = [
     ("data", |file| file.write_all_at(&pattern(1, 0, 8 * BLOCK), 0).unwrap()),
     ("hole", |file| file.set_len(8 * BLOCK).unwrap()),
@@ -57,7 +58,7 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
                     let what = format!("{mode} {offset}+{len} of {layout}");
                     trace.note(&what, fallocate(&file, flags, offset, len).map(|()| "done"));
                     if offset % 511 == 0 {
-                        // Kernels take for data what the cache has over unwritten blocks.
+                        // The kernel reports cached pages over unwritten blocks as data.
                         file.sync_all().unwrap();
                         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
                         trace.saw(format!("{what}: data"), data_runs(&file));
@@ -73,7 +74,7 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
     fs::remove_file(place.join("file")).unwrap();
 }
 
-/// Places that `lseek` is asked for, also ones that no file has.
+/// Tests `lseek` with valid and invalid offsets.
 fn seeks(place: &Place, trace: &mut Trace) {
     let file = create(&place.join("sparse"));
     file.write_all_at(&pattern(1, 0, BLOCK), 3 * BLOCK).unwrap();

@@ -1,16 +1,16 @@
-//! What a script saw, as lines that can be compared.
+//! Observations of a script, as lines that can be compared.
 
 use std::fmt::Display;
 use std::io;
 
 use rustix::io::Errno;
 
-/// What an operation came to, as text that is the same wherever it is the same.
+/// Result of an operation, as comparable text.
 pub(super) trait Outcome {
     fn told(self) -> String;
 }
 
-/// A result whose value says something.
+/// A result with a meaningful value.
 impl<T: Display> Outcome for Result<T, Errno> {
     fn told(self) -> String {
         match self {
@@ -29,7 +29,7 @@ impl<T: Display> Outcome for io::Result<T> {
     }
 }
 
-/// The names that the manual pages have, for the errors that scripts meet.
+/// Returns the manual pages' name for an error that scripts may get.
 fn name(errno: Errno) -> String {
     let known = [
         (Errno::NOSPC, "ENOSPC"),
@@ -56,19 +56,19 @@ fn name(errno: Errno) -> String {
     found.map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, name)| (*name).to_owned())
 }
 
-/// The lines of a script on one mount: what was done, and what it came to.
+/// Lines of a script on one mount: operation and result.
 #[derive(Default)]
 pub(super) struct Trace {
     lines: Vec<(String, String)>,
 }
 
 impl Trace {
-    /// Notes an operation and its outcome.
+    /// Records an operation and its result.
     pub(super) fn note(&mut self, operation: impl Into<String>, outcome: impl Outcome) {
         self.lines.push((operation.into(), outcome.told()));
     }
 
-    /// Notes something that was seen.
+    /// Records an observation.
     pub(super) fn saw(&mut self, what: impl Into<String>, value: impl Display) {
         self.lines.push((what.into(), value.to_string()));
     }
@@ -77,7 +77,7 @@ impl Trace {
         self.lines.len()
     }
 
-    /// Operations that came to something else: operation, ours, the kernel's.
+    /// Returns the operations with different results: operation, ours, the kernel's.
     pub(super) fn differences(&self, kernel: &Self) -> Vec<(String, String, String)> {
         let pairs = self.lines.iter().zip(&kernel.lines);
         let mut found: Vec<_> = pairs
@@ -95,7 +95,7 @@ impl Trace {
     }
 }
 
-/// A short name for contents: their length and a hash.
+/// Returns a short text for contents: their length and a hash.
 pub(super) fn digest(bytes: &[u8]) -> String {
     format!("{} bytes {:08x}", bytes.len(), crc32c::crc32c(bytes))
 }
