@@ -1,13 +1,14 @@
 //! Damage of all kinds in images with many structures. A repaired image is sound, and at least as many files survive as
 //! with e2fsck.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blockdev::{BlockDevice, MemoryDevice};
+use blockdev::{BlockDevice, FileDevice, MemoryDevice};
 use ext4::format::features::{Incompat, RoCompat};
 use ext4::{Ext4, OpenOptions};
 use oracle::{Batches, KernelMount, MountOptions, Survivors, effort, harm, require, scratch};
@@ -27,9 +28,12 @@ const MOUNTED_ONE_IN: u64 = 20;
 
 /// Returns the files of an image, after a replay of its journal.
 pub(super) fn survivors(image: &[u8]) -> Survivors {
+    survivors_on(device(image))
+}
+
+fn survivors_on(device: Arc<dyn BlockDevice>) -> Survivors {
     let options = OpenOptions::default();
-    Ext4::open(device(image), &options)
-        .map_or_else(|_| Survivors::default(), |fs| Survivors::of(&fs))
+    Ext4::open(device, &options).map_or_else(|_| Survivors::default(), |fs| Survivors::of(&fs))
 }
 
 /// Applies a plan as the program does: through the journal if it is usable.
@@ -62,7 +66,9 @@ pub(super) fn with_e2fsck(image: &[u8], file: &Path) -> (Survivors, bool) {
             break;
         }
     }
-    (survivors(&std::fs::read(file).unwrap()), matches!(code, Some(0 | 1)))
+    // e2fsck may make the file larger than memory, with holes.
+    let repaired = FileDevice::new(File::open(file).unwrap()).unwrap();
+    (survivors_on(Arc::new(repaired)), matches!(code, Some(0 | 1)))
 }
 
 /// Returns the first fault of a repaired image.
