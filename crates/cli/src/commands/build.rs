@@ -326,7 +326,7 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
     }
     terminal::message(&format_args!(
         "{verb} {}: {} files, {} of contents, {} image",
-        diskwright::text::shown(&image),
+        diskwright::text::shown(image),
         report.entries,
         size(report.data_bytes),
         size(report.image_bytes),

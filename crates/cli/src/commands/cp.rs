@@ -133,7 +133,7 @@ fn out(
 ) -> Outcome {
     let (copied, outcome) = each(from, |side| match side {
         Side::Host(path) => {
-            let shown = diskwright::text::shown(&path).to_string();
+            let shown = diskwright::text::shown(path).to_string();
             Err(Error::Usage(format!("{shown} is not in an image, and DST is not either")))
         }
         Side::Image { image, path } => {

@@ -210,7 +210,7 @@ impl Job<'_> {
         // Print this first: it is needed if the process is killed.
         if let Some(undo) = &prepared.how().undo {
             let [undo, image] =
-                [undo, &*self.args.image].map(|path| text::shown(&path).to_string());
+                [undo, &*self.args.image].map(|path| text::shown(path).to_string());
             terminal::message(&format_args!(
                 "what is there now is kept in {undo}; to go back: diskwright repair --restore {undo} {image}"
             ));

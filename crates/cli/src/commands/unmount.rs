@@ -36,7 +36,7 @@ pub(crate) fn run(args: &UnmountArgs) -> Result<Outcome> {
     let patience = Duration::from_secs(args.timeout.into());
     let options = UnmountOptions::default().lazy(args.lazy).patience(patience);
     let released = unmount(&args.mountpoint, &options)?;
-    let shown = |path: &PathBuf| text::shown(&path).to_string();
+    let shown = |path: &PathBuf| text::shown(path).to_string();
     match &released {
         Released::Free => {}
         Released::Unknown => {

@@ -69,7 +69,7 @@ impl Output {
     pub(super) fn heading(&self, image: &Path, is_first: bool) {
         if self.style == Style::Text {
             let before = if is_first { "" } else { "\n" };
-            let name = text::shown(&image);
+            let name = text::shown(image);
             self.write(&format!("{before}==> {name} <==\n"));
         }
     }
