@@ -149,7 +149,7 @@ impl Handler for Disk {
                 reply.put(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
             }
             Operation::Read(args) => {
-                let len = (args.size as u64).min(self.bytes.saturating_sub(args.offset)) as usize;
+                let len = u64::from(args.size).min(self.bytes.saturating_sub(args.offset)) as usize;
                 self.read(args.offset, reply.room(len)?)?;
                 reply.advance(len);
                 Ok(())
