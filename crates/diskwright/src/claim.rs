@@ -1,4 +1,4 @@
-//! Locking a file that is to be replaced, on Linux: by a directory that is open and a name in it.
+//! Locking of a file that is to be replaced, on Linux: by an open directory and a name.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -21,15 +21,15 @@ impl From<Errno> for Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     Follow,
-    /// The link itself is meant.
+    /// Do not follow it.
     Keep,
 }
 
-/// Locks the regular file that has a name, as who changes it would, so that it can be replaced. It has to
-/// be kept until it is. `None` if there is none, or none that could be an image.
+/// Locks the regular file with a name like a writer, so that it can be replaced. The lock must be held until then.
+/// Returns `None` if there is no file that could be an image.
 ///
 /// # Errors
-/// If somebody uses the file, also the kernel through one of `loops`, or if it cannot be opened.
+/// If the file is in use, also by the kernel through one of `loops`, or if it cannot be opened.
 pub(crate) fn claim(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -40,7 +40,7 @@ pub(crate) fn claim(
         let Some(found) = regular(dir, name, link)? else { return Ok(None) };
         let Some(file) = open_to_claim(dir, name, link, &found)? else { return Ok(None) };
         let opened = fstat(&file)?;
-        // A pipe may have taken its place, or it may have been replaced before it was locked.
+        // The file may have been replaced before it was locked, for example by a pipe.
         let id = FileId { dev: opened.st_dev, ino: opened.st_ino };
         if is_regular(&opened) {
             lock(&file, File::try_lock, id, ANOTHER, WRITER_ADVICE)?;
@@ -54,7 +54,7 @@ pub(crate) fn claim(
     Err(Refused::always_replaced())
 }
 
-/// Whether a name leads to this open file.
+/// Returns whether a name refers to this open file.
 pub(crate) fn is_named(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -79,8 +79,8 @@ fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Opens a file in a way in which it can be locked. `None` for one of the user's own that gives nobody any
-/// right: nobody could have opened it as an image.
+/// Opens a file in a mode in which it can be locked. Returns `None` for a file of this user without any permissions,
+/// because it cannot be in use as an image.
 fn open_to_claim(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -91,7 +91,7 @@ fn open_to_claim(
     if link == Link::Keep {
         flags |= OFlags::NOFOLLOW;
     }
-    // Some network file systems lock only what is open for writing, but not everything can be.
+    // Some network file systems lock only files open for writing, but write access is not always possible.
     let mut denied = Errno::ACCESS;
     for access in [OFlags::RDWR, OFlags::RDONLY, OFlags::WRONLY] {
         match openat(dir, name, flags | access, Mode::empty()) {

@@ -1,7 +1,7 @@
-//! Sharing blocks between files of the host instead of copying them, where both lie on one file system that can.
+//! Sharing blocks between host files instead of copying, within one file system.
 //!
-//! The system call is copy_file_range(2). XFS and btrfs share the blocks of ranges that lie in whole blocks of
-//! theirs; elsewhere it copies, in no better way than reading and writing, so it is asked for nothing else.
+//! Uses copy_file_range(2). XFS and btrfs share ranges of whole blocks. Other file systems copy, which is no faster
+//! than reading and writing, so the call is not used there.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -9,26 +9,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{copy_file_range, fstatfs};
 
-/// File systems whose files can share blocks (`f_type` of statfs(2)): XFS, btrfs, bcachefs.
+/// File systems with shared blocks (`f_type` of statfs(2)): XFS, btrfs, bcachefs.
 const TYPES: [u64; 3] = [0x5846_5342, 0x9123_683e, 0xca45_1a4e];
 
-/// Bytes from which on sharing is worth it: it costs as much processor time as copying 256 KiB, whatever
-/// the length, and saves that the copy is written to the disk later.
+/// Minimum size for sharing in bytes. Sharing costs as much processor time as copying 256 KiB, independent of the
+/// length, but avoids writing the copy to disk.
 pub(crate) const BYTES_MIN: u64 = 128 << 10;
 
-/// No device of the host has this number.
+/// Number that no host device has.
 const NO_DEVICE: u64 = u64::MAX;
 
-/// A file of the host that takes over blocks of others.
+/// Host file that shares blocks with source files.
 #[derive(Debug)]
 pub(crate) struct CloneTarget {
     file: File,
     block_size: u64,
-    /// The last device that cannot share with this one.
+    /// Last device that cannot share blocks with this one.
     refused: AtomicU64,
 }
 
-/// A range of a file of the host.
+/// Range of a host file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range<'a> {
     pub(crate) file: &'a File,
@@ -37,7 +37,7 @@ pub(crate) struct Range<'a> {
 }
 
 impl CloneTarget {
-    /// `None` if this file cannot share blocks with others.
+    /// Wraps a file. Returns `None` if it cannot share blocks.
     pub(crate) fn of(file: &File) -> Option<Self> {
         let stats = fstatfs(file).ok().filter(|stats| TYPES.contains(&(stats.f_type as u64)))?;
         let is_file = file.metadata().ok()?.is_file();
@@ -46,8 +46,8 @@ impl CloneTarget {
         Some(Self { file, block_size, refused: AtomicU64::new(NO_DEVICE) })
     }
 
-    /// Shares what can be shared of `range`, from its start on, with the bytes of this file from `offset` on.
-    /// Says how many bytes that was; the others have to be copied.
+    /// Shares as much as possible from the start of `range` with this file at `offset`. Returns the number of shared
+    /// bytes; the rest must be copied.
     pub(crate) fn share(&self, range: Range<'_>, offset: u64) -> u64 {
         let is_aligned = (range.offset | offset).is_multiple_of(self.block_size);
         let wanted = range.len / self.block_size * self.block_size;
@@ -66,7 +66,7 @@ impl CloneTarget {
                 Ok(0) => break,
                 Ok(count) => done += count as u64,
                 Err(rustix::io::Errno::INTR) => {}
-                // Reading and writing says what is wrong, if it is anything.
+                // Copying reports any error.
                 Err(_) => {
                     self.refused.store(metadata.dev(), Ordering::Relaxed);
                     break;

@@ -1,15 +1,15 @@
-//! Sharing blocks between files of the host instead of copying them: only on Linux is it known how.
+//! Stub for hosts other than Linux: sharing of blocks is not supported.
 
 use std::fs::File;
 
-/// Bytes from which on sharing is worth it: none are shared.
+/// Minimum size for sharing: nothing is shared.
 pub(crate) const BYTES_MIN: u64 = u64::MAX;
 
-/// A file of the host that takes over blocks of others. There are none.
+/// Host file that shares blocks; never exists here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CloneTarget {}
 
-/// A range of a file of the host.
+/// Range of a host file.
 #[expect(dead_code, reason = "nobody takes it over")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range<'a> {
@@ -19,12 +19,12 @@ pub(crate) struct Range<'a> {
 }
 
 impl CloneTarget {
-    /// `None`: no file here shares blocks with others.
+    /// Returns `None`.
     pub(crate) fn of(_: &File) -> Option<Self> {
         None
     }
 
-    /// Shares what can be shared of `range`, and says how many bytes that was.
+    /// Never called, because no value exists.
     pub(crate) fn share(&self, _: Range<'_>, _: u64) -> u64 {
         match *self {}
     }

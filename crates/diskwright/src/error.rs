@@ -1,4 +1,4 @@
-//! Why a command failed, and what kind of failure it is to the program that ran it.
+//! Errors of commands and their exit statuses.
 
 use std::fmt;
 use std::io;
@@ -12,23 +12,23 @@ use crate::build::BuildError;
 use crate::partition::PartitionError;
 use crate::text::shown;
 
-/// Result of the library's operations.
+/// Result of library operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// How a command ended; the number is its exit status.
+/// Exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It did what was asked.
+    /// Success.
     Done = 0,
-    /// The answer is no: the file is not there, or not everything could be done.
+    /// Negative result: the file does not exist, or the operation completed in part.
     No = 1,
-    /// The request makes no sense.
+    /// Invalid request.
     Usage = 2,
-    /// The image (or archive) is damaged or uses what is not supported.
+    /// The image or archive is damaged or uses unsupported features.
     Image = 3,
     /// Reading or writing failed, or there is no space.
     Io = 4,
-    /// Somebody asked it to end before its time: what shells say of a program that SIGINT ended.
+    /// The command was cancelled. Shells use this status for a program terminated by SIGINT.
     Interrupted = 130,
 }
 
@@ -36,17 +36,17 @@ pub enum Outcome {
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request makes no sense; says why, and what would.
+    /// Invalid request. The text gives the reason and an alternative.
     #[error("{0}")]
     Usage(String),
-    /// The host failed to do something to a file of its own.
+    /// An operation on a host file failed.
     #[error("cannot {operation} {}: {source}", shown(path))]
     Host {
-        /// What was tried: a verb phrase.
+        /// Attempted operation, as a verb phrase.
         operation: &'static str,
         /// The file on the host.
         path: PathBuf,
-        /// The host's reason.
+        /// Error reported by the host.
         source: io::Error,
     },
     /// Writing to the output failed.
@@ -68,7 +68,7 @@ pub enum Error {
         /// The reason.
         source: PartitionError,
     },
-    /// A file in the image cannot be used.
+    /// An operation on a file in the image failed.
     #[error("{}: {source}", crate::text::escaped(path))]
     File {
         /// Its path in the image.
@@ -76,41 +76,41 @@ pub enum Error {
         /// The reason.
         source: vfs::Error,
     },
-    /// Two names of a source are one name in a directory of the image.
+    /// Two names of a source are equal in a case-insensitive directory of the image.
     #[error(
         "{}: the directory ignores case, and the source has {} for the same name: rename one of them in the source",
         crate::text::escaped(path),
         crate::text::escaped(other)
     )]
     SameName {
-        /// The path of the second in the image.
+        /// Path of the second name in the image.
         path: Vec<u8>,
-        /// The name of the first, which is kept.
+        /// First name, which is kept.
         other: Vec<u8>,
     },
-    /// Somebody else uses the image.
+    /// Another program uses the image.
     #[error("{}: in use by {who}: {advice}", shown(image))]
     InUse {
         /// The image file.
         image: PathBuf,
-        /// Who uses it.
+        /// Current user of the image.
         who: String,
-        /// What to do about it.
+        /// Advice for the user.
         advice: &'static str,
     },
-    /// An image cannot be mounted; the error says where and why.
+    /// An image cannot be mounted; the error gives the path and the reason.
     #[error("{0}")]
     Mount(io::Error),
-    /// None of this program's mounts is there.
+    /// There is no mount of this program at the path.
     #[error(
         "{}: no image is mounted there by diskwright; findmnt -t fuse.diskwright,fuseblk.diskwright tells where some are",
         shown(path)
     )]
     NotMounted {
-        /// Where it should be.
+        /// Path of the expected mount.
         path: PathBuf,
     },
-    /// An image was found to be damaged while it was mounted.
+    /// Damage was found in an image while it was mounted.
     #[error(
         "{}: found to be damaged while it was mounted; diskwright check tells what is wrong",
         shown(image)
@@ -119,7 +119,7 @@ pub enum Error {
         /// The image.
         image: PathBuf,
     },
-    /// A mount was shut down by ioctl(2), and its image is as after a crash.
+    /// A mount was shut down by ioctl(2). Its image is in the state after a crash.
     #[error(
         "{}: it was shut down, as if the machine had stopped: it is recovered when it is next changed or \
              mounted",
@@ -130,7 +130,7 @@ pub enum Error {
         image: PathBuf,
     },
     #[cfg(feature = "build")]
-    /// An image is not brought back to what it was before a repair.
+    /// An image cannot be restored to its state before a repair.
     #[error("{}: by {}: {source}", shown(image), shown(undo))]
     Restore {
         /// The image.
@@ -141,27 +141,27 @@ pub enum Error {
         source: RestoreError,
     },
     #[cfg(feature = "build")]
-    /// A file of the host cannot be copied.
+    /// A host file cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
     #[cfg(feature = "build")]
-    /// A layer was applied in part: each entry before the one that failed is there as a whole.
+    /// A layer was applied in part. Each entry before the failed one was applied completely.
     #[error(
         "{source}; the layer was too much for one change, and its whiteouts and {applied} of its {entries} \
          entries were applied, each as a whole: apply it again when the reason is gone"
     )]
     AppliedInPart {
-        /// Entries that were applied.
+        /// Number of applied entries.
         applied: u64,
-        /// Entries of the layer.
+        /// Number of entries in the layer.
         entries: u64,
-        /// Why not the next one.
+        /// Reason why the next entry failed.
         source: Box<Error>,
     },
-    /// An image that was closed, or a file of one, is used.
+    /// The image is closed.
     #[error("the image is closed: open it again")]
     Closed,
-    /// An open file is asked for what it was not opened for.
+    /// An open file was used in a way that its open options do not allow.
     #[error(
         "{}: not open for {what}: open it with OpenOptions that allow it",
         crate::text::escaped(path)
@@ -172,15 +172,15 @@ pub enum Error {
         /// `reading` or `writing`.
         what: &'static str,
     },
-    /// Whoever hears of the progress of something said that it shall not go on.
+    /// A progress callback cancelled the operation.
     #[error("stopped, as was asked")]
     Stopped,
     #[cfg(feature = "anywhere")]
-    /// A place cannot be opened.
+    /// An image location cannot be opened.
     #[error(transparent)]
     Place(#[from] place::OpenError),
     #[cfg(feature = "anywhere")]
-    /// An image cannot be published, or what is published cannot be used.
+    /// An image cannot be published, or a published image cannot be used.
     #[error(transparent)]
     Published(#[from] ::publish::Error),
     #[cfg(feature = "build")]
@@ -189,7 +189,7 @@ pub enum Error {
     Build(#[from] BuildError),
 }
 
-/// The message, quoted: fields may hold an address with its secrets.
+/// Formats the quoted message, because fields may contain an address with secrets.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({:?})", address::safe_line(&self.to_string()))
@@ -197,7 +197,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// An error of a file on the host.
+    /// Creates an error for a host file.
     pub(crate) fn host(
         operation: &'static str,
         path: impl AsRef<Path>,
@@ -206,12 +206,12 @@ impl Error {
         Self::Host { operation, path: path.as_ref().to_owned(), source: source.into() }
     }
 
-    /// An error of a file in the image.
+    /// Creates an error for a file in the image.
     pub fn file(path: &[u8], source: vfs::Error) -> Self {
         Self::File { path: path.to_vec(), source }
     }
 
-    /// The message, and what to do about it, where it does not say so itself.
+    /// Returns the message, followed by advice if the message contains none.
     pub fn with_advice(&self) -> String {
         let advice = match self {
             Self::Image { source, .. } | Self::File { source, .. } => advice(source),
@@ -224,7 +224,7 @@ impl Error {
         advice.map_or_else(|| self.to_string(), |advice| format!("{self}; {advice}"))
     }
 
-    /// What kind of failure it is.
+    /// Returns the exit status for this error.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Usage(_) | Self::Closed | Self::NotOpenFor { .. } => Outcome::Usage,
@@ -258,18 +258,18 @@ impl Error {
         }
     }
 
-    /// Whether the reader of the output went away, which is not worth a message.
+    /// Returns whether the reader closed the output. Such an error needs no message.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// The number of a descriptor that is none, on every Unix.
+/// `EBADF`, which has this value on every Unix.
 #[cfg(unix)]
 const EBADF: i32 = 9;
 
-/// What the host's file system would say instead: the number of that reason, if it says no more than that (see
-/// [`vfs::Error`]), otherwise this error, in one of the right kind.
+/// Converts to the `errno` value if it expresses the whole error (see [`vfs::Error`]). Otherwise wraps this error under
+/// the matching [`io::ErrorKind`].
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {
@@ -284,7 +284,7 @@ impl From<Error> for io::Error {
             Error::Usage(_) => io::ErrorKind::InvalidInput,
             Error::InUse { .. } => io::ErrorKind::ResourceBusy,
             Error::Partition { .. } | Error::FoundDamaged { .. } => io::ErrorKind::InvalidData,
-            // What the host says of a descriptor that is closed, or not open for that.
+            // Hosts report `EBADF` for a descriptor that is closed or was opened in another mode.
             #[cfg(unix)]
             Error::NotOpenFor { .. } => return io::Error::from_raw_os_error(EBADF),
             _ => io::ErrorKind::Other,
@@ -293,7 +293,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// What kind of failure an error of published images is.
+/// Returns the exit status for an error of published images.
 #[cfg(feature = "anywhere")]
 fn published_outcome(error: &::publish::Error) -> Outcome {
     use ::publish::Error as E;
@@ -304,7 +304,7 @@ fn published_outcome(error: &::publish::Error) -> Outcome {
     }
 }
 
-/// What kind of failure it is that a place cannot be opened.
+/// Returns the exit status for an image location that cannot be opened.
 #[cfg(feature = "anywhere")]
 fn place_outcome(error: &place::OpenError) -> Outcome {
     use place::OpenError as E;
@@ -315,7 +315,7 @@ fn place_outcome(error: &place::OpenError) -> Outcome {
     }
 }
 
-/// What kind of failure an error of a partition table is.
+/// Returns the exit status for an error of a partition table.
 fn partition_outcome(error: &PartitionError) -> Outcome {
     use PartitionError as E;
     match error {
@@ -325,7 +325,7 @@ fn partition_outcome(error: &PartitionError) -> Outcome {
     }
 }
 
-/// What kind of failure an error of a file system is.
+/// Returns the exit status for a file system error.
 pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
     use vfs::Error as E;
     match error {
@@ -335,7 +335,7 @@ pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
     }
 }
 
-/// What to do about an error whose message does not say so.
+/// Returns advice for an error whose message contains none.
 fn advice(error: &vfs::Error) -> Option<&'static str> {
     use vfs::Error as E;
     Some(match error {

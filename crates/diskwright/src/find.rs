@@ -1,4 +1,4 @@
-//! What `diskwright find` does.
+//! Search for files (`diskwright find`).
 //!
 //! ```no_run
 //! use diskwright::find::{FindOptions, Style, find};
@@ -19,30 +19,29 @@ use vfs::{FileSystem, FileType, Paths};
 use crate::list::{absolute, join, write_name};
 use crate::{Error, Record, Result, scout};
 
-/// How a found file is written.
+/// Output style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Its path and a newline, escaped for a terminal.
+    /// Path and newline, escaped for a terminal.
     #[default]
     Escaped,
-    /// Its path as it is, and a newline.
+    /// Raw path and newline.
     Lines,
-    /// Its path as it is, and a NUL byte.
+    /// Raw path and NUL byte.
     Null,
     /// One JSON object per line.
     Json,
 }
 
-/// What to find; without conditions, everything.
+/// Conditions of a search; by default, all files match.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FindOptions {
-    /// A pattern for the name: `*`, `?`, `[a-z]`, `[!a-z]`, `{a,b}`, and `\` before a character
-    /// that stands for itself.
+    /// Pattern of the name: `*`, `?`, `[a-z]`, `[!a-z]`, `{a,b}`, and `\` to escape a character.
     pub name: Option<Vec<u8>>,
-    /// Types, any of which will do; none means all.
+    /// Accepted types; empty accepts all.
     pub types: Vec<FileType>,
-    /// How a found file is written.
+    /// Output style.
     pub style: Style,
 }
 
@@ -52,7 +51,7 @@ setters!(FindOptions {
     style: Style,
 });
 
-/// Writes the files from `path` down that meet all conditions, parents first, sorted by name.
+/// Writes the files at and below `path` that match all conditions, parents first, sorted by name.
 ///
 /// # Errors
 /// If a file cannot be read (the error names it), or the output cannot be written.

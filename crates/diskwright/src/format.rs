@@ -1,17 +1,17 @@
-//! Which format an image has.
+//! Format of an image.
 
-/// The format of an image.
+/// Format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "build", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Format {
-    /// ext2, ext3 or ext4, as the features say.
+    /// ext2, ext3 or ext4, depending on the features.
     Ext4,
     /// XFS.
     Xfs,
 }
 
 impl Format {
-    /// Its name: `ext4` or `xfs`.
+    /// Returns the name: `ext4` or `xfs`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",

@@ -1,4 +1,4 @@
-//! Opening an image, whatever format it has.
+//! Opening images of any format.
 
 mod ext4;
 mod xfs;
@@ -17,7 +17,7 @@ use crate::format::Format;
 use crate::partition::{self, Partition, PartitionError, Signature};
 use crate::{Error, Result, SuperblockPlace, anywhere, lock};
 
-/// Where in a file the image is, and how to read it.
+/// Location of an image in a file, and options for reading it.
 ///
 /// ```
 /// use diskwright::OpenImage;
@@ -28,15 +28,15 @@ use crate::{Error, Result, SuperblockPlace, anywhere, lock};
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenImage {
-    /// First byte of the image in the file.
+    /// Byte offset of the image in the file.
     pub offset: u64,
-    /// Number of the partition the image is in, instead of `offset`.
+    /// Number of the partition that contains the image, instead of `offset`.
     pub partition: Option<u32>,
-    /// Read an image as it lies, though its journal or log needs recovery or somebody changes it.
+    /// Read the image without recovery, even if its journal or log needs it or another program changes the image.
     pub norecovery: bool,
-    /// Memory for cached metadata, in bytes, instead of what is usual for the format.
+    /// Metadata cache size in bytes. `None` selects the default of the format.
     pub cache_bytes: Option<usize>,
-    /// The copy of an ext2, ext3 or ext4 superblock that a check or a repair reads the image with.
+    /// Copy of the ext2, ext3 or ext4 superblock for checks and repairs.
     pub superblock: Option<SuperblockPlace>,
 }
 
@@ -47,9 +47,9 @@ pub struct Image {
     remarks: Vec<String>,
 }
 
-/// What an image says about itself: as it lies, whatever its journal or log would change, but for what is
-/// free. That is counted as it will be once the image is recovered, because what lies in place is of
-/// any moment before (with [`OpenImage::norecovery`], as it lies).
+/// Properties of an image. They are read as stored, without the changes in its journal or log. The free counts are the
+/// exception: they are those after recovery, because the stored ones may be outdated. With [`OpenImage::norecovery`]
+/// the free counts are also read as stored.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct ImageInfo {
@@ -61,24 +61,23 @@ pub struct ImageInfo {
     pub uuid: String,
     /// Block size in bytes.
     pub block_size: u32,
-    /// All blocks.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Free blocks.
+    /// Number of free blocks.
     pub blocks_free: u64,
-    /// All inodes (XFS: as many as there are now).
+    /// Total number of inodes (XFS: allocated inodes).
     pub inodes: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub inodes_free: u64,
     /// Inode size in bytes.
     pub inode_size: u32,
-    /// `clean`, or what is the matter, in the format's own terms.
+    /// `clean`, or the problem in the format's own terms.
     pub state: String,
-    /// Whether the journal or log needs recovery before the image is what it should be, as far as can
-    /// be told: a log that cannot be read may hold changes.
+    /// Whether the journal or log needs recovery. An unreadable log counts as one that does.
     pub needs_recovery: bool,
     /// Features by kind.
     pub features: Vec<FeatureGroup>,
-    /// Whatever else the format tells.
+    /// Other properties, specific to the format.
     pub sections: Vec<Section>,
 }
 
@@ -89,7 +88,7 @@ pub struct FeatureGroup {
     /// `compatible`, `incompatible` or `read-only compatible`; for XFS also `version` and
     /// `log incompatible`.
     pub kind: String,
-    /// Names, in the format's own terms.
+    /// Feature names in the format's own terms.
     pub names: Vec<String>,
 }
 
@@ -97,7 +96,7 @@ pub struct FeatureGroup {
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct Section {
-    /// What they are about.
+    /// Title of the list.
     pub title: String,
     /// Names and values.
     pub values: Vec<(String, String)>,
@@ -126,8 +125,8 @@ impl Image {
     /// Opens an image for reading.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no image that can be used; the error says what it seems
-    /// to be and what to do about it. Without a root directory, an image is damaged.
+    /// If the file cannot be read or is not a usable image. The error names the detected contents and gives advice. An
+    /// image without a root directory is damaged.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         let image = Self::open_rootless(path, options)?;
         let at = |source| Error::Image { image: path.to_owned(), source };
@@ -135,19 +134,18 @@ impl Image {
         Ok(image)
     }
 
-    /// Opens an image for reading that may have no root directory: enough to ask for
-    /// [`Self::info`].
+    /// Opens an image for reading even if it has no root directory. This suffices for [`Self::info`].
     ///
     /// # Errors
-    /// As [`Self::open`], but for the root directory.
+    /// Same as [`Self::open`], except for a missing root directory.
     pub fn open_rootless(path: &Path, options: &OpenImage) -> Result<Self> {
         Self::of_window(path, open_device(path, options)?, options)
     }
 
-    /// Opens what lies on a device, or in a part of it, for reading. Errors call it `name`.
+    /// Opens the image on a device, or on part of it, for reading. Errors call it `name`.
     ///
     /// # Errors
-    /// As [`Self::open`], but for those of a file.
+    /// Same as [`Self::open`], except for file errors.
     pub(crate) fn open_on(
         name: &Path,
         device: Arc<dyn BlockDevice>,
@@ -165,10 +163,11 @@ impl Image {
             .map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
-    /// Opens an image to take its files. `is_locked` says that this process has locked the file to replace it.
+    /// Opens an image as the source of a copy. `is_locked` is true if this process has locked the file in order to
+    /// replace it.
     ///
     /// # Errors
-    /// As [`Self::open`], and if the kernel has it attached to change it.
+    /// Same as [`Self::open`], and if the kernel has the image attached for writing.
     pub(crate) fn open_as_source(
         path: &Path,
         options: &OpenImage,
@@ -190,44 +189,45 @@ impl Image {
         Ok(image)
     }
 
-    /// An image that is open already.
+    /// Wraps a file system that is already open.
     pub fn new(fs: Box<dyn MeasuresListings>, info: ImageInfo) -> Self {
         Self { fs, info, remarks: Vec::new() }
     }
 
-    /// Its file system.
+    /// Returns the file system.
     pub fn file_system(&self) -> &dyn FileSystem {
         &*self.fs
     }
 
-    /// Its files by path.
+    /// Returns access to the files by path.
     pub fn paths(&self) -> Paths<'_> {
         Paths::new(&*self.fs)
     }
 
-    /// Damage that does not keep the image from being read.
+    /// Returns damage that does not prevent reading.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// What tells where the time of its listings goes.
+    /// Returns the profile of the time spent in listings.
     pub fn listing_profile(&self) -> &ListingProfile {
         self.fs.listing_profile()
     }
 
-    /// What it says about itself.
+    /// Returns the properties of the image.
     pub fn info(&self) -> &ImageInfo {
         &self.info
     }
 
-    /// Whether it was cleanly closed. To be asked of one that was opened as it lies.
+    /// Returns whether the image was cleanly closed. Valid only if it was opened with [`OpenImage::norecovery`].
     #[cfg(all(feature = "mount", target_os = "linux"))]
     pub(crate) fn is_clean(&self) -> bool {
         !self.info.needs_recovery && self.info.state == "clean"
     }
 }
 
-/// Opens what the options name for reading. Nobody can change it meanwhile, unless they allow it.
+/// Opens the device selected by the options for reading. Other programs cannot change it meanwhile, unless the options
+/// allow that.
 pub(crate) fn open_device(path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
     if let Some(device) = anywhere::open(path, options.norecovery)? {
         return window(path, device, options);
@@ -237,7 +237,7 @@ pub(crate) fn open_device(path: &Path, options: &OpenImage) -> Result<Arc<dyn Bl
     window(path, Arc::new(device), options)
 }
 
-/// A format that can be told by its first bytes.
+/// Format detected by its magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// ext2, ext3 or ext4.
@@ -246,7 +246,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Which of its features makes that an image cannot be changed, if one does.
+    /// Returns the feature that makes the image read-only, if there is one.
     pub(crate) fn read_only_because(self, device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
         match self {
             Self::Ext => ext4::read_only_because(device),
@@ -255,18 +255,18 @@ impl Kind {
     }
 }
 
-/// The format of an image, if its magic number tells.
+/// Returns the format of an image, if its magic number is known.
 pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Kind>> {
     let signature = Signature::of(device).map_err(|e| Error::host("read", path, e))?;
     Ok(kind_of(&signature))
 }
 
-/// The format of an image that is being made.
+/// Returns the format of an image under construction.
 pub(crate) fn kind_of_device(device: &dyn BlockDevice) -> io::Result<Option<Kind>> {
     Ok(kind_of(&Signature::of(device)?))
 }
 
-/// The format of an image. An error says what it seems to be instead.
+/// Returns the format of an image. The error describes the detected contents instead.
 pub(crate) fn probe_kind(
     path: &Path,
     device: &Arc<dyn BlockDevice>,
@@ -279,7 +279,7 @@ pub(crate) fn probe_kind(
     })
 }
 
-/// The part of the file that the options name.
+/// Returns the part of the device selected by the options.
 pub(crate) fn window(
     path: &Path,
     device: Arc<dyn BlockDevice>,
@@ -305,7 +305,7 @@ pub(crate) fn window(
     Ok(Arc::new(window))
 }
 
-/// Describes an image without the partition that was asked for: another format explains why.
+/// Creates the error for a missing partition. If the file has another format, the error says so.
 fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) -> Error {
     if let (PartitionError::NoTable, Ok(Signature::Other(found))) = (&error, Signature::of(device))
     {
@@ -323,7 +323,7 @@ fn kind_of(signature: &Signature) -> Option<Kind> {
     }
 }
 
-/// Describes an image that is of no format.
+/// Creates the error for an image of unknown format.
 fn no_format(device: &dyn BlockDevice, signature: Signature, options: &OpenImage) -> FsError {
     let is_whole = options.partition.is_none() && options.offset == 0;
     let partitions = if is_whole { partition::read(device).ok().flatten() } else { None };
@@ -357,7 +357,7 @@ fn whole_disk(partitions: &[Partition]) -> FsError {
     FsError::unsupported(what, "choose one with --partition N")
 }
 
-/// Opens the file system of a known format: the only place that knows the formats' crates.
+/// Opens a file system of a known format. Only this function uses the open functions of the formats' crates.
 fn open_format(
     kind: Kind,
     device: Arc<dyn BlockDevice>,
@@ -371,7 +371,7 @@ fn open_format(
         }
         Kind::Xfs => {
             let fs = Xfs::open(Arc::clone(&device), &options.xfs())?;
-            // The device's: what was replayed was replayed in memory.
+            // Read the log state from the device: `fs` has replayed the log in memory only.
             let info = xfs::info(&fs, xfs::LogState::of(&*device, fs.superblock_found())?)?;
             let remarks = fs.remarks().to_vec();
             Ok(Image { fs: Box::new(fs), info, remarks })
@@ -379,7 +379,7 @@ fn open_format(
     }
 }
 
-/// Opens an image for reading as one that tells what lies where, beside what it says about itself.
+/// Opens an image for reading its layout. Also returns its properties and remarks.
 #[cfg(feature = "build")]
 pub(crate) fn open_layout(
     path: &Path,
@@ -402,7 +402,7 @@ pub(crate) fn open_layout(
     }
 }
 
-/// Opens for reading what a repair made of an image in memory; as it lies, if that was not enough.
+/// Opens the result of a repair in memory for reading. If recovery fails, opens it without recovery.
 pub(crate) fn open_repaired(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result<Image> {
     let kind = match format {
         Format::Ext4 => Kind::Ext,

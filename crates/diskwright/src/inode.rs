@@ -1,14 +1,14 @@
-//! What Linux does to an inode beside what is asked for, which the file systems leave to their callers.
+//! Side effects of inode changes in Linux, which file systems leave to their callers.
 
 use vfs::{
     Attributes, Error, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, Timestamp,
 };
 
-/// The extended attribute that holds the capabilities of a program.
+/// Extended attribute that contains the capabilities of a program.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// What a new file in `dir` starts with: a directory with the set-group-id bit gives its group on, and directories
-/// inherit the bit.
+/// Applies group inheritance to a new file in `dir`. Files in a set-group-ID directory inherit its group, and
+/// directories also the bit.
 pub(crate) fn inherit_group(
     fs: &dyn FileSystem,
     dir: Ino,
@@ -25,8 +25,8 @@ pub(crate) fn inherit_group(
     Ok(new)
 }
 
-/// Changes owner and group, each if one is given. A file that is not a directory loses its set-user-id bit, its
-/// set-group-id bit if the group may execute it, and its capabilities.
+/// Sets the owner, the group or both. Files except directories lose their set-user-ID bit, their set-group-ID bit if
+/// they are group-executable, and their capabilities.
 pub(crate) fn change_owner(
     fs: &dyn FileSystem,
     old: &Attributes,

@@ -1,25 +1,25 @@
 //! Diskwright: ext4 and XFS in user space.
 //!
-//! - [`mod@fs`] is for programs: images and the files in them, to read and to write as `std::fs` does.
-//! - [`Image`] opens an image file, or a partition of a disk image, whatever format it has;
-//!   [`vfs::Paths`] reads it like `std::fs`.
-//! - [`build`] makes an image of directories, archives, container images and other images.
-//! - [`Image::edit`] opens one to change it: [`edit`] and [`copy`] are what `mkdir`, `rm`, `cp` and
-//!   their like do.
-//! - [`apply`](mod@apply) applies a layer of a container image to one, and [`diff`](mod@diff) tells two of them apart, or makes
-//!   the layer.
-//! - `mount` serves an image as a directory to every program of the machine, on Linux.
-//! - `serve` offers one as a network block device, and `volume` has those that live in a bucket.
-//! - [`mod@workload`] has the places that workloads are run in, to be compared.
-//! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
-//! - [`resize`] makes one larger or smaller in place.
-//! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
-//! - [`mod@tune`] changes what the superblock says of its file system.
-//! - `anywhere` reads images that are no local files, with the feature of that name.
-//! - `publish` publishes images in object storage, with the feature `anywhere`.
-//! - [`mod@map`] draws what lies where in an image.
+//! - [`mod@fs`] is the API for programs. It reads and writes images and their files like `std::fs`.
+//! - [`Image`] opens an image file, or a partition of a disk image, and detects its format; [`vfs::Paths`] reads it
+//!   like `std::fs`.
+//! - [`build`] builds an image from directories, archives, container images and other images.
+//! - [`Image::edit`] opens an image for changes. [`edit`] and [`copy`] implement `mkdir`, `rm`, `cp` and similar
+//!   commands.
+//! - [`apply`](mod@apply) applies a container image layer to an image. [`diff`](mod@diff) compares two images or
+//!   creates the layer.
+//! - `mount` serves an image as a directory, on Linux.
+//! - `serve` exports an image as a network block device. `volume` manages block devices stored in a bucket.
+//! - [`mod@workload`] contains the environments in which workloads run for comparison.
+//! - [`mod@check`] checks an image, and [`repair`] repairs it.
+//! - [`resize`] grows or shrinks an image in place.
+//! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
+//! - [`mod@tune`] changes superblock settings.
+//! - `anywhere` reads images that are not local files (feature `anywhere`).
+//! - `publish` publishes images in object storage (feature `anywhere`).
+//! - [`mod@map`] draws the disk layout of an image.
 #![forbid(unsafe_code)]
-// Opening an image has more to say to commands than to those who only read.
+// Without the feature `build`, some items of the code that opens images are unused.
 #![cfg_attr(not(feature = "build"), allow(dead_code))]
 
 #[macro_use]

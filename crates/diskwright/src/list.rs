@@ -1,4 +1,4 @@
-//! What `diskwright ls` does.
+//! Listing of directories (`diskwright ls`).
 //!
 //! ```no_run
 //! use diskwright::list::{ListOptions, Style, list};
@@ -18,13 +18,13 @@ use vfs::{Attributes, FileType, Ino, Paths};
 pub(crate) use crate::fs::join;
 use crate::{Error, Record, Result, text};
 
-/// Lines of a long listing that are aligned together: bounds what is held of a large directory.
+/// Number of lines aligned together in a long listing, which limits the memory for large directories.
 const ALIGNED_LINES: usize = 4096;
 
-/// The mark that a long listing has instead of the target of an encrypted link.
+/// Placeholder for the target of an encrypted link in a long listing.
 const ENCRYPTED_TARGET: &[u8] = b"(encrypted)";
 
-/// How a listing looks.
+/// Output style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Names.
@@ -36,21 +36,21 @@ pub enum Style {
     Json,
 }
 
-/// How to list.
+/// Options of a listing.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ListOptions {
-    /// How it looks.
+    /// Output style.
     pub style: Style,
-    /// Everything below too.
+    /// List directories recursively.
     pub recursive: bool,
-    /// Whether names are escaped, for a terminal, or come as the bytes they are.
+    /// Escape names for a terminal instead of writing raw bytes.
     pub escape: bool,
 }
 
 setters!(ListOptions { style: Style, recursive: bool, escape: bool });
 
-/// Lists the file at `path`, or what is in the directory there, sorted by name.
+/// Lists the file at `path`, or the contents of a directory sorted by name.
 ///
 /// # Errors
 /// If a file cannot be read (the error names it), or the output cannot be written.
@@ -62,7 +62,7 @@ pub fn list(
 ) -> Result<()> {
     let fs = paths.file_system();
     let at = |source| Error::file(path, source);
-    // Like ls, a listing follows a link to a directory unless it is about the link itself.
+    // As in ls, a link to a directory is followed, except in styles that describe the link itself.
     let last = if options.style == Style::Names { LastLink::Follow } else { LastLink::Keep };
     let ino = match paths.resolve(path, last) {
         Err(vfs::Error::NotFound) => paths.resolve(path, LastLink::Keep),
@@ -78,7 +78,7 @@ pub fn list(
     }
 }
 
-/// A path from the root with a `/` at its start and none at its end.
+/// Returns a path with a leading `/` and without a trailing one.
 pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
     let mut absolute = Vec::with_capacity(path.len() + 1);
     for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
@@ -88,7 +88,7 @@ pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
     if absolute.is_empty() { b"/".to_vec() } else { absolute }
 }
 
-/// Writes a name, for a terminal or as it is.
+/// Writes a name, raw or escaped for a terminal.
 pub(crate) fn write_name(out: &mut dyn Write, name: &[u8], escape: bool) -> Result<()> {
     let written = if escape { write!(out, "{}", text::escaped(name)) } else { out.write_all(name) };
     written.map_err(Error::Output)
@@ -99,7 +99,7 @@ struct Lister<'a> {
     options: &'a ListOptions,
     out: &'a mut dyn Write,
     rows: Vec<Row>,
-    /// Widths of the columns, so far.
+    /// Current column widths.
     widths: [usize; 4],
 }
 
@@ -113,11 +113,11 @@ struct Row {
 }
 
 impl Lister<'_> {
-    /// Lists a directory and, if asked to, those below it, each on its own like `ls -R`.
+    /// Lists a directory, with `recursive` also those below it, each separately like `ls -R`.
     fn tree(&mut self, top: &[u8], attributes: Attributes) -> Result<()> {
         let mut guard = DirectoryGuard::default();
-        // Of each directory on the way down, those in it that are still to be listed, the next one
-        // last: names alone, so that a deep tree takes no more memory than a flat one.
+        // For each directory on the current path, its subdirectories that are still to be listed, the next one last.
+        // Only names are stored, so a deep tree needs no more memory than a flat one.
         let mut levels: Vec<(usize, Vec<Named>)> = Vec::new();
         let (mut path, mut next) = (top.to_vec(), Some(attributes.ino));
         loop {
@@ -143,8 +143,7 @@ impl Lister<'_> {
         }
     }
 
-    /// Lists a directory; returns the directories in it, the last one first, if they are to be
-    /// listed too.
+    /// Lists a directory. If recursive, returns its subdirectories in reverse order.
     fn directory(&mut self, path: &[u8], dir: Ino) -> Result<Vec<Named>> {
         let entries = self.paths.read_dir_inode(dir).map_err(|e| Error::file(path, e))?;
         let mut below = Vec::new();
@@ -164,7 +163,7 @@ impl Lister<'_> {
         self.text(":\n")
     }
 
-    /// Lists one entry; returns whether it is a directory.
+    /// Lists one entry. Returns whether it is a directory.
     fn entry(&mut self, dir: &[u8], entry: &Named) -> Result<bool> {
         let needs_attributes = self.options.style != Style::Names;
         if let (false, Some(file_type)) = (needs_attributes, entry.file_type) {
@@ -196,7 +195,7 @@ impl Lister<'_> {
                     _ => None,
                 };
                 let target = match target {
-                    // Only the key tells where it leads.
+                    // The target cannot be read without the key.
                     Some(Err(vfs::Error::Encrypted)) => Some(ENCRYPTED_TARGET.to_vec()),
                     target => target.transpose().map_err(|e| Error::file(path, e))?,
                 };
@@ -213,7 +212,7 @@ impl Lister<'_> {
         if self.rows.len() < ALIGNED_LINES { Ok(()) } else { self.flush() }
     }
 
-    /// Writes the rows that are waiting.
+    /// Writes the buffered rows.
     fn flush(&mut self) -> Result<()> {
         let [links, uid, gid, size] = self.widths;
         for row in std::mem::take(&mut self.rows) {

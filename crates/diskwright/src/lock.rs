@@ -1,12 +1,11 @@
-//! Opening the file of an image, with a lock that keeps other processes from changing it, and asking for
-//! the lock of a file that is about to be replaced.
+//! Opening and locking image files, and checking the locks of files that are to be replaced.
 //!
-//! The locks are advisory (`flock`) and on the whole file, also for one partition of a disk. They
-//! last as long as the open file. Where a file system has no locks, there is no protection. [`qemu`] takes and
-//! respects the locks of QEMU's programs.
+//! Locks are advisory (`flock`) and apply to the whole file, even for one partition of a disk. They last as long as the
+//! open file. File systems without locks offer no protection. [`qemu`] acquires and respects the locks of QEMU
+//! programs.
 //!
-//! A lock is on a file, not on a name. A program that got one checks that the name still leads to that file:
-//! it may have been replaced since it was opened, and then the lock keeps nobody out.
+//! A lock applies to a file, not to a name. After locking, a program checks that the name still refers to the file. If
+//! it was replaced meanwhile, the lock excludes no other program.
 
 pub(crate) mod qemu;
 
@@ -21,14 +20,14 @@ use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
 use qemu::Access;
 
-/// How often a name may lead to another file than the one just locked. Each time, another program has
-/// finished a new file of that name.
+/// Maximum number of attempts when the name refers to another file than the one just locked. Each time, another program
+/// has completed a new file of that name.
 pub(crate) const TRIES: u32 = 100;
 
-/// How long a lock is waited for that somebody else may have by chance only.
+/// Maximum wait for a lock that is held only briefly.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Opens an image for reading. Nobody can open it for writing meanwhile, unless `unlocked`.
+/// Opens an image for reading. Other programs cannot open it for writing meanwhile, unless `unlocked`.
 pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
     let failed = |e| words::missing(path, &e).unwrap_or_else(|| Error::host("open", path, e));
     for _ in 0..TRIES {
@@ -50,13 +49,13 @@ pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
     Err(Refused::always_replaced().at("open", path))
 }
 
-/// Opens an image for writing. Nobody else can open it meanwhile.
+/// Opens an image for writing. Other programs cannot open it meanwhile.
 pub(crate) fn open_to_write(path: &Path) -> Result<File> {
     open_writable(path, true)
 }
 
-/// An open block device that the kernel keeps from all others who want it alone. The kernel wants that itself before it
-/// mounts the device: then the claim has to end.
+/// Open block device with an exclusive claim in the kernel (`O_EXCL`). The kernel itself needs the claim to mount the
+/// device, so this one must be dropped first.
 #[cfg(all(feature = "mount", target_os = "linux"))]
 #[derive(Debug)]
 pub(crate) struct DeviceClaim {
@@ -70,7 +69,8 @@ impl DeviceClaim {
     }
 }
 
-/// Opens an image for writing as [`open_to_write`] does. If the kernel can mount it as a block device, the claim is apart.
+/// Opens an image for writing like [`open_to_write`]. If the kernel can mount it as a block device, the claim is
+/// returned separately.
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) fn open_to_mount(path: &Path) -> Result<(File, Option<DeviceClaim>)> {
     let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
@@ -82,7 +82,7 @@ pub(crate) fn open_to_mount(path: &Path) -> Result<(File, Option<DeviceClaim>)> 
 }
 
 /// Opens a file for writing, and a block device exclusively on request: the kernel then refuses one that is mounted or
-/// part of something. One that is about to be released is waited for.
+/// part of another device. Waits for a device that is about to be released.
 fn open_released(path: &Path, is_exclusive: bool) -> Result<File> {
     let open = || open(path, File::options().read(true).write(true), is_exclusive);
     let file = wait_for_release(open, |e: &io::Error| {
@@ -131,9 +131,9 @@ fn open_writable(path: &Path, is_exclusive: bool) -> Result<File> {
     Err(Refused::always_replaced().at("open", path))
 }
 
-/// Takes the error of an earlier writer from a file to which this program has written nothing yet. The kernel keeps an
-/// error of its write-back until the file is next synced, and reports it then, whichever program wrote. Pages that it
-/// failed to write may stay in its cache as if the device had them: they are dropped.
+/// Clears the error of an earlier writer on a file that this program has not written yet. The kernel keeps a write-back
+/// error until the next sync and reports it then, whichever program wrote. Pages that failed to be written may remain
+/// in the cache as if they were stored, so they are dropped.
 ///
 /// # Errors
 /// If the device still fails.
@@ -145,7 +145,7 @@ pub(crate) fn forget_earlier_error(file: &File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Takes a lock of a block device for ours that whoever started this process holds.
+/// Ignores a lock of a block device if an ancestor of this process holds it.
 fn unless_for_us(
     locked: std::result::Result<(), Refused>,
     file: &File,
@@ -162,7 +162,7 @@ fn unless_for_us(
     locked
 }
 
-/// Refuses a file that the kernel has attached to change it: what is read then is of no one moment.
+/// Rejects a file that the kernel has attached for writing, because reads would be inconsistent.
 ///
 /// # Errors
 /// If it is attached.
@@ -174,22 +174,22 @@ pub(crate) fn refuse_attached(path: &Path, file: &File) -> Result<()> {
 const READER_ADVICE: &str = "wait for it, or read what is there now with --norecovery";
 pub(crate) const WRITER_ADVICE: &str = "try again when it is done";
 
-/// The owner of a lock of the whole file.
+/// Description of the owner of a whole-file lock.
 pub(crate) const ANOTHER: &str = "another program";
-/// The owner of QEMU's locks.
+/// Description of the owner of QEMU's locks.
 pub(crate) const QEMU: &str = "QEMU (a virtual machine, qemu-nbd, qemu-io or qemu-img)";
 
-/// Opens what an image may lie in: a regular file, or a block device, which nobody else may use meanwhile if it
-/// `is_exclusive`. Anything else is refused, and the other end of a pipe is never waited for.
+/// Opens a regular file or a block device, the latter exclusively if `is_exclusive`. Rejects other types without
+/// waiting for the other end of a pipe.
 fn open(path: &Path, how: &mut std::fs::OpenOptions, is_exclusive: bool) -> io::Result<File> {
     let is_device = check_type(&std::fs::metadata(path)?)?;
-    // A pipe may have taken its place since.
+    // The file may have been replaced by a pipe meanwhile.
     let file = host::open_image(path, how, is_device, is_exclusive)?;
     check_type(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Whether it is a block device rather than a regular file; an error for anything else.
+/// Returns whether it is a block device rather than a regular file. Other types are an error.
 fn check_type(metadata: &Metadata) -> io::Result<bool> {
     let file_type = metadata.file_type();
     let what = match () {
@@ -204,7 +204,7 @@ fn check_type(metadata: &Metadata) -> io::Result<bool> {
     Err(io::Error::other(format!("it is {what}; an image is a regular file or a block device")))
 }
 
-/// Whether a path leads to this open file.
+/// Returns whether a path refers to this open file.
 fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     match host::id_at(path) {
         Ok(found) => Ok(found == host::id_of(file)?),
@@ -213,7 +213,7 @@ fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
-/// What a new file may replace.
+/// Files that a new file may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replace {
     Nothing,
@@ -222,12 +222,12 @@ pub(crate) enum Replace {
     Anything,
 }
 
-/// Why a file cannot be used or replaced.
+/// Reason why a file cannot be used or replaced.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// There is one, and it is not to be replaced.
+    /// It exists and must not be replaced.
     Exists,
-    /// Somebody uses it.
+    /// It is in use.
     InUse {
         who: String,
         advice: &'static str,
@@ -255,7 +255,7 @@ impl Refused {
         Self::Host(io::Error::other("other programs replace it all the time"))
     }
 
-    /// As an error of the file at `path`, to which `operation` was to be done.
+    /// Converts to an error of `operation` on the file at `path`.
     pub(crate) fn at(self, operation: &'static str, path: &Path) -> Error {
         match self {
             Self::InUse { who, advice } => Error::InUse { image: path.to_owned(), who, advice },
@@ -264,7 +264,7 @@ impl Refused {
     }
 }
 
-/// For who names the file himself.
+/// For callers that add the file name themselves.
 impl From<Refused> for io::Error {
     fn from(refused: Refused) -> Self {
         match refused {
@@ -279,8 +279,8 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// Locks, as `try_lock` does; errors name `who` has the lock. A process that is being started shares the open files of
-/// its parent until its program runs: their locks are waited for. So is a server that closes an image after its mount
+/// Locks with `try_lock`. Errors name `who` as the owner. A starting process shares the open files of its parent until
+/// its program runs, so such locks are waited for. The same applies to a server that closes an image after its mount
 /// has ended (`Ending`).
 pub(crate) fn lock(
     file: &File,
@@ -302,20 +302,20 @@ pub(crate) fn lock(
     match locked {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(Refused::in_use(Some(id), who, advice)),
-        // Not every file system has locks.
+        // Some file systems do not support locks.
         Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
         Err(TryLockError::Error(e)) => Err(Refused::Host(e)),
     }
 }
 
-/// The byte of `Ending`, behind those of QEMU.
+/// Byte of `Ending`, after those of QEMU.
 const ENDING_BYTE: Range<u64> = 310..311;
 
-/// Time that a server may take to close an image.
+/// Maximum time for a server to close an image.
 const ENDING_GRACE: Duration = Duration::from_secs(60);
 
-/// A lock of one byte of the image. It says that its mount has ended, and that the server closes the image: programs that
-/// want the image wait, as umount(8) of a kernel file system would have.
+/// Lock of one byte of the image. It shows that the mount has ended and that the server is closing the image. Programs
+/// that need the image wait, like umount(8) of a kernel file system.
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) struct Ending {
     _locked: File,
@@ -323,7 +323,7 @@ pub(crate) struct Ending {
 
 #[cfg(all(feature = "mount", target_os = "linux"))]
 impl Ending {
-    /// Marks the image file of a mount that has ended; `None` if that is impossible.
+    /// Marks the image file of an ended mount. Returns `None` if that is not possible.
     pub(crate) fn mark(image: &Path) -> Option<Self> {
         let file = open(image, File::options().read(true), false).ok()?;
         host::lock_bytes(&file, ENDING_BYTE, true).ok()?;
@@ -331,12 +331,12 @@ impl Ending {
     }
 }
 
-/// Returns true if a server is about to close the image.
+/// Returns whether a server is about to close the image.
 fn is_ending(file: &File) -> bool {
     host::are_bytes_locked(file, ENDING_BYTE).unwrap_or(false)
 }
 
-/// Where a program of ours has mounted an image, if that can be told.
+/// Returns the mount point of an image that a program of this project has mounted, if known.
 #[cfg(target_os = "linux")]
 fn mounted_at(image: FileId) -> Option<PathBuf> {
     use crate::mounts::Mount;
@@ -346,19 +346,19 @@ fn mounted_at(image: FileId) -> Option<PathBuf> {
     Some(Mount::all().ok()?.into_iter().find(is_it)?.point)
 }
 
-/// Mounts are made on Linux only.
+/// Mounts are supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn mounted_at(_: FileId) -> Option<PathBuf> {
     None
 }
 
-/// Time that the kernel may take to release a device after umount(8) and losetup(8) have ended.
+/// Maximum time for the kernel to release a device after umount(8) and losetup(8) have ended.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 
-/// Time between two looks at such a device.
+/// Interval between checks of such a device.
 const RELEASE_POLL: Duration = Duration::from_millis(10);
 
-/// Repeats `look` until the device is released. Returns its last error if that takes longer than the grace.
+/// Repeats `look` until the device is released. Returns its last error after the grace period.
 fn wait_for_release<T, E>(
     mut look: impl FnMut() -> Result<T, E>,
     is_released_soon: impl Fn(&E) -> bool,
@@ -374,24 +374,24 @@ fn wait_for_release<T, E>(
     }
 }
 
-/// A loop device through which the kernel writes a file. Such a device knows no locks.
+/// Loop device through which the kernel writes a file. Such a device ignores locks.
 #[derive(Clone, Debug)]
 struct LoopFile {
     backing: FileId,
-    /// Name of the device in `/dev`.
+    /// Device name in `/dev`.
     name: String,
-    /// The flag of devices that detach themselves when closed, after `losetup -d` and for `mount -o loop`.
+    /// Whether the device detaches itself when closed, as after `losetup -d` and for `mount -o loop`.
     is_autoclear: bool,
     /// Major and minor number, as in `7:0`.
     number: String,
 }
 
-/// The files that are attached to loop devices for writing.
+/// Files that are attached to loop devices for writing.
 #[derive(Debug, Default)]
 pub(crate) struct LoopFiles(Vec<LoopFile>);
 
 impl LoopFiles {
-    /// Those of this moment.
+    /// Reads the current state.
     pub(crate) fn attached() -> Self {
         let Ok(devices) = std::fs::read_dir("/sys/block") else { return Self::default() };
         let attached = devices.flatten().filter_map(|device| {
@@ -411,7 +411,7 @@ impl LoopFiles {
         self.0.iter().find(|attached| attached.backing == file)
     }
 
-    /// Refuses a file that is attached, unless the kernel detaches it soon.
+    /// Rejects an attached file, unless the kernel detaches it soon.
     pub(crate) fn refuse(&self, file: FileId) -> Result<(), Refused> {
         if self.find(file).is_none() {
             return Ok(());
@@ -430,15 +430,15 @@ impl LoopFiles {
     }
 }
 
-/// Returns true if this process sees a mount of the device of this number.
+/// Returns whether this process sees a mount of the device with this number.
 fn is_mounted(number: &str) -> bool {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let device = |line: &[u8]| line.split(|byte| *byte == b' ').nth(2) == Some(number.as_bytes());
     table.split(|byte| *byte == b'\n').any(device)
 }
 
-/// Returns true if a busy block device is neither mounted nor part of another device. A file system that was just unmounted
-/// holds it a moment longer.
+/// Returns whether a busy block device is neither mounted nor part of another device. A file system holds its device
+/// slightly longer than its mount.
 fn is_released_soon(path: &Path) -> bool {
     let Some(number) = host::device_number(path) else { return false };
     let holders = std::fs::read_dir(format!("/sys/dev/block/{number}/holders"));

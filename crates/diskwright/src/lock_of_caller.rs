@@ -1,24 +1,25 @@
-//! Locks that those who started this process hold for it.
+//! Locks held by ancestors of this process.
 //!
-//! Who makes file systems on a block device locks it first, so that nobody looks at it half-made, and then calls a
-//! program as mkfs: systemd does. Such a lock keeps others out, not who was called. Two writers are kept apart all the
-//! same, because a device is opened for one only.
+//! A program that creates a file system on a block device, such as systemd, locks it first so that others do not probe
+//! it prematurely, and then runs a program such as mkfs. Such a lock must not exclude the child. Two writers are still
+//! excluded, because a device is opened exclusively.
 
 use std::fs;
 
 use crate::host::FileId;
 
-/// Most processes that are asked for who started them.
+/// Maximum number of ancestors that are examined.
 const GENERATIONS_MAX: usize = 64;
 
-/// Whether a process that this one descends from holds a lock of this file.
+/// Returns whether an ancestor of this process holds a lock of this file.
 pub(crate) fn is_held(file: FileId) -> bool {
     let Ok(locks) = fs::read_to_string("/proc/locks") else { return false };
     let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, file)).collect();
     !holders.is_empty() && ancestors().any(|process| holders.contains(&process))
 }
 
-/// Who holds the lock of a line like `1: FLOCK  ADVISORY  WRITE 4711 00:05:345 0 EOF`, if it is of this file.
+/// Returns the owner of a lock from a line like `1: FLOCK  ADVISORY  WRITE 4711 00:05:345 0 EOF`, if it applies to this
+/// file.
 fn holder(line: &str, file: FileId) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);
     let is_whole = words.next() == Some("FLOCK");
@@ -31,7 +32,7 @@ fn holder(line: &str, file: FileId) -> Option<u32> {
     (is_whole && (major, minor, inode) == of_file).then_some(process)
 }
 
-/// The processes that this one descends from, the nearest first.
+/// Returns the ancestors of this process, nearest first.
 fn ancestors() -> impl Iterator<Item = u32> {
     std::iter::successors(Some(std::os::unix::process::parent_id()), |process| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

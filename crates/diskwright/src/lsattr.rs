@@ -1,4 +1,4 @@
-//! What `diskwright lsattr` does.
+//! Listing of flags (`diskwright lsattr`).
 //!
 //! ```no_run
 //! use diskwright::lsattr::{FlagOptions, FlagStyle, list_flags};
@@ -20,7 +20,7 @@ use vfs::{FileAttributes, FileType, Ino, InodeFlags, Paths};
 use crate::list::{absolute, join, write_name};
 use crate::{Error, Result, text};
 
-/// The letters of chattr(1), in the order of lsattr(1).
+/// Letters of chattr(1), in the order of lsattr(1).
 pub(crate) const LETTERS: [(InodeFlags, char); 22] = [
     (InodeFlags::SECURE_DELETE, 's'),
     (InodeFlags::UNDELETE, 'u'),
@@ -46,7 +46,7 @@ pub(crate) const LETTERS: [(InodeFlags, char); 22] = [
     (InodeFlags::NOCOMPRESS, 'm'),
 ];
 
-/// The names of all flags, those first that have letters. `chattr` takes those that can be changed.
+/// Names of all flags, starting with those that have letters. `chattr` accepts the changeable ones.
 pub(crate) const NAMES: [(InodeFlags, &str); 32] = [
     (InodeFlags::SECURE_DELETE, "secure_delete"),
     (InodeFlags::UNDELETE, "undelete"),
@@ -82,33 +82,33 @@ pub(crate) const NAMES: [(InodeFlags, &str); 32] = [
     (InodeFlags::HASATTR, "hasattr"),
 ];
 
-/// How a list of flags looks.
+/// Output style of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlagStyle {
-    /// Letters, as lsattr(1) has them.
+    /// Letters, as in lsattr(1).
     #[default]
     Letters,
     /// Names.
     Names,
-    /// One JSON object per line, with everything there is.
+    /// One JSON object per line, with all properties.
     Json,
 }
 
-/// What to list.
+/// Options of a listing of flags.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct FlagOptions {
-    /// How it looks.
+    /// Output style.
     pub style: FlagStyle,
-    /// Everything below too.
+    /// List directories recursively.
     pub recursive: bool,
-    /// Names that start with a dot too.
+    /// Include names that start with a dot.
     pub all: bool,
-    /// Directories themselves instead of what is in them.
+    /// List directories themselves instead of their contents.
     pub directories: bool,
-    /// Projects too.
+    /// Include project IDs.
     pub projects: bool,
-    /// Whether names are escaped, for a terminal, or come as the bytes they are.
+    /// Escape names for a terminal instead of writing raw bytes.
     pub escape: bool,
 }
 
@@ -131,8 +131,8 @@ struct Line {
     cow_extent_size: u32,
 }
 
-/// Lists the flags of the file at `path`, or of what is in the directory there, in its order. What is
-/// neither a regular file nor a directory is passed over below a directory.
+/// Lists the flags of the file at `path`, or of the contents of a directory in on-disk order. Files in a directory that
+/// are neither regular files nor directories are skipped.
 ///
 /// # Errors
 /// If a file cannot be read (the error names it), or the output cannot be written.

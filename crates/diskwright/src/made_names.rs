@@ -1,26 +1,24 @@
-//! Finding two names of a source that are one name in the image.
+//! Detection of source names that are equal in the image.
 //!
-//! In a directory that folds names, the second of two such names would replace the first, or fill it if both are
-//! directories, and nothing would tell.
+//! In a directory that folds names, the second name would silently replace the first file, or merge two directories.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use vfs::{FileSystem, Ino, Result};
 
-/// Names that one command gave to files, in directories that fold names. Empty everywhere else.
+/// Names created by one command in directories that fold names. Empty for other directories.
 #[derive(Debug, Default)]
 pub struct MadeNames {
-    /// The spelling of the source, by directory and folded name.
+    /// Spelling in the source, by directory and folded name.
     spellings: HashMap<(Ino, Vec<u8>), Vec<u8>>,
 }
 
 impl MadeNames {
-    /// Notes that something of the source is about to get a name in `dir`. Returns the name of another file of the
-    /// source that is the same one there.
+    /// Records a name to be created in `dir`. Returns the name of another source file that is equal there.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn note(
         &mut self,
         fs: &dyn FileSystem,

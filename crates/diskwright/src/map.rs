@@ -1,4 +1,4 @@
-//! What `diskwright map` does: a picture of what lies where in an image.
+//! Map of the disk layout of an image (`diskwright map`).
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;
@@ -23,22 +23,22 @@ use crate::image::open_layout;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, OpenImage, Result};
 
-/// What lies where in an image, and what the image is.
+/// Layout and format of an image.
 #[derive(Clone, Debug)]
 pub struct Mapped {
-    /// What lies where.
+    /// Disk layout.
     pub survey: Survey,
-    /// Its format: `ext2`, `ext3`, `ext4` or `xfs`.
+    /// Format: `ext2`, `ext3`, `ext4` or `xfs`.
     pub format: String,
-    /// Damage that did not keep it from being opened.
+    /// Damage that did not prevent opening.
     pub remarks: Vec<String>,
 }
 
-/// Looks at what lies where in an image, in at most so many equal parts of it. `progress` is told how many units of work
-/// of how many are done, and says whether to go on.
+/// Surveys the layout of an image in at most `cells` equal parts. `progress` receives the completed and total units of
+/// work, and returns whether to continue.
 ///
 /// # Errors
-/// If the image cannot be opened, or a device fails that has its log. Other damage is among the remarks of the survey.
+/// If the image cannot be opened, or the device of its log fails. Other damage is in the remarks of the survey.
 pub fn survey(
     path: &Path,
     options: &OpenImage,
@@ -51,10 +51,10 @@ pub fn survey(
     Ok(Mapped { survey, format: info.format, remarks })
 }
 
-/// Writes a picture to a file, which gets its name when it is whole. With `force` it replaces another one then.
+/// Writes a picture to a file that is renamed into place when complete. With `force` it replaces an existing file.
 ///
 /// # Errors
-/// If there is such a file and it is not to be replaced, or it cannot be written.
+/// If the file exists and must not be replaced, or cannot be written.
 pub fn write_file(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     let replace = if force { Replace::Anything } else { Replace::Nothing };
     let new = Replacement::create(path, replace).map_err(|e| e.at("make", path))?;

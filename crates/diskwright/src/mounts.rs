@@ -1,4 +1,4 @@
-//! What is mounted where.
+//! Table of mounts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,16 +8,16 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// The types of our mounts in `/proc/mounts`: of image files, and of block devices that root mounts.
+/// Types of this program's mounts in `/proc/mounts`: image files, and block devices mounted by root.
 const FS_TYPES: [&str; 2] = ["fuse.diskwright", "fuseblk.diskwright"];
 
-/// The mounts that this process sees.
+/// Mounts visible to this process.
 const TABLE: &str = "/proc/self/mounts";
 
-/// A line of the table.
+/// Entry of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// What is mounted: a device, or whatever the file system calls it.
+    /// Mount source: a device or another name.
     pub(crate) source: PathBuf,
     pub(crate) point: PathBuf,
     pub(crate) fs_type: String,
@@ -25,45 +25,44 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// The mount that a directory is in; `None` if it cannot be told.
+    /// Returns the mount that contains a directory, or `None` if unknown.
     #[cfg(any(test, feature = "workload"))]
     pub(crate) fn of(directory: &Path) -> Option<Self> {
         let directory = fs::canonicalize(directory).ok()?;
         find(&fs::read(TABLE).ok()?, &directory)
     }
 
-    /// All mounts that this process sees, in the order they were made.
+    /// Returns all mounts visible to this process, oldest first.
     pub(crate) fn all() -> io::Result<Vec<Self>> {
         let table = fs::read(TABLE)?;
         Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
     }
 
-    /// Returns true for the mounts of this program.
+    /// Returns whether it is a mount of this program.
     pub(crate) fn is_ours(&self) -> bool {
         FS_TYPES.contains(&self.fs_type.as_str())
     }
 
-    /// The user who mounted it, as FUSE says; root if nothing says.
+    /// Returns the user who mounted it, as reported by FUSE, or root.
     #[cfg(feature = "mount")]
     pub(crate) fn user(&self) -> u32 {
         let user = |word: &str| word.strip_prefix("user_id=")?.parse().ok();
         self.options.split(',').find_map(user).unwrap_or(0)
     }
 
-    /// Whether its files are nowhere but in the cache.
+    /// Returns whether its files exist only in memory.
     #[cfg(feature = "workload")]
     pub(crate) fn is_cache(&self) -> bool {
         matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs")
     }
 }
 
-/// The mount with the longest point above `directory`. Of several at the same point, the last one hides
-/// the others.
+/// Returns the mount with the longest mount point above `directory`. Later mounts at the same point hide earlier ones.
 #[cfg(any(test, feature = "workload"))]
 fn find(table: &[u8], directory: &Path) -> Option<Mount> {
     let mounts = table.split(|&byte| byte == b'\n').filter_map(parse);
     let above = mounts.filter(|mount| directory.starts_with(&mount.point));
-    // `max_by_key` takes the last of equals.
+    // `max_by_key` returns the last of equal elements.
     above.max_by_key(|mount| mount.point.components().count())
 }
 
@@ -75,7 +74,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { source, point, fs_type: text()?, options: text()? })
 }
 
-/// Undoes what the kernel writes for white space and backslashes: `\040` and its like.
+/// Decodes the kernel's escapes of white space and backslashes, such as `\040`.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! An image that is open to be changed.
+//! Image that is open for writing.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,32 +13,32 @@ use crate::image::{open_device, probe_kind, window};
 use crate::writable::{self, RecoverReport, Writable};
 use crate::{Error, Image, OpenImage, Result, anywhere, lock};
 
-/// An image that is open to be changed, and locked against everybody else.
+/// Image that is open for writing and exclusively locked.
 ///
-/// Dropped without [`OpenToEdit::close`], it is left as after a crash: what is not durable yet is
-/// gone, and the journal or log has to be replayed.
+/// If dropped without [`OpenToEdit::close`], it is in the state after a crash: changes that are not durable are lost,
+/// and the journal or log must be replayed.
 pub struct OpenToEdit {
     fs: Box<dyn Writable>,
     image: PathBuf,
 }
 
 impl Image {
-    /// Which of its features makes that an image cannot be changed, but read; `None` if there is none. This
-    /// one may still be damaged, or somebody may be using it: [`Image::edit`] tells.
+    /// Returns the feature that makes the image read-only, or `None`. The image may still be damaged or in use, which
+    /// [`Image::edit`] reports.
     ///
     /// # Errors
-    /// If it cannot be read, or has no format that is known.
+    /// If the image cannot be read or has no known format.
     pub fn read_only_because(path: &Path, options: &OpenImage) -> Result<Option<String>> {
         let device = open_device(path, &OpenImage { norecovery: true, ..*options })?;
         let reason = probe_kind(path, &device, options)?.read_only_because(&*device);
         reason.map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
-    /// Opens an image to change it. What its journal or log holds is replayed first.
+    /// Opens an image for writing. Its journal or log is replayed first.
     ///
     /// # Errors
-    /// If somebody else uses the image, if it cannot be read or written, or if it is no image that
-    /// can be changed; the error says why. Nothing has been written then.
+    /// If the image is in use, cannot be read or written, or cannot be changed; the error contains the reason. Nothing
+    /// has been written then.
     pub fn edit(path: &Path, options: &OpenImage) -> Result<OpenToEdit> {
         if let Some(device) = anywhere::open_to_write(path)? {
             return OpenToEdit::on(path, device, options);
@@ -46,8 +46,8 @@ impl Image {
         OpenToEdit::in_file(path, &lock::open_to_write(path)?, options)
     }
 
-    /// Opens an image as [`Image::edit`] does. If the kernel can mount it as a block device, the claim of the device is
-    /// apart.
+    /// Opens an image like [`Image::edit`]. If the kernel can mount it as a block device, the claim of the device is
+    /// returned separately.
     #[cfg(all(feature = "mount", target_os = "linux"))]
     pub(crate) fn edit_to_mount(
         path: &Path,
@@ -60,10 +60,10 @@ impl Image {
         Ok((OpenToEdit::in_file(path, &file, options)?, claim))
     }
 
-    /// Replays the journal or log of an image, ends what a crash left unfinished, and leaves it clean.
+    /// Replays the journal or log of an image, completes operations interrupted by a crash, and marks it clean.
     ///
     /// # Errors
-    /// As [`Image::edit`] and [`OpenToEdit::close`].
+    /// Same as [`Image::edit`] and [`OpenToEdit::close`].
     pub fn recover(path: &Path, options: &OpenImage) -> Result<RecoverReport> {
         let open = Self::edit(path, options)?;
         let report = open.fs.recovery();
@@ -80,8 +80,8 @@ impl OpenToEdit {
             Self::on(path, Arc::new(device), options)
         };
         match open() {
-            // It may be the error of an earlier writer, which the kernel reports once. Until then only recovery ran,
-            // and it may be stopped and repeated at any moment.
+            // The error may belong to an earlier writer: the kernel reports write-back errors once. Only recovery has
+            // run so far, which can be interrupted and repeated.
             Err(Error::Image { source: vfs::Error::Device(_), .. })
                 if lock::forget_earlier_error(file).is_ok() =>
             {
@@ -91,10 +91,10 @@ impl OpenToEdit {
         }
     }
 
-    /// Opens what lies on a device, or in a part of it, to change it. Errors call it `name`.
+    /// Opens the image on a device, or on part of it, for writing. Errors call it `name`.
     ///
     /// # Errors
-    /// As [`Image::edit`], but for those of a file.
+    /// Same as [`Image::edit`], except for file errors.
     pub(crate) fn on(
         name: &Path,
         device: Arc<dyn BlockDevice>,
@@ -108,37 +108,37 @@ impl OpenToEdit {
         }
     }
 
-    /// Its file system.
+    /// Returns the file system.
     pub fn file_system(&self) -> &dyn FileSystem {
         self.fs.file_system()
     }
 
-    /// What tells where the time of its listings goes.
+    /// Returns the profile of the time spent in listings.
     #[cfg(feature = "workload")]
     pub(crate) fn listing_profile(&self) -> &ListingProfile {
         self.fs.file_system().listing_profile()
     }
 
-    /// Its files by path.
+    /// Returns access to the files by path.
     pub fn paths(&self) -> Paths<'_> {
         Paths::new(self.file_system())
     }
 
-    /// The image file, as it was named.
+    /// Returns the path of the image, as passed by the caller.
     pub fn path(&self) -> &Path {
         &self.image
     }
 
-    /// Checkpoints that were closed since it was opened; `None` if it has no journal or log. Changes between which
-    /// none was closed are one: all of them become durable, or none, and none if this is dropped.
+    /// Returns the number of checkpoints closed since opening, or `None` without a journal or log. Changes are atomic
+    /// if no checkpoint was closed between them: all become durable or none, and none if this is dropped.
     pub(crate) fn checkpoints_closed(&self) -> Option<u64> {
         self.fs.checkpoints_closed()
     }
 
-    /// Makes all changes durable and leaves the image clean.
+    /// Makes all changes durable and marks the image clean.
     ///
     /// # Errors
-    /// If the image cannot be written; it is then as after a crash.
+    /// If the image cannot be written. It is then in the state after a crash.
     pub fn close(self) -> Result<()> {
         let Self { fs, image } = self;
         fs.close().map_err(|source| Error::Image { image, source })

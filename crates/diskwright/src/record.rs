@@ -1,12 +1,12 @@
-//! A file of an image as programs read it: one JSON object.
+//! JSON record of a file in an image.
 
 use serde::Serialize;
 use vfs::{Attributes, FileSystem, FileType};
 
 use crate::text::{self, lossy, not_utf8};
 
-/// Everything about a file but its contents. A name that is not UTF-8 has its bytes in
-/// hexadecimal beside it.
+/// All properties of a file except its contents. Names that are not UTF-8 are accompanied by their bytes in
+/// hexadecimal.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     path: String,
@@ -37,16 +37,16 @@ pub struct Record {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_bytes: Option<String>,
-    /// Set if the target is encrypted and left out.
+    /// Whether the target is omitted because it is encrypted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     target_encrypted: bool,
 }
 
 impl Record {
-    /// The record of the file at an absolute path.
+    /// Creates the record of the file at an absolute path.
     ///
     /// # Errors
-    /// If it is a symbolic link whose target cannot be read. An encrypted one has no target.
+    /// If the target of a symbolic link cannot be read. An encrypted link has no target.
     pub fn new(fs: &dyn FileSystem, path: &[u8], attributes: &Attributes) -> vfs::Result<Self> {
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let file_type = attributes.file_type;
@@ -84,9 +84,9 @@ impl Record {
         })
     }
 
-    /// The record as one line of JSON, with its newline.
+    /// Returns the record as one line of JSON with a newline.
     pub fn json_line(&self) -> String {
-        // Strings and numbers under fixed keys always have a JSON form.
+        // Serialisation cannot fail, because records contain only strings and numbers under fixed keys.
         let mut line = address::safe_json(serde_json::to_string(self).unwrap_or_default());
         line.push('\n');
         line

@@ -1,9 +1,9 @@
-//! A file of the host that gets its name when it is whole.
+//! Host file that gets its name when it is complete.
 //!
-//! Until then it has none (`O_TMPFILE`), so whatever ends the process leaves nothing. To replace another
-//! file it needs a name for a moment, because only a name can be renamed over another. Where a file system
-//! has no files without names, it has such a name from the start; then it is locked, so that the next
-//! program that makes a file of this name knows what has no owner any more, and removes it.
+//! Until then it is anonymous (`O_TMPFILE`) and disappears when the process ends. To replace an existing file it
+//! briefly needs a temporary name, because rename requires one. File systems without anonymous files use a temporary
+//! name from the start. The file is then locked, so that the next program that creates a file of this name can detect
+//! and remove an abandoned one.
 
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
@@ -25,42 +25,41 @@ use crate::signals::{TemporaryName, TemporaryNames};
 
 pub(crate) use crate::lock::Replace;
 
-/// Most bytes of its name in a temporary one, which is longer and must not be too long.
+/// Maximum number of bytes of the name that are used in a temporary name.
 const NAME_BYTES_MAX: usize = 240;
 
-/// Most unfinished files of one name at a time.
+/// Maximum number of concurrent unfinished files of one name.
 const PARTS_MAX: u32 = 64;
 
-/// Temporary names that are looked at for what others have left.
+/// Number of temporary names that are checked for abandoned files.
 const LEFT_MAX: u32 = 4;
 
-/// A new file, which goes away unless it is [kept](Self::keep).
+/// New file, which is removed unless it is [kept](Self::keep).
 pub(crate) struct Replacement {
     dir: Arc<OwnedFd>,
     name: OsString,
     file: File,
-    /// The name it has until it is kept, where it cannot be without.
+    /// Temporary name, if anonymous files are not supported.
     part: Option<TemporaryName>,
     replace: Replace,
-    /// What has the name now, locked from here on.
+    /// Existing file of the name, locked until the end.
     old: Old,
 }
 
 enum Old {
-    /// There is none.
+    /// None exists.
     Nothing,
-    /// A regular file that nobody else uses meanwhile.
+    /// Regular file, locked against other programs.
     Claimed(File),
-    /// A link to nowhere, for example.
+    /// Another type, such as a dangling link.
     Other,
 }
 
 impl Replacement {
-    /// Begins a file that is to be called `path`. A link of that name is replaced itself, but what it leads
-    /// to must not be in use.
+    /// Creates a file to be named `path`. An existing link is replaced itself, but its target must not be in use.
     ///
     /// # Errors
-    /// If there is a file that is not to be replaced or that somebody uses, or if none can be made there.
+    /// If an existing file must not be replaced or is in use, or the file cannot be created.
     pub(crate) fn create(path: &Path, replace: Replace) -> Result<Self, Refused> {
         Self::create_in(path, replace, unnamed)
     }
@@ -86,21 +85,20 @@ impl Replacement {
         Ok(Self { dir, name: name.to_owned(), file, part, replace, old })
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the finished file its name.
+    /// Names the finished file.
     ///
     /// # Errors
-    /// If that cannot be, because another file has got the name meanwhile, for example; the new one is
-    /// gone then.
+    /// If this fails, for example because another file got the name meanwhile. The new file is removed then.
     pub(crate) fn keep(mut self) -> Result<(), Refused> {
         loop {
             let replaces = match &self.old {
                 Old::Nothing => false,
-                // Not every program asks for locks before it replaces a file.
+                // Other programs may replace the file without checking locks.
                 Old::Claimed(old) if !self.is_still(old)? => {
                     self.old = claim_old(&self.dir, &self.name, self.replace)?;
                     continue;
@@ -120,9 +118,9 @@ impl Replacement {
         is_named(self.dir.as_fd(), self.name.as_bytes(), Link::Follow, old)
     }
 
-    /// Gives the file its name, in place of what has it or only if nothing has.
+    /// Names the file, replacing an existing file or only if there is none.
     fn name_it(&mut self, replaces: bool) -> Result<(), Errno> {
-        // A temporary name that no list has is gone before a signal can end the process.
+        // Temporary names that are not listed must be removed before a signal handler can end the process.
         let mut names = TemporaryNames::hold();
         match self.part.as_ref() {
             None if !replaces => link(&self.file, &self.dir, &self.name),
@@ -155,7 +153,7 @@ impl Drop for Replacement {
     }
 }
 
-/// Locks what is to be replaced.
+/// Locks the file to be replaced.
 fn claim_old(dir: &OwnedFd, name: &OsStr, replace: Replace) -> Result<Old, Refused> {
     if let Err(Errno::NOENT) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         return Ok(Old::Nothing);
@@ -171,16 +169,16 @@ fn claim_old(dir: &OwnedFd, name: &OsStr, replace: Replace) -> Result<Old, Refus
     Ok(old.map_or(Old::Other, Old::Claimed))
 }
 
-/// A file without a name, if it can be made and be given one later.
+/// Creates an anonymous file, if it can be created and named later.
 fn unnamed(dir: &OwnedFd) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(openat(dir, ".", flags, Mode::from_raw_mode(0o666)).ok()?);
-    // Without /proc there is no way to name it.
+    // Without /proc it cannot be named.
     let (there, here) = (stat(proc_path(&file)).ok()?, fstat(&file).ok()?);
     if (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) {
         return None;
     }
-    // For the moment in which it has a temporary name. There may be no locks here.
+    // For the short time when it has a temporary name. Locks may be unsupported.
     let _ = file.try_lock();
     Some(file)
 }
@@ -189,12 +187,12 @@ fn proc_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Gives a file without a name one that nothing else has.
+/// Gives an anonymous file an unused name.
 fn link(file: &File, dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     linkat(CWD, proc_path(file), dir, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Gives a file without a name a temporary one.
+/// Gives an anonymous file a temporary name.
 fn link_part(file: &File, dir: &Arc<OwnedFd>, name: &OsStr) -> Result<TemporaryName, Errno> {
     for number in 0..PARTS_MAX {
         let part = part_name(name, number);
@@ -207,7 +205,7 @@ fn link_part(file: &File, dir: &Arc<OwnedFd>, name: &OsStr) -> Result<TemporaryN
     Err(Errno::EXIST)
 }
 
-/// Renames a file to a name that nothing has, also where the file system cannot do that in one step.
+/// Renames a file to an unused name, also on file systems without `RENAME_NOREPLACE`.
 fn rename_to_new(dir: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     match renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
@@ -220,7 +218,7 @@ fn rename_to_new(dir: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// The temporary name with a number of what will be called `name`.
+/// Returns the temporary name with a number for a file to be named `name`.
 fn part_name(name: &OsStr, number: u32) -> OsString {
     let name = name.as_bytes();
     let mut part = OsString::from(".");
@@ -229,7 +227,7 @@ fn part_name(name: &OsStr, number: u32) -> OsString {
     part
 }
 
-/// Makes a file under a temporary name, and locks it.
+/// Creates and locks a file with a temporary name.
 fn named(dir: &Arc<OwnedFd>, name: &OsStr) -> io::Result<(File, TemporaryName)> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     for number in 0..PARTS_MAX {
@@ -240,7 +238,7 @@ fn named(dir: &Arc<OwnedFd>, name: &OsStr) -> io::Result<(File, TemporaryName)> 
             Err(Errno::EXIST) => continue,
             Err(e) => return Err(e.into()),
         };
-        // Between these two, another program may take it for one that was left, and remove it.
+        // Between creation and lock, another program may consider the file abandoned and remove it.
         let is_others = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         if is_others || !is_named(dir.as_fd(), part.name.as_bytes(), Link::Keep, &file)? {
             continue;
@@ -251,8 +249,7 @@ fn named(dir: &Arc<OwnedFd>, name: &OsStr) -> io::Result<(File, TemporaryName)> 
     Err(io::Error::other("too many unfinished files beside it"))
 }
 
-/// Removes a file under a temporary name whose owner is gone. Where there are no locks, that cannot be
-/// told, and it stays.
+/// Removes an abandoned file with a temporary name. Without lock support this cannot be detected, and the file remains.
 fn remove_left(dir: &Arc<OwnedFd>, part: &OsStr) {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(dir, part, flags, Mode::empty()) else { return };

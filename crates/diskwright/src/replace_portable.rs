@@ -1,11 +1,11 @@
-//! A file of the host that gets its name when it is whole.
+//! Host file that gets its name when it is complete.
 //!
-//! Until then it has a temporary one beside it, which goes with it, also when the process is interrupted. A process
-//! that is killed leaves it.
+//! Until then it has a temporary name in the same directory. It is removed on failure and on interrupts, but not if the
+//! process is killed.
 //!
-//! Windows keeps everybody from reading a file that another handle has locked, this process too, which may have to
-//! read what it will replace. So a file that is to be replaced is asked for its lock when the new one is begun and
-//! again when it is named, and not kept locked between.
+//! On Windows a locked file cannot be read through other handles, even by this process, which may read the file it will
+//! replace. The lock of that file is therefore only checked at creation and again at naming, and is not held in
+//! between.
 
 use std::fs::File;
 use std::io;
@@ -19,24 +19,23 @@ use crate::signals::{TemporaryName, TemporaryNames};
 
 pub(crate) use crate::lock::Replace;
 
-/// What temporary names end with.
+/// Suffix of temporary names.
 const SUFFIX: &str = ".part";
 
-/// A new file, which goes away unless it is [kept](Self::keep).
+/// New file, which is removed unless it is [kept](Self::keep).
 pub(crate) struct Replacement {
     path: PathBuf,
     file: NamedTempFile,
-    // After the file: it goes first.
+    // Declared after the file, so that it is dropped later.
     _listed: TemporaryName,
     replace: Replace,
 }
 
 impl Replacement {
-    /// Begins a file that is to be called `path`. A link of that name is replaced itself, but what it leads
-    /// to must not be in use.
+    /// Creates a file to be named `path`. An existing link is replaced itself, but its target must not be in use.
     ///
     /// # Errors
-    /// If there is a file that is not to be replaced or that somebody uses, or if none can be made there.
+    /// If an existing file must not be replaced or is in use, or the file cannot be created.
     pub(crate) fn create(path: &Path, replace: Replace) -> Result<Self, Refused> {
         let name = path.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
         check_old(path, replace)?;
@@ -44,7 +43,7 @@ impl Replacement {
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(name);
         prefix.push(".");
-        // A signal that comes meanwhile waits until the list has the name.
+        // Interrupts wait until the name is listed.
         let mut names = TemporaryNames::hold();
         let file = Builder::new()
             .prefix(&prefix)
@@ -54,16 +53,15 @@ impl Replacement {
         Ok(Self { path: path.to_owned(), file, _listed: listed, replace })
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub(crate) fn file(&self) -> &File {
         self.file.as_file()
     }
 
-    /// Gives the finished file its name.
+    /// Names the finished file.
     ///
     /// # Errors
-    /// If that cannot be, because another file has got the name meanwhile, for example; the new one is
-    /// gone then.
+    /// If this fails, for example because another file got the name meanwhile. The new file is removed then.
     pub(crate) fn keep(self) -> Result<(), Refused> {
         let Self { path, file, _listed, replace } = self;
         let is_old = check_old(&path, replace)?;
@@ -78,7 +76,7 @@ impl Replacement {
     }
 }
 
-/// Refuses to replace what is there under a name, unless that is allowed and nobody uses it. Says whether anything is.
+/// Rejects an existing file that must not be replaced or is in use. Returns whether a file exists.
 fn check_old(path: &Path, replace: Replace) -> Result<bool, Refused> {
     match std::fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -89,7 +87,7 @@ fn check_old(path: &Path, replace: Replace) -> Result<bool, Refused> {
         }
         Ok(_) => {}
     }
-    // A link to nowhere is nobody's image.
+    // A dangling link cannot be an image in use.
     let found = match std::fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         found => found?,
@@ -103,16 +101,16 @@ fn check_old(path: &Path, replace: Replace) -> Result<bool, Refused> {
     Ok(true)
 }
 
-/// Refuses a file that somebody has locked.
+/// Rejects a locked file.
 ///
 /// # Errors
-/// If somebody has, or if it cannot be opened to be asked.
+/// If it is locked, or cannot be opened for the check.
 pub(crate) fn refuse_used(path: &Path) -> Result<(), Refused> {
     let file = match File::options().read(true).write(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::open(path)?,
         file => file?,
     };
-    // The lock goes with the file.
+    // The lock ends when the file is dropped.
     let id = host::id_of(&file)?;
     lock(&file, File::try_lock, id, ANOTHER, WRITER_ADVICE)?;
     lock(&file, qemu::try_claim, id, QEMU, WRITER_ADVICE)

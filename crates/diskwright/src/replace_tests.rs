@@ -1,4 +1,4 @@
-//! New files with and without a name of their own until they are whole.
+//! Tests of new files with and without a temporary name.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::clean_up_on_signals;
 
-/// What a directory has, sorted.
+/// Returns the names in a directory, sorted.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<_> =
@@ -17,13 +17,12 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Begins a file as on a file system that knows no files without names.
+/// Creates a file as on a file system without anonymous files.
 fn begin_named(path: &Path, replace: Replace) -> Result<Replacement, Refused> {
     Replacement::create_in(path, replace, |_| None)
 }
 
-/// A process that is being started holds copies of all open files, and of their locks, for a moment. So these
-/// tests run one after the other.
+/// Serialises tests, because a starting process briefly has copies of all open files and their locks.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -91,7 +90,7 @@ fn the_old_file_is_locked_until_it_is_replaced() {
         assert!(matches!(begin(&path, Replace::Anything), Err(Refused::InUse { .. })));
         new.keep().unwrap();
         old.try_lock_shared().unwrap();
-        // The lock on what has no name any more keeps nobody out.
+        // A lock on a file without a name excludes no program.
         drop(crate::lock::open_to_write(&path).unwrap());
         let reader = crate::lock::open_to_read(&path, false).unwrap();
         assert!(matches!(begin(&path, Replace::Anything), Err(Refused::InUse { .. })));
@@ -99,7 +98,7 @@ fn the_old_file_is_locked_until_it_is_replaced() {
     }
 }
 
-/// However opening, locking and replacing fall together: a lock is on what has the name.
+/// A lock always applies to the file that has the name, whatever the order of opening, locking and replacing.
 #[test]
 fn who_has_the_lock_has_the_file_of_that_name() {
     let _alone = alone();
@@ -112,7 +111,7 @@ fn who_has_the_lock_has_the_file_of_that_name() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..1000_usize {
-                // The other thread may have it.
+                // The other thread may hold the lock.
                 if let Ok(new) = BOTH[number % 2](&path, Replace::Anything) {
                     new.keep().unwrap();
                 }
@@ -178,7 +177,7 @@ fn a_file_whose_owner_is_gone_goes_with_the_next_of_its_name() {
         std::fs::write(dir.path().join(".x.0.part"), b"left by kill -9").unwrap();
         std::fs::write(dir.path().join(".x.1.part"), b"left by kill -9").unwrap();
         std::fs::write(dir.path().join(".other.0.part"), b"").unwrap();
-        // One that has an owner stays.
+        // A file in use must remain.
         let other = begin_named(&dir.path().join("y"), Replace::Nothing).unwrap();
         let more = begin(&dir.path().join("y"), Replace::Nothing).unwrap();
         begin(&dir.path().join("x"), Replace::Nothing).unwrap().keep().unwrap();
@@ -189,10 +188,10 @@ fn a_file_whose_owner_is_gone_goes_with_the_next_of_its_name() {
     }
 }
 
-/// Where the process that [`signals_leave_no_named_file`] starts makes its file.
+/// Path of the file created by the child process of [`signals_leave_no_named_file`].
 const CHILD: &str = "DISKWRIGHT_TEST_REPLACE";
 
-/// Not a test of its own: what the next one starts.
+/// Helper of the next test, not a test of its own.
 #[test]
 fn child_of_signals_leave_no_named_file() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
@@ -200,7 +199,7 @@ fn child_of_signals_leave_no_named_file() {
     let new = begin_named(&path, Replace::Anything).unwrap();
     new.file().write_all_at_start(b"new");
     println!("\nbegun");
-    // The parent's signal comes before anything can be read.
+    // The parent sends its signal before there is any input.
     let _ = std::io::stdin().read(&mut [0]);
     drop(new);
 }
@@ -209,7 +208,7 @@ fn child_of_signals_leave_no_named_file() {
 fn signals_leave_no_named_file() {
     let _alone = alone();
     use rustix::process::{Pid, Signal, kill_process};
-    // What this process was started to ignore, its child ignores, too.
+    // Signals ignored by this process are ignored by its child too.
     let heeded = crate::signals::heeded().filter_map(Signal::from_named_raw);
     for signal in heeded.chain([Signal::KILL]) {
         let dir = tempfile::tempdir().unwrap();
@@ -219,7 +218,7 @@ fn signals_leave_no_named_file() {
         command.args(["--exact", "replace::tests::child_of_signals_leave_no_named_file"]);
         command.arg("--nocapture").env(CHILD, &path);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // Closed, it would end the child.
+        // Closing it would end the child.
         let _input = child.stdin.take();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == "begun"));
@@ -228,7 +227,7 @@ fn signals_leave_no_named_file() {
         assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         if signal == Signal::KILL {
-            // Nobody can do anything about that but who comes next.
+            // After SIGKILL, only the next program can remove the file.
             drop(Replacement::create(&path, Replace::Anything).unwrap());
         }
         assert_eq!(names(dir.path()), ["x"], "{signal:?}");

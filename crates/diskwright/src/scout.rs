@@ -1,8 +1,8 @@
-//! Going ahead of a walk through an image that is far away.
+//! Prefetching for a walk through a remote image.
 //!
-//! A walk waits for one directory and one inode after the other: on a device where each takes a round trip, nearly all of
-//! its time. Scouts list directories and read inodes before the walk comes to them, many at a time, in about its order;
-//! what they have read is in memory then.
+//! A walk reads one directory and one inode after the other. If each read is a round trip, the walk mostly waits. Scout
+//! threads list directories and read inodes ahead of the walk, many at a time and in roughly the same order, so that
+//! they are in the cache.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,18 +11,18 @@ use std::thread;
 use parking_lot::{Condvar, Mutex};
 use vfs::{FileSystem, FileType, Ino};
 
-/// Directories that are read at a time.
+/// Number of scout threads, each with one directory at a time.
 const SCOUTS: usize = 32;
 
-/// How many files the scouts may be ahead, so that what they read is still there when the walk comes.
+/// Maximum lead of the scouts in files, so that their data is still cached when the walk needs it.
 const LEAD_MAX: u64 = 50_000;
 
-/// Most entries of one directory that a scout looks at.
+/// Maximum number of entries of a directory that a scout reads.
 const ENTRIES_MAX: usize = 100_000;
 
-/// What a walk tells its scouts.
+/// Shared state of a walk and its scouts.
 pub(crate) struct Scouts {
-    /// Whether there are none, because nothing is far away.
+    /// Whether scouts are disabled, because the image is local.
     are_none: bool,
     state: Mutex<State>,
     has_changed: Condvar,
@@ -31,18 +31,18 @@ pub(crate) struct Scouts {
 struct State {
     /// Directories to list, the next one last.
     waiting: Vec<Ino>,
-    /// Directories that were ever among them: a damaged image may have circles.
+    /// All directories that were ever queued, because a damaged image may have cycles.
     known: HashSet<Ino>,
-    /// Files that scouts came to.
+    /// Number of files visited by scouts.
     scouted: u64,
-    /// Files that the walk came to.
+    /// Number of files visited by the walk.
     walked: u64,
-    /// Scouts that are listing.
+    /// Number of scouts that are listing.
     listing: usize,
     is_over: bool,
 }
 
-/// Walks with scouts ahead, from `top` down, if the image is far away.
+/// Runs a walk at `top`, with scouts if the image is remote.
 pub(crate) fn ahead_of<R>(fs: &dyn FileSystem, top: Ino, walk: impl FnOnce(&Scouts) -> R) -> R {
     let scouts = Scouts::new(top, !fs.is_far());
     if scouts.are_none {
@@ -50,10 +50,10 @@ pub(crate) fn ahead_of<R>(fs: &dyn FileSystem, top: Ino, walk: impl FnOnce(&Scou
     }
     thread::scope(|scope| {
         for _ in 0..SCOUTS {
-            // Without scouts the walk itself reads everything.
+            // Without scouts the walk reads everything itself.
             let _ = thread::Builder::new().spawn_scoped(scope, || scouts.scout(fs));
         }
-        // Also if the walk panics: the scope waits for them.
+        // Also on a panic of the walk, because the scope waits for the scouts.
         let _end = End(&scouts);
         walk(&scouts)
     })
@@ -81,20 +81,20 @@ impl Scouts {
         Self { are_none, state: Mutex::new(state), has_changed: Condvar::new() }
     }
 
-    /// The walk came to another file.
+    /// Reports that the walk visited another file.
     pub(crate) fn pass(&self) {
         if self.are_none {
             return;
         }
         let mut state = self.state.lock();
         state.walked += 1;
-        // Not each one wakes scouts that wait for the walk.
+        // Wake waiting scouts only after several files.
         if state.walked.is_multiple_of(LEAD_MAX / 8) {
             self.has_changed.notify_all();
         }
     }
 
-    /// Lists directories and reads what is in them until there are no more. What cannot be read, the walk will meet.
+    /// Lists directories and reads their inodes until none are left. The walk reports any errors.
     fn scout(&self, fs: &dyn FileSystem) {
         while let Some(dir) = self.next() {
             let (files, directories) = entries(fs, dir);
@@ -126,7 +126,7 @@ impl Scouts {
         }
     }
 
-    /// What a scout found in a directory: so many files, and directories in the order of the walk.
+    /// Adds the contents of a directory: the number of files, and its directories in walk order.
     fn found(&self, files: usize, directories: Vec<Ino>) {
         let mut state = self.state.lock();
         state.listing -= 1;
@@ -140,10 +140,10 @@ impl Scouts {
     }
 }
 
-/// What is in a directory: all of it, and the directories by their names.
+/// Returns all inodes of a directory, and its subdirectories by name.
 fn entries(fs: &dyn FileSystem, dir: Ino) -> (Vec<Ino>, Vec<Ino>) {
     let (mut files, mut directories) = (Vec::new(), Vec::new());
-    // What was listed until an error is as good.
+    // Entries before an error are still useful.
     let _ = fs.for_each_entry(dir, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {
             files.push(entry.ino);

@@ -1,7 +1,7 @@
-//! Options of the library's calls: what all of them have.
+//! Setters for option structures.
 
-/// Gives options a method of the name of each field, which sets it and hands the options on, so that they can be written in
-/// a row. A field that is set by something else than its own type names that type and says what it becomes of it.
+/// Generates for each field a method of the same name that sets it and returns the options, for chaining. A field set
+/// from another type names that type and the conversion.
 macro_rules! setters {
     (@ $field:ident) => { $field };
     (@ $field:ident $value:expr) => { $value };

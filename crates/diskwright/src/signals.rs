@@ -1,4 +1,4 @@
-//! What this process does when it is asked to end, by SIGINT, SIGTERM or SIGHUP.
+//! Behaviour of this process on SIGINT, SIGTERM and SIGHUP.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,17 +13,16 @@ use signal_hook::low_level;
 
 use crate::{Error, Result};
 
-/// The signals that ask a program to end.
+/// Signals that request termination.
 pub(crate) const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// What shells take for the status of a program that a signal ended is this and the signal's number.
+/// Shells report this plus the signal number as the status of a program terminated by a signal.
 pub(crate) const STATUS_BASE: i32 = 128;
 
-/// Hands each of these signals to `each` from now on, on a thread of its own, for as long as the process
-/// runs.
+/// Passes these signals to `each` on a separate thread, for the rest of the process.
 ///
 /// # Errors
-/// If the signals cannot be handled.
+/// If the signal handlers cannot be installed.
 pub(crate) fn watch(
     signals: impl IntoIterator<Item = i32>,
     mut each: impl FnMut(i32) + Send + 'static,
@@ -35,20 +34,20 @@ pub(crate) fn watch(
     Ok(())
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end this process as they would without it, but not before the files that
-/// [`build`](mod@crate::build) and [`extract`](mod@crate::extract) have begun under temporary names are
-/// removed. A signal that the process was started to ignore is ignored still.
+/// Makes SIGINT, SIGTERM and SIGHUP terminate this process only after the temporary files of
+/// [`build`](mod@crate::build) and [`extract`](mod@crate::extract) are removed. Signals that were ignored at process
+/// start remain ignored.
 ///
-/// Only file systems without unnamed files (`O_TMPFILE`) need such names for longer than a moment; elsewhere
-/// what is unfinished goes with the process, whatever ends it.
+/// Only file systems without anonymous files (`O_TMPFILE`) need temporary names for more than a moment. Elsewhere
+/// unfinished files always disappear with the process.
 ///
-/// For programs: it changes what signals do to the whole process, for good.
+/// For programs only: it permanently changes the signal handling of the whole process.
 ///
 /// # Errors
-/// If the signals cannot be handled.
+/// If the signal handlers cannot be installed.
 pub fn clean_up_on_signals() -> Result<()> {
     watch(heeded(), |signal| {
-        // Held to the end: nobody makes another one.
+        // Held until the end, so that no new temporary file is created.
         let names = TemporaryNames::hold();
         names.remove_all();
         let _ = low_level::emulate_default_handler(signal);
@@ -56,8 +55,7 @@ pub fn clean_up_on_signals() -> Result<()> {
     })
 }
 
-/// The signals that ask this process to end, but for those that it was started to ignore (by `nohup`, for
-/// example).
+/// Returns the termination signals that were not ignored at process start (for example by `nohup`).
 pub(crate) fn heeded() -> impl Iterator<Item = i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -66,7 +64,7 @@ pub(crate) fn heeded() -> impl Iterator<Item = i32> {
     ENDING.into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }
 
-/// A name that a file has until it is finished.
+/// Temporary name of an unfinished file.
 #[derive(Clone, Debug)]
 pub(crate) struct TemporaryName {
     pub(crate) dir: Arc<OwnedFd>,
@@ -75,15 +73,15 @@ pub(crate) struct TemporaryName {
 
 impl TemporaryName {
     pub(crate) fn remove(&self) {
-        // Nothing more can be done about a file that will not go.
+        // Failure to remove the file is ignored.
         let _ = unlinkat(&self.dir, &self.name, AtFlags::empty());
     }
 }
 
-/// The temporary names of this process. Signals are the whole process's, and so are these.
+/// Temporary names of this process; global, like signal handlers.
 ///
-/// While they are held, [`clean_up_on_signals`] does not end the process. So a file and its entry here come
-/// and go as one, and a name that is there for a moment only needs no entry.
+/// While this lock is held, [`clean_up_on_signals`] does not end the process. A file and its entry are therefore
+/// created and removed atomically, and short-lived names need no entry.
 #[derive(Debug)]
 pub(crate) struct TemporaryNames(Vec<TemporaryName>);
 
@@ -97,7 +95,7 @@ impl TemporaryNames {
         self.0.push(name);
     }
 
-    /// Forgets a name that leads to its file no more.
+    /// Removes a name that no longer refers to its file.
     pub(crate) fn forget(&mut self, gone: &TemporaryName) {
         self.0.retain(|kept| !(Arc::ptr_eq(&kept.dir, &gone.dir) && kept.name == gone.name));
     }

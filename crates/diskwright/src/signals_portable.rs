@@ -1,5 +1,4 @@
-//! What this process does when it is interrupted, where Linux's signals are not: Ctrl-C, and on Windows the end of its
-//! console.
+//! Behaviour of this process on interrupts on hosts other than Linux: Ctrl-C, and on Windows closing the console.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,42 +7,42 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Error, Result};
 
-/// The status of a program that was interrupted.
+/// Exit status of an interrupted program.
 const STATUS: i32 = 130;
 
-/// Whether temporary files are to be removed before the process ends.
+/// Whether temporary files are removed before the process ends.
 static CLEANS_UP: AtomicBool = AtomicBool::new(false);
 
-/// The flag that the first interrupt sets, once somebody asked for it.
+/// Flag set by the first interrupt, if requested.
 static STOP: OnceLock<AtomicBool> = OnceLock::new();
 
-/// Lets an interrupt end this process, but not before the files that [`build`](mod@crate::build) and
-/// [`extract`](mod@crate::extract) have begun under temporary names are removed.
+/// Makes an interrupt end this process only after the temporary files of [`build`](mod@crate::build) and
+/// [`extract`](mod@crate::extract) are removed.
 ///
-/// For programs: it changes what interrupts do to the whole process, for good.
+/// For programs only: it permanently changes the interrupt handling of the whole process.
 ///
 /// # Errors
-/// If interrupts cannot be handled.
+/// If the handler cannot be installed.
 pub fn clean_up_on_signals() -> Result<()> {
     CLEANS_UP.store(true, Ordering::Relaxed);
     watch()
 }
 
-/// A flag that the first interrupt of this process sets from now on, for a check's
-/// [`Observer`](crate::check::Observer) or a workload's [`Context`](::workload::jobs::Context). The next one ends the
-/// process at once, with status 130.
+/// Returns a flag that is set by the next interrupt of this process, for a check's [`Observer`](crate::check::Observer)
+/// or a workload's [`Context`](::workload::jobs::Context). A further interrupt ends the process immediately, with
+/// status 130.
 ///
-/// For programs: it changes what interrupts do to the whole process, for good.
+/// For programs only: it permanently changes the interrupt handling of the whole process.
 ///
 /// # Errors
-/// If interrupts cannot be handled.
+/// If the handler cannot be installed.
 pub fn stop_on_signals() -> Result<&'static AtomicBool> {
     let stop = STOP.get_or_init(|| AtomicBool::new(false));
     watch()?;
     Ok(stop)
 }
 
-/// Handles interrupts from now on, on a thread of their own.
+/// Installs the interrupt handler, which runs on a separate thread.
 fn watch() -> Result<()> {
     static WATCHES: Mutex<bool> = Mutex::new(false);
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,13 +59,13 @@ fn interrupted() {
     if is_first && !CLEANS_UP.load(Ordering::Relaxed) {
         return;
     }
-    // Held to the end: nobody makes another one.
+    // Held until the end, so that no new temporary file is created.
     let names = TemporaryNames::hold();
     names.remove_all();
     std::process::exit(STATUS);
 }
 
-/// The temporary names of this process. While they are held, an interrupt does not end the process.
+/// Temporary names of this process. While this lock is held, an interrupt does not end the process.
 #[derive(Debug)]
 pub(crate) struct TemporaryNames(Vec<PathBuf>);
 
@@ -76,19 +75,19 @@ impl TemporaryNames {
         NAMES.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a name that a file has just got.
+    /// Adds the name of a new file.
     pub(crate) fn add(&mut self, path: &Path) -> TemporaryName {
         self.0.push(path.to_owned());
         TemporaryName(path.to_owned())
     }
 
     fn remove_all(&self) {
-        // Nothing more can be done about a file that will not go.
+        // Failure to remove the file is ignored.
         self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 
-/// A temporary name, which leads to its file no more when this is dropped.
+/// Temporary name, which is removed from the list on drop.
 #[derive(Debug)]
 pub(crate) struct TemporaryName(PathBuf);
 

@@ -1,4 +1,4 @@
-//! What people read and write: names, sizes, times and modes.
+//! Text formats of names, sizes, times and modes.
 //!
 //! ```
 //! use diskwright::text::{escaped, parse_size, size};
@@ -14,11 +14,10 @@ pub use vfs::text::{escaped, hex, mode, size, type_word};
 #[cfg(feature = "build")]
 use vfs::Timestamp;
 
-/// Parses a number of bytes: digits, then nothing or K, M, G, T, P, E (powers of 1024, also
-/// spelled `k`, `KiB`).
+/// Parses a number of bytes: digits with an optional unit K, M, G, T, P, E (powers of 1024, also spelled `k`, `KiB`).
 ///
 /// # Errors
-/// A sentence that says what is expected.
+/// A message with the expected syntax.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -40,45 +39,45 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("{text:?} is more than 64 bits hold"))
 }
 
-/// A time to the minute, in UTC: `2024-02-29 13:05`.
+/// Formats a time in minutes, in UTC: `2024-02-29 13:05`.
 #[cfg(feature = "build")]
 pub fn minute(time: Timestamp) -> String {
     formatted(time.sec, "%Y-%m-%d %H:%M")
 }
 
-/// A time to the nanosecond in the manner of RFC 3339: `2024-02-29T13:05:00.000000001Z`.
+/// Formats a time in nanoseconds, similar to RFC 3339: `2024-02-29T13:05:00.000000001Z`.
 #[cfg(feature = "build")]
 pub fn rfc3339(time: Timestamp) -> String {
-    // The nanoseconds of a damaged image may be more than a second: they are shown as they are.
+    // Invalid nanoseconds of a damaged image are shown as stored.
     format!("{}.{:09}Z", formatted(time.sec, "%Y-%m-%dT%H:%M:%S"), time.nsec)
 }
 
-/// A time in UTC, with the directives of strftime(3). No image can hold a year of five digits: such a time
-/// is shown as seconds since 1970.
+/// Formats a time in UTC with strftime(3) directives. Years above 9999, which no image supports, are formatted as
+/// seconds since 1970.
 #[cfg(feature = "build")]
 fn formatted(sec: i64, format: &str) -> String {
     let time = jiff::Timestamp::from_second(sec);
     time.map_or_else(|_| format!("@{sec}"), |time| time.strftime(format).to_string())
 }
 
-/// Bytes as text, for programs that read text.
+/// Converts bytes to text with replacement characters.
 #[cfg(feature = "check")]
 pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Bytes that are no text, in hexadecimal.
+/// Returns bytes in hexadecimal if they are not UTF-8.
 #[cfg(feature = "check")]
 pub(crate) fn not_utf8(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| hex(bytes))
 }
 
-/// A path or the address of a place, for people: escaped, and without a query, a user or a password.
+/// Formats a path or address for users: escaped, without query, user and password.
 pub fn shown(path: &std::path::Path) -> String {
     address::shown(path.as_os_str().as_encoded_bytes())
 }
 
-/// A path or the address of a place without a query, a user or a password.
+/// Returns a path or address without query, user and password.
 pub fn public(path: &std::path::Path) -> std::path::PathBuf {
     path.to_str().map_or_else(|| path.to_owned(), |text| address::public(text).into_owned().into())
 }
@@ -109,13 +108,13 @@ mod tests {
         assert_eq!(at(4_107_542_399), "2100-02-28T23:59:59.000000001Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00.000000001Z");
         assert_eq!(minute(Timestamp { sec: 15_032_385_535, nsec: 0 }), "2446-05-10 22:38");
-        // The ends of the range are far away, but no reason to panic.
+        // Extreme values must not panic.
         assert_eq!(minute(Timestamp { sec: i64::MIN, nsec: 0 }), format!("@{}", i64::MIN));
         assert_eq!(
             rfc3339(Timestamp { sec: i64::MAX, nsec: 0 }),
             format!("@{}.000000000Z", i64::MAX)
         );
-        // As it lies in a damaged image.
+        // As stored in a damaged image.
         let time = rfc3339(Timestamp { sec: 0, nsec: 1_073_741_823 });
         assert_eq!(time, "1970-01-01T00:00:00.1073741823Z");
     }

@@ -1,4 +1,4 @@
-//! Changing what the superblock says of its file system.
+//! Changes of superblock settings.
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -24,12 +24,12 @@ pub use xfs::tune::NewUuid;
 use crate::image::{self, Kind, probe_kind};
 use crate::{Error, Image, OpenImage, Result, anywhere, lock};
 
-/// Changes the superblock of an image of ext2, ext3 or ext4, and its copies. What the journal holds is replayed first.
-/// `change` sets fields that are no part of the layout, or says why it does not.
+/// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
+/// fields that do not affect the layout, or returns an error.
 ///
 /// # Errors
-/// If the image is in use, damaged, or of another format; whatever `change` says; and if it changed the layout. Nothing
-/// was written then, but for what was in the journal.
+/// If the image is in use, damaged, or of another format; the error of `change`; or if it changed the layout. Only the
+/// journal replay was written then.
 pub fn change_superblock(
     path: &Path,
     options: &OpenImage,
@@ -41,12 +41,12 @@ pub fn change_superblock(
     ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
 }
 
-/// Changes features of an image of ext2, ext3 or ext4 with all that depends on them (a journal, quota files, checksums),
-/// and fields of its superblock. What the journal holds is replayed first.
+/// Changes features of an ext2, ext3 or ext4 image with all dependent structures (journal, quota files, checksums), and
+/// superblock fields. The journal is replayed first.
 ///
 /// # Errors
-/// As [`change_superblock`]; if a feature cannot change, or the check finds damage. Apart from the replay of the journal,
-/// nothing was written then.
+/// Same as [`change_superblock`], and if a feature cannot be changed or the check finds damage. Only the journal replay
+/// was written then.
 pub fn tune(
     path: &Path,
     options: &OpenImage,
@@ -59,16 +59,16 @@ pub fn tune(
     ext4::tune::tune(&device, request, &mut change).map_err(|e| at(path, e))
 }
 
-/// Gives an image of XFS another UUID, after what its log holds was replayed.
+/// Changes the UUID of an XFS image after replaying its log.
 ///
 /// # Errors
-/// If the image is in use, damaged, or of another format. But for what was in the log, nothing was written then.
+/// If the image is in use, damaged, or of another format. Only the log replay was written then.
 pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
     let device = settled(path, options, Kind::Xfs, "its superblock is not one of XFS")?;
     xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
 }
 
-/// Opens the device of an image of ext2, ext3 or ext4, and locks it: shared if it is only read. The journal is not replayed.
+/// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed.
 ///
 /// # Errors
 /// If the image is in use, cannot be opened, or is of another format.
@@ -91,7 +91,7 @@ pub fn open_ext_device(
     Ok(device)
 }
 
-/// The device of an image that is of this kind and needs no recovery any more.
+/// Opens the device of an image of this kind after recovery.
 fn settled(
     path: &Path,
     options: &OpenImage,
@@ -106,13 +106,13 @@ fn settled(
     if !needs_recovery.map_err(|e| at(path, e))? {
         return Ok(device);
     }
-    // Its lock would keep the recovery out.
+    // Release the lock for the recovery.
     drop(device);
     Image::recover(path, options)?;
     device_of_kind(path, options, kind, otherwise)
 }
 
-/// The device of an image that is of this kind, locked.
+/// Opens and locks the device of an image of this kind.
 fn device_of_kind(
     path: &Path,
     options: &OpenImage,

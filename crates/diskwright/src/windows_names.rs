@@ -1,39 +1,39 @@
-//! Names that Windows cannot have, and names that stand for them.
+//! Names that Windows does not support, and their mapping.
 //!
-//! A stand-in is the code point U+F000 + byte, as Cygwin and Services for Unix have it for characters. Here it stands
-//! for a byte of any kind, so that every name of an image has one of its own, and leads back:
+//! A byte is mapped to the code point U+F000 + byte, like Cygwin and Services for Unix do for characters. Here any byte
+//! can be mapped, so the mapping is unique and reversible. Mapped are:
 //!
-//! - characters that Windows keeps for itself (`\ : * ? " < > |` and those below 32), a dot or space at the end, and
-//!   the first letter of a name that is a device (`CON`, `nul.txt`);
-//! - bytes that are no UTF-8, and those of characters that are stand-ins already;
-//! - of names that differ only in the case of letters: the letters that are not in the usual one, in each of them.
+//! - reserved characters (`\ : * ? " < > |` and those below 32), a trailing dot or space, and the first letter of a
+//!   device name (`CON`, `nul.txt`);
+//! - bytes that are not UTF-8, and those of characters in the mapping range;
+//! - in names that differ only in case: all letters that case folding changes, in each of these names.
 //!
-//! All of it is pure, and the same on every host.
+//! These functions are pure and independent of the host.
 
 use std::fmt;
 
-/// What byte 0 would stand in as: a code point for private use.
+/// Code point of byte 0 in the mapping, in the private use area.
 const STAND_IN: u32 = 0xf000;
 
-/// The characters that Windows keeps for itself, without those below 32.
+/// Reserved characters of Windows, without those below 32.
 const RESERVED: &str = "\\:*?\"<>|";
 
-/// What stands for a device of Windows, whatever follows after a dot. The digits are 0 to 9, and ¹, ² and ³.
+/// Device names of Windows, with or without an extension. Digits are 0 to 9 and ¹, ² and ³.
 const DEVICES: [&str; 6] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"];
 const NUMBERED_DEVICES: [&str; 2] = ["COM", "LPT"];
 
-/// Why Windows cannot have a name.
+/// Reason why Windows does not support a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// It is not UTF-8.
+    /// The name is not UTF-8.
     NotText,
-    /// It has a character that Windows keeps for itself.
+    /// The name contains a reserved character.
     Character(char),
-    /// It ends with a dot or space, which Windows takes away.
+    /// The name ends with a dot or space, which Windows removes.
     End(char),
-    /// It is the name of a device.
+    /// The name is a device name.
     Device,
-    /// Another one in its directory differs only in the case of letters.
+    /// Another name in the directory differs only in case.
     Case,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What keeps Windows from having a name, apart from the names beside it.
+/// Returns why Windows does not support a name, independent of other names in its directory.
 pub(crate) fn problem(name: &[u8]) -> Option<Problem> {
     let Ok(text) = std::str::from_utf8(name) else { return Some(Problem::NotText) };
     if let Some(c) = text.chars().find(|&c| is_reserved(c)) {
@@ -62,8 +62,8 @@ pub(crate) fn problem(name: &[u8]) -> Option<Problem> {
     }
 }
 
-/// The name that stands for `name` where Windows cannot have it, and otherwise the name itself. `has_twin` says that
-/// another one in its directory [folds](folded) to the same.
+/// Returns the mapped name if Windows does not support `name`, otherwise the name itself. `has_twin` means that another
+/// name in its directory has the same [folded] form.
 pub(crate) fn mapped(name: &[u8], has_twin: bool) -> String {
     let mut text = String::with_capacity(name.len());
     let mut rest = name.len();
@@ -81,14 +81,14 @@ pub(crate) fn mapped(name: &[u8], has_twin: bool) -> String {
         text.extend(chunk.invalid().iter().map(|&byte| stand_in(byte)));
     }
     if is_device(&text) {
-        // Names of devices begin with a letter of one byte.
+        // Device names start with an ASCII letter.
         let first = stand_in(text.remove(0) as u8);
         text.insert(0, first);
     }
     text
 }
 
-/// The name that a name of the host stands for: that which [`mapped`] maps to it.
+/// Returns the original name; the inverse of [`mapped`].
 pub(crate) fn unmapped(name: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -104,7 +104,7 @@ pub(crate) fn unmapped(name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The path that a path of the host stands for, name by name; `None` if one of them stands for what no file can have.
+/// Returns the original path of a mapped path, or `None` if a component is not a valid name.
 pub(crate) fn unmapped_path(path: &[u8]) -> Option<Vec<u8>> {
     let mut names = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -119,11 +119,11 @@ pub(crate) fn unmapped_path(path: &[u8]) -> Option<Vec<u8>> {
     Some(names.join(&b'/'))
 }
 
-/// What is wrong with a name that [`unmapped_path`] refuses.
+/// Error text for names that [`unmapped_path`] rejects.
 pub(crate) const STANDS_FOR_NONE: &str =
     "its name stands for one that no file can have; rename it, or copy without --map-names";
 
-/// What names have in common that Windows may take for one: more than it does, but never less.
+/// Returns a folded form that is equal for all names that Windows considers equal, and possibly for others.
 pub(crate) fn folded(name: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -135,7 +135,7 @@ pub(crate) fn folded(name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Lower case, as that of the upper case has it: `ß` and `ẞ` are like `ss`.
+/// Folds to the lower case of the upper case: `ß` and `ẞ` are equal to `ss`.
 fn fold(c: char) -> impl Iterator<Item = char> {
     c.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
@@ -222,7 +222,8 @@ mod tests {
         }
     }
 
-    /// Names from what is hard: letters of both cases, what is reserved, devices, stand-ins, bytes that are no text.
+    /// Generates names from difficult parts: letters of both cases, reserved characters, device names, mapped
+    /// characters, invalid UTF-8.
     fn names() -> impl Strategy<Value = Vec<u8>> {
         let text = |text: &'static str| Just(text.as_bytes().to_vec());
         let part = prop_oneof![

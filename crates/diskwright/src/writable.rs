@@ -1,5 +1,4 @@
-//! What is different about the formats when one is open for writing: opening, closing, and what recovery
-//! had to do.
+//! Common interface of writable file systems of both formats: opening, closing and recovery.
 
 use std::sync::Arc;
 
@@ -12,16 +11,16 @@ use xfs::Xfs;
 use crate::OpenImage;
 use crate::image::Kind;
 
-/// A file system of some format that is open for writing.
+/// File system that is open for writing.
 pub(crate) trait Writable: Send + Sync {
     fn file_system(&self) -> &dyn MeasuresListings;
     fn recovery(&self) -> RecoverReport;
-    /// Checkpoints that were closed; `None` without a log.
+    /// Returns the number of closed checkpoints, or `None` without a log.
     fn checkpoints_closed(&self) -> Option<u64>;
     fn close(self: Box<Self>) -> vfs::Result<()>;
 }
 
-/// Opens the file system of a known format. What its journal or log holds is replayed first.
+/// Opens a file system of a known format. Its journal or log is replayed first.
 pub(crate) fn open(
     kind: Kind,
     device: Arc<dyn BlockDevice>,
@@ -33,49 +32,49 @@ pub(crate) fn open(
     })
 }
 
-/// What was done to an image that a crash had left.
+/// Result of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct RecoverReport {
-    /// Transactions of the journal or log that were replayed.
+    /// Number of replayed transactions of the journal or log.
     pub transactions: u64,
-    /// Files without names that were removed.
+    /// Number of unlinked files that were freed.
     pub orphans_freed: u64,
-    /// What there is in this format alone.
+    /// Format-specific results.
     #[cfg_attr(feature = "build", serde(flatten))]
     pub details: RecoverDetails,
 }
 
-/// What recovery does in one format alone.
+/// Format-specific results of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "build", derive(serde::Serialize))]
 #[cfg_attr(feature = "build", serde(untagged))]
 #[non_exhaustive]
 pub enum RecoverDetails {
-    /// For ext4, ext3 and ext2.
+    /// ext4, ext3 and ext2.
     Ext {
-        /// Blocks written to their places.
+        /// Number of blocks written.
         blocks_replayed: u64,
-        /// Blocks in the journal that a later transaction had freed.
+        /// Number of journal blocks skipped because a later transaction had revoked them.
         blocks_revoked: u64,
-        /// Files whose shrinking was finished.
+        /// Number of files whose truncation was completed.
         orphans_truncated: u64,
-        /// The error number that the kernel had left in the journal.
+        /// Error number that the kernel stored in the journal.
         journal_errno: Option<i32>,
     },
-    /// For XFS.
+    /// XFS.
     Xfs {
-        /// Items of the log that were brought to their places.
+        /// Number of log items replayed.
         items_replayed: u64,
-        /// Items that were not: a later transaction had freed their buffer, or it was newer already.
+        /// Number of log items skipped because their buffer was cancelled later or is newer.
         items_skipped: u64,
-        /// Changes that the log announced, and that were not done yet: these were finished.
+        /// Number of completed intents.
         intents: u64,
     },
 }
 
 impl RecoverReport {
-    /// Whether there was nothing to do.
+    /// Returns whether there was nothing to recover.
     pub fn is_nothing(&self) -> bool {
         let nothing = match self.details {
             RecoverDetails::Ext { .. } => RecoverDetails::Ext {
@@ -91,7 +90,7 @@ impl RecoverReport {
         *self == Self { transactions: 0, orphans_freed: 0, details: nothing }
     }
 
-    /// The error number that a kernel left in the journal when it met damage.
+    /// Returns the error number that a kernel stored in the journal after detecting damage.
     pub fn journal_errno(&self) -> Option<i32> {
         match self.details {
             RecoverDetails::Ext { journal_errno, .. } => journal_errno,

@@ -1,4 +1,4 @@
-//! The examples, run as their users would run them.
+//! Runs the examples like their users.
 
 #[allow(dead_code, reason = "its main is for the command line")]
 #[path = "../examples/backup.rs"]
@@ -15,7 +15,7 @@ use tar::{Archive, EntryType};
 
 use super::images::{FORMATS, judge, new_image, open};
 
-/// What an archive says of each path: type, mode, contents and target.
+/// Returns type, mode, contents and target of each path in an archive.
 fn entries(archive: &[u8]) -> BTreeMap<String, (EntryType, u32, Vec<u8>, String)> {
     let mut all = BTreeMap::new();
     for entry in Archive::new(archive).entries().unwrap() {
@@ -88,7 +88,7 @@ fn a_backup_has_everything_once() {
     }
 }
 
-/// The head of a module's file.
+/// Returns the header of a module's file.
 fn head(module: &str) -> String {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let places = [source.join(format!("{module}.rs")), source.join(module).join("mod.rs")];

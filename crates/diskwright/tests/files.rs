@@ -1,4 +1,4 @@
-//! Open files: what they keep, and for how long.
+//! Lifetime and contents of open files.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 
@@ -22,7 +22,7 @@ fn a_file_without_names_lives_until_it_is_dropped() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);
-        // The directory takes what it needs before the count.
+        // Allocate the space of the directory before counting.
         image.write("other", "").unwrap();
         image.sync().unwrap();
         let free = image.statfs().unwrap();
@@ -30,7 +30,7 @@ fn a_file_without_names_lives_until_it_is_dropped() {
         file.write_all(&[7; 100_000]).unwrap();
         image.remove_file("gone").unwrap();
         assert!(!image.exists("gone").unwrap());
-        // Neither a new file of that name nor one that is made now gets the inode.
+        // Neither a file of the same name nor a new one reuses the inode.
         image.write("gone", "another").unwrap();
         file.write_all(b"more").unwrap();
         file.seek(SeekFrom::Start(99_999)).unwrap();
@@ -57,10 +57,10 @@ fn a_file_outlives_its_image_value() {
         drop(image);
         file.write_all(b"written afterwards").unwrap();
         file.sync_all().unwrap();
-        // Somebody uses it.
+        // The file is still open.
         assert!(oracle::show_image(&device, oracle::verdict).is_err(), "{format}");
         drop(file);
-        // The last one who had it closed it.
+        // Dropping the last reference closed the image.
         judge(&device);
         assert_eq!(open(&device, false).read("kept").unwrap(), b"written afterwards");
     }
@@ -110,7 +110,7 @@ fn files_are_asked_for_what_they_were_opened_for() {
             error.to_string(),
             "file: not open for writing: open it with OpenOptions that allow it"
         );
-        // EBADF, as the host says.
+        // EBADF, as on the host.
         assert_eq!(io::Error::from(error).raw_os_error(), Some(9));
         let error = writer.read_at(&mut [0], 0).unwrap_err();
         assert_eq!(io::Error::from(error).raw_os_error(), Some(9));
@@ -130,7 +130,7 @@ fn places_that_cannot_be_are_errors() {
     for format in FORMATS {
         let (device, image) = new_image(format);
         let mut file = File::create_new(&image, "file").unwrap();
-        // XFS has files of nearly 2^63 bytes.
+        // XFS supports files of almost 2^63 bytes.
         let too_far = [u64::MAX, u64::MAX - 1, 1 << 63, i64::MAX as u64, 1 << 62];
         for offset in too_far.into_iter().take(if format == "xfs" { 3 } else { 5 }) {
             assert!(file.write_at(b"xx", offset).is_err(), "{format} {offset}");
@@ -176,7 +176,7 @@ fn owners_times_and_attributes_are_what_was_set() {
             (image.metadata("link").unwrap(), image.symlink_metadata("link").unwrap());
         assert_eq!((file.atime(), file.mtime()), (time(1), time(2)));
         assert_eq!(link.mtime(), time(3));
-        // As for the host, bits that say as whom a program runs go with the owner.
+        // As on the host, a change of owner clears the set-user-ID and set-group-ID bits.
         assert_eq!((file.uid(), file.gid(), file.permissions()), (7, 0, 0o755));
         assert_eq!((link.uid(), link.gid(), link.permissions()), (0, 8, 0o777));
         assert_eq!(image.list_xattrs("file").unwrap(), [b"user.one", b"user.two"]);

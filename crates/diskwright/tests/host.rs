@@ -1,4 +1,4 @@
-//! Calls that a directory of the host and an image have alike, and what becomes of them.
+//! Calls on a host directory and on an image, with comparable results.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use diskwright::fs::{File, FileTimes, Image, OpenOptions};
 
-/// How a file is opened.
+/// Options for opening a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) read: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Opening {
     pub(crate) mode: u32,
 }
 
-/// A call.
+/// Call on a file system.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     Write(String, Vec<u8>),
@@ -42,13 +42,13 @@ pub(crate) enum Call {
     ReadDir(String),
     Canonicalize(String),
     Copy(String, String),
-    /// Opens a file and keeps it in a slot.
+    /// Opens a file into a slot.
     Open(usize, String, Opening),
     OnFile(usize, FileCall),
     Drop(usize),
 }
 
-/// A call of an open file.
+/// Call on an open file.
 #[derive(Clone, Debug)]
 pub(crate) enum FileCall {
     Read(usize),
@@ -62,11 +62,11 @@ pub(crate) enum FileCall {
     Len,
 }
 
-/// What both kinds of open files have.
+/// Common interface of open files.
 pub(crate) trait OpenFile: Read + Write + Seek + FileExt {
     fn set_len(&self, size: u64) -> io::Result<()>;
     fn sync(&self, data_only: bool) -> io::Result<()>;
-    /// Size of a regular file, and how many names it has.
+    /// Returns the size and number of names of a regular file.
     fn size(&self) -> io::Result<Option<(u64, u64)>>;
 }
 
@@ -123,26 +123,26 @@ fn on_file<F: OpenFile>(file: &mut F, call: &FileCall) -> io::Result<String> {
             let count = FileExt::write_at(file, bytes, *offset)?;
             format!("{count}, still at {}", file.stream_position()?)
         }
-        // How large directories are is up to the format.
+        // Directory sizes depend on the format.
         FileCall::Seek(SeekFrom::End(_)) if file.size()?.is_none() => String::new(),
         FileCall::Seek(to) => file.seek(*to)?.to_string(),
     })
 }
 
-/// A directory of the host.
+/// Host directory.
 pub(crate) struct Host {
     pub(crate) root: PathBuf,
     pub(crate) files: Vec<Option<fs::File>>,
 }
 
-/// An image.
+/// Image.
 pub(crate) struct Guest {
     pub(crate) image: Image,
     pub(crate) files: Vec<Option<File>>,
 }
 
 fn metadata_text(is_dir: bool, mode: u32, len: u64, links: u64) -> String {
-    // Formats differ in how large directories are and how they count their names.
+    // Directory sizes and link counts depend on the format.
     let (len, links) = if is_dir { (0, 0) } else { (len, links) };
     format!("{mode:o}, {len} bytes, {links} names")
 }
@@ -151,12 +151,12 @@ impl Host {
     fn at(&self, path: &str) -> PathBuf {
         match path {
             "" => PathBuf::new(),
-            // Not `join`, which has its own idea of a leading or trailing slash.
+            // `join` would change the meaning of leading and trailing slashes.
             _ => PathBuf::from(format!("{}/{path}", self.root.display())),
         }
     }
 
-    /// What becomes of a call.
+    /// Runs a call and returns its result as text.
     pub(crate) fn run(&mut self, call: &Call) -> io::Result<String> {
         let about = |m: fs::Metadata| metadata_text(m.is_dir(), m.mode(), m.len(), m.nlink());
         let done = |()| String::new();
@@ -224,7 +224,7 @@ impl Host {
 }
 
 impl Guest {
-    /// What becomes of a call.
+    /// Runs a call and returns its result as text.
     pub(crate) fn run(&mut self, call: &Call) -> io::Result<String> {
         let image = &self.image;
         let about =

@@ -1,16 +1,16 @@
-//! Images in memory, of both formats, and what judges them.
+//! Images of both formats in memory, and external checkers.
 
 use std::sync::Arc;
 
 use diskwright::fs::{Ext4Options, FormatOptions, Image, ImageOptions, MemoryDevice, XfsOptions};
 
-/// Size of an image in bytes: enough for a file system of either format that judges take for a usual one.
+/// Size of an image in bytes, sufficient for the checkers to accept both formats.
 const SIZE: u64 = 300 << 20;
 
-/// Formats that are tested.
+/// Tested formats.
 pub(crate) const FORMATS: [&str; 2] = ["ext4", "xfs"];
 
-/// The options of a format.
+/// Returns the options of a format.
 pub(crate) fn options(format: &str) -> FormatOptions {
     match format {
         "ext4" => Ext4Options::new().into(),
@@ -18,19 +18,19 @@ pub(crate) fn options(format: &str) -> FormatOptions {
     }
 }
 
-/// A new image, and the device that it is on.
+/// Creates an image and returns its device.
 pub(crate) fn new_image(format: &str) -> (Arc<MemoryDevice>, Image) {
     let device = Arc::new(MemoryDevice::new(SIZE));
     let image = Image::format(device.clone(), options(format)).unwrap();
     (device, image)
 }
 
-/// Opens what is on a device.
+/// Opens the image on a device.
 pub(crate) fn open(device: &Arc<MemoryDevice>, writes: bool) -> Image {
     ImageOptions::new().write(writes).open_device(device.clone()).unwrap()
 }
 
-/// Asserts that the judge of the format finds nothing wrong.
+/// Asserts that the external checker of the format finds no errors.
 #[track_caller]
 pub(crate) fn judge(device: &MemoryDevice) {
     oracle::show_image(device, |path| oracle::judge(path));

@@ -1,4 +1,4 @@
-//! What the library promises to programs, judged by e2fsck, xfs_repair and the host's own file system.
+//! Tests of the library against e2fsck, xfs_repair and the host's file system.
 
 #[macro_use]
 extern crate oracle;

@@ -1,4 +1,4 @@
-//! Random calls on an image beside the same calls on a directory of the host: the same becomes of them.
+//! Random calls on an image and on a host directory, with equal results.
 
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
@@ -8,10 +8,10 @@ use fastrand::Rng;
 use super::host::{Call, FileCall, Guest, Host, Opening};
 use super::images::{FORMATS, judge, new_image, open};
 
-/// Files that are open at once.
+/// Maximum number of open files.
 const SLOTS: usize = 5;
 
-/// Names that there are: few, so that calls meet.
+/// File names: few, so that calls affect the same files.
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 fn path(random: &mut Rng) -> String {
@@ -22,7 +22,7 @@ fn path(random: &mut Rng) -> String {
         }
         match random.u32(..40) {
             0 => path.push_str("./"),
-            // Never above the root, which is not the root of the host.
+            // Never above the root, because the host's directory is not its root.
             1 if depth > 0 => path.push_str("../"),
             2 if random.bool() => path.push('/'),
             3 if random.bool() => path.push_str(&"x".repeat(random.usize(254..=257))),
@@ -90,7 +90,7 @@ fn call(random: &mut Rng) -> Call {
         14 => Call::CreateDirAll(path(random)),
         15..17 => Call::RemoveFile(path(random)),
         17 => Call::RemoveDir(path(random)),
-        // Where a slash ends the name of a link, the host empties the directory and then fails.
+        // If the path of a link ends in a slash, the host empties the directory and then fails.
         18 if random.u32(..3) == 0 => Call::RemoveDirAll(path(random).trim_end_matches('/').into()),
         18..22 => Call::Rename(path(random), path(random)),
         22..24 => Call::HardLink(path(random), path(random)),
@@ -111,7 +111,7 @@ fn call(random: &mut Rng) -> Call {
     }
 }
 
-/// All that calls say of everything below the root.
+/// Returns the results of all reading calls below the root.
 fn everything(mut run: impl FnMut(&Call) -> io::Result<String>) -> Vec<String> {
     let mut pending = vec![".".to_owned()];
     let mut all = Vec::new();
@@ -133,7 +133,7 @@ fn everything(mut run: impl FnMut(&Call) -> io::Result<String>) -> Vec<String> {
     all
 }
 
-/// A run whose calls follow from the seed. An error says at which calls the two disagreed.
+/// Runs calls derived from the seed. The error contains the calls with different results.
 fn run(format: &str, seed: u64, calls: usize) -> Result<(), String> {
     let scratch = oracle::scratch();
     let root = scratch.path().join("root");
@@ -143,7 +143,7 @@ fn run(format: &str, seed: u64, calls: usize) -> Result<(), String> {
     let mut guest = Guest { image, files: (0..SLOTS).map(|_| None).collect() };
     let mut random = Rng::with_seed(seed);
     if format == "ext4" {
-        // Which e2fsck misses where it is not.
+        // e2fsck requires it.
         let dir = std::fs::DirBuilder::new().mode(0o700).create(host.root.join("lost+found"));
         dir.unwrap();
     }
@@ -163,7 +163,7 @@ fn run(format: &str, seed: u64, calls: usize) -> Result<(), String> {
             let image = line(format!("{found:?}"));
             disagreements.push(format!("{number}: {call}\n  host:  {host}\n  image: {image}"));
         }
-        // Where both fail, for different reasons, both are still the same.
+        // Two different errors count as equal.
         if !are_alike && (expected.is_ok() || found.is_ok()) {
             break;
         }
@@ -172,7 +172,7 @@ fn run(format: &str, seed: u64, calls: usize) -> Result<(), String> {
         return Err(format!("{format}, seed {seed}, at calls\n{}", disagreements.join("\n")));
     }
     assert_eq!(everything(|call| guest.run(call)), everything(|call| host.run(call)), "{seed}");
-    // With files open, some of which have no name any more.
+    // Close with open files, some of them without a name.
     let Guest { image, files } = guest;
     image.close().unwrap();
     for file in files.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Making, opening and closing images, and what is left of one that nobody closed.
+//! Creating, opening and closing images, and images that were not closed.
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +119,7 @@ fn an_image_that_is_left_open_has_what_was_synced() {
         io::Write::write_all(&mut file, b"text").unwrap();
         file.sync_all().unwrap();
         image.write("not synced", "text").unwrap();
-        // As if the machine had stopped.
+        // State after a crash.
         let left = Arc::new(device.fork());
         let reader = open(&left, false);
         assert_eq!(reader.read("synced").unwrap(), b"text");
@@ -174,7 +174,7 @@ fn devices_that_fail_are_told() {
     }
 }
 
-/// Everything that reading offers, whatever comes of it.
+/// Calls all reading functions and ignores their results.
 fn look_everywhere(image: &Image) {
     for entry in image.walk("/").sorted().take(1000).flatten() {
         let path = entry.path();
@@ -196,7 +196,7 @@ fn look_everywhere(image: &Image) {
     }
 }
 
-/// Everything that changing offers.
+/// Calls all changing functions.
 fn change_everywhere(image: &Image) {
     let paths: Vec<_> = image.walk("/").take(200).flatten().map(|e| e.path().to_vec()).collect();
     for path in &paths {
@@ -222,7 +222,7 @@ fn damage_is_an_error_and_no_panic() {
         }
         image.set_xattr("dir0", "user.large", [1; 1500]).unwrap();
         image.close().unwrap();
-        // Where something is, and not where contents are: all of these is one byte.
+        // Offsets of metadata: all file contents are bytes of value 1.
         let mut places = Vec::new();
         device
             .for_each_part(|offset, bytes| {

@@ -1,4 +1,4 @@
-//! Several threads at once.
+//! Concurrent use by several threads.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -11,10 +11,10 @@ use fastrand::Rng;
 
 use super::images::{FORMATS, judge, new_image, open};
 
-/// Bytes that are written and read at once.
+/// Bytes written and read at a time.
 const PAGE: usize = 4096;
 
-/// Pages of the file.
+/// Number of pages in the file.
 const PAGES: u64 = 64;
 
 #[test]
@@ -38,7 +38,7 @@ fn readers_see_what_one_writer_wrote() {
                         let number = random.u64(..PAGES);
                         let count = file.read_at(&mut page, number * PAGE as u64).unwrap();
                         assert_eq!(count, PAGE);
-                        // Pages change in one direction: each byte is of the last page seen, or of a later one.
+                        // Page values only increase, so each byte is at least the last value seen.
                         let last = &mut seen[number as usize];
                         assert!(page.iter().all(|byte| byte >= last), "{format}");
                         *last = *page.iter().max().unwrap();
@@ -47,7 +47,7 @@ fn readers_see_what_one_writer_wrote() {
             }
             for round in 0..rounds {
                 for number in 0..PAGES {
-                    // At most 250 different bytes, so a long run starts again with a new file.
+                    // There are at most 250 values, so a long run starts again with a new file.
                     let byte = 2 + (round * 250 / rounds) as u8;
                     file.write_at(&[byte; PAGE], number * PAGE as u64).unwrap();
                 }
@@ -115,7 +115,7 @@ fn threads_that_share_a_cursor_read_everything_once() {
     }
 }
 
-/// What threads do to names that others use at the same time, until somebody closes the image.
+/// Changes names that other threads use concurrently, until `until` returns true.
 fn meddle(image: &diskwright::fs::Image, seed: u64, until: impl Fn() -> bool) {
     let mut random = Rng::with_seed(seed);
     let path = |random: &mut Rng| format!("{}/{}", random.u8(..3), random.u8(..6));
@@ -131,7 +131,7 @@ fn meddle(image: &diskwright::fs::Image, seed: u64, until: impl Fn() -> bool) {
             6 => image.read_dir("/0").and_then(|mut all| all.try_for_each(|entry| entry.map(drop))),
             _ => File::options().read(true).append(true).create(true).open(image, &a).and_then(
                 |file| {
-                    // Contents say whose file it is: never those of another one.
+                    // The contents identify the file, and must not come from another one.
                     file.write_at(&[7; 100], 0)?;
                     let mut found = [7; 4096];
                     let count = file.read_at(&mut found, 0)?;

@@ -1,4 +1,4 @@
-//! Listings, walks and paths.
+//! Tests of listings, walks and paths.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +34,7 @@ fn walks_are_depth_first_and_go_where_they_are_sent() {
         let mut unsorted = paths(image.walk("top"));
         unsorted.sort();
         assert_eq!(unsorted, below("top"));
-        // What the walk begins at is followed, and nothing below it.
+        // The start of the walk is followed, but no links below it.
         assert_eq!(
             paths(image.walk("/top/link")),
             ["/top/link", "/top/link/c", "/top/link/c/file"]
@@ -68,7 +68,7 @@ fn a_directory_is_listed_while_it_changes() {
         for number in 0..6000 {
             image.write(format!("many/{number}"), "").unwrap();
         }
-        // Nothing is held between two entries: each is removed as it comes.
+        // No lock is held between two entries, so each can be removed.
         let mut count = 0;
         for entry in image.read_dir("many").unwrap() {
             let entry = entry.unwrap();
@@ -79,7 +79,7 @@ fn a_directory_is_listed_while_it_changes() {
             count += 1;
         }
         assert_eq!(count, 6000);
-        // One that is gone has no entries any more.
+        // A removed directory has no entries.
         let mut listing = image.read_dir("many").unwrap();
         image.remove_dir("many").unwrap();
         image.create_dir("many").unwrap();
@@ -106,7 +106,7 @@ fn paths_are_bytes_and_what_the_host_calls_paths() {
         let mut found = entries.filter(|entry| entry.file_name() == name);
         assert_eq!(found.next().unwrap().path(), b"/not \xff text");
         assert_eq!(image.canonicalize(host).unwrap(), b"/not \xff text");
-        // Errors can be shown, whatever the name.
+        // Error messages escape arbitrary names.
         let error = image.create_dir(name).unwrap_err();
         assert_eq!(error.to_string(), "not \\xff text: file exists");
     }

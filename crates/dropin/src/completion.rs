@@ -7,7 +7,7 @@ use std::path::Path;
 use check::Phase;
 use parking_lot::Mutex;
 
-/// Pass of e2fsck that looks at names.
+/// Pass of e2fsck that checks names.
 const NAMES: u8 = 2;
 /// Pass of e2fsck that counts links.
 const LINKS: u8 = 4;
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl Completion {
-    /// Returns the writer for a descriptor of the caller. Descriptor 0 and negative ones ask for a display on a terminal,
-    /// which this program does not have: they give `None`.
+    /// Returns the writer for a descriptor of the caller. Returns `None` for descriptor 0 and negative ones, which
+    /// request a display on a terminal that this program does not have.
     ///
     /// # Errors
     /// If the descriptor is not open for writing.
@@ -37,14 +37,14 @@ impl Completion {
             ..=0 => return Ok(None),
             1 => Box::new(io::stdout()),
             2 => Box::new(io::stderr()),
-            // A name of the descriptor leads to the same pipe or file; lines are appended to a file.
+            // The path of the descriptor refers to the same pipe or file. Files are appended to.
             _ => Box::new(File::options().append(true).open(format!("/dev/fd/{number}"))?),
         };
         let device = device.display().to_string();
         Ok(Some(Self { state: Mutex::new(State { out, device, last: (0, 0) }) }))
     }
 
-    /// Writes the progress of a check. Steps that come late, and those of another round, are left out.
+    /// Writes the progress of a check. Late steps and those of another round are skipped.
     pub(crate) fn progress(&self, phase: Phase, done: u64, total: u64) {
         let mut state = self.state.lock();
         match phase {
@@ -55,7 +55,7 @@ impl Completion {
                 if state.last.0 < LINKS {
                     (0..=1).for_each(|done| state.line(LINKS - 1, done, 1));
                 }
-                // Links and summaries are one phase: the second count begins after the first has ended.
+                // Links and summaries are one phase: the second count starts after the first has ended.
                 let is_summary = state.last == (LINKS, total) && done < total;
                 let pass = if is_summary || state.last.0 == SUMMARY { SUMMARY } else { LINKS };
                 state.line(pass, done, total);
@@ -74,7 +74,7 @@ impl State {
             let _ = writeln!(self.out, "{pass} 0 {total} {}", self.device);
         }
         self.last = (pass, done);
-        // A reader that has gone away does not end the check.
+        // A closed reader does not end the check.
         let _ = writeln!(self.out, "{pass} {done} {total} {}", self.device);
     }
 }

@@ -15,18 +15,18 @@ use crate::supported;
 use crate::target::Target;
 use crate::words::{Word, Words};
 
-/// Statuses of e2fsck(8).
+/// Exit statuses of e2fsck(8).
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
 const CANCELLED: u8 = 32;
 const STATUSES: Statuses = Statuses { usage: 16, failed: 8 };
 
-/// Who decides what is repaired.
+/// Policy for repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Nobody was named.
+    /// No policy was given.
     Ask,
-    /// `-p`: what is safe.
+    /// `-p`: safe repairs only.
     Preen,
     /// `-y`.
     Yes,
@@ -44,7 +44,7 @@ struct Wish {
     /// `-b` and `-B`.
     superblock: Option<u64>,
     block_bytes: Option<u32>,
-    /// Descriptor for lines of progress.
+    /// Descriptor for progress lines.
     completion: Option<i32>,
 }
 
@@ -59,9 +59,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if found.as_ref().is_some_and(|info| info.needs_recovery) && wish.answer != Answer::No {
         say(format_args!("{name}: recovering journal"));
         let before = counts(&wish.image);
-        // One that cannot be replayed is for the repair to judge.
+        // The repair handles a journal that cannot be replayed.
         let is_replayed = Image::recover(&wish.image.path, &wish.image.open()).is_ok();
-        // e2fsck counts the replay as a repair only if it corrects the superblock's counts after it.
+        // e2fsck counts the replay as a repair only if it then corrects the counts in the superblock.
         if is_replayed && counts(&wish.image) != before {
             status |= CORRECTED;
         }
@@ -81,14 +81,14 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
 }
 
-/// Returns the superblock's counts of free blocks and inodes, as they are on disk.
+/// Returns the free block and inode counts of the superblock as stored.
 fn counts(image: &Target) -> Option<(u64, u32)> {
     let raw = dumpe2fs::superblock(image).ok()?.raw;
     let blocks = u64::from(raw.free_blocks_count_hi.get()) << 32;
     Some((blocks | u64::from(raw.free_blocks_count_lo.get()), raw.free_inodes_count.get()))
 }
 
-/// What the image says of itself; `None` if it cannot be opened as it is.
+/// Returns the properties of the image, or `None` if it cannot be opened without recovery.
 fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
     let open = wish.image.open().norecovery(true);
     match Image::open_rootless(&wish.image.path, &open) {
@@ -113,7 +113,7 @@ fn figures(state: &str, info: &ImageInfo) -> String {
     )
 }
 
-/// Says how it went, and returns the status. `found` is what the image said before.
+/// Prints the result and returns the exit status. `found` are the properties of the image before.
 fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
     let name = wish.image.path.display();
     if mended.is_interrupted {
@@ -158,7 +158,7 @@ impl Wish {
     }
 }
 
-/// `None` if only the version is asked for.
+/// Parses the arguments. Returns `None` if only the version was requested.
 fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::E2FSCK);
     let mut image = None;
@@ -191,7 +191,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             'b' => wish.superblock = Some(words.parsed()?),
             'B' => wish.block_bytes = Some(words.parsed()?),
             'C' => wish.completion = Some(words.parsed()?),
-            // Directories are written with their indexes, and what is said is said anyway.
+            // Repaired directories always have indexes, and the messages are always printed.
             'D' | 'v' | 'd' | 't' | 'F' | 'r' | 's' => {}
             'c' | 'k' | 'l' | 'L' => return Err(words.refused("an image has no bad blocks")),
             'j' => return Err(words.refused("a journal on another device is not replayed")),
@@ -209,7 +209,7 @@ fn exists(image: &Path) -> Result<(), Failure> {
 }
 
 impl Wish {
-    /// How the image is opened: by the copy of the superblock that `-b` names, with blocks of the size that `-B` names.
+    /// Returns how to open the image: with the superblock copy of `-b` and the block size of `-B`.
     fn open(&self) -> OpenImage {
         let mut open = self.image.open();
         let block_bytes = self.block_bytes;

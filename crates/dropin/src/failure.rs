@@ -1,51 +1,51 @@
-//! Why a program ends without having done what it was asked for.
+//! Failures of programs.
 
 use std::fmt::Display;
 
-/// What is said on standard error, and the status to end with.
+/// Message for standard error, and exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) status: u8,
 }
 
-/// Result of a program: the status to end with.
+/// Result of a program: its exit status.
 pub(crate) type Ended = Result<u8, Failure>;
 
-/// Which statuses a program has for what goes wrong, as its manual page says.
+/// Exit statuses of a program for failures, as documented in its manual page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Statuses {
-    /// The arguments make no sense.
+    /// Invalid arguments.
     pub(crate) usage: u8,
-    /// Anything else.
+    /// Other failures.
     pub(crate) failed: u8,
 }
 
-/// The phrase of e2fsprogs for a file system without free blocks. Callers search messages for it.
+/// Message of e2fsprogs for a file system without free blocks. Callers search messages for it.
 pub(crate) const NO_BLOCKS: &str = "Could not allocate block in ext2 filesystem";
-/// The phrase of e2fsprogs for a file system without free inodes.
+/// Message of e2fsprogs for a file system without free inodes.
 pub(crate) const NO_INODES: &str = "Could not allocate inode in ext2 filesystem";
 
-/// Of programs in which all that goes wrong is 1: most of them.
+/// Statuses of most programs: 1 for all failures.
 pub(crate) const STATUSES: Statuses = Statuses { usage: 1, failed: 1 };
 
 impl Statuses {
-    /// The arguments make no sense.
+    /// Creates a failure for invalid arguments.
     pub(crate) fn usage(self, message: impl Display) -> Failure {
         Failure { message: message.to_string(), status: self.usage }
     }
 
-    /// It could not be done.
+    /// Creates a failure of an operation.
     pub(crate) fn failed(self, message: impl Display) -> Failure {
         Failure { message: message.to_string(), status: self.failed }
     }
 
-    /// The same of what the library says, with what to do next.
+    /// Creates a failure from a library error, with advice.
     pub(crate) fn of(self, error: &diskwright::Error) -> Failure {
         self.failed(error.with_advice())
     }
 
-    /// An option of the namesake that is not supported.
+    /// Creates a failure for an unsupported option of the original.
     pub(crate) fn refused(self, option: impl Display, why: &str) -> Failure {
         self.usage(format_args!("{option} is not supported: {why}"))
     }

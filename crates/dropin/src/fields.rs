@@ -1,4 +1,4 @@
-//! Fields of the superblock by the names that debugfs has for them, and times as it writes them.
+//! Superblock fields with their debugfs names, and the syntax of times.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -21,24 +21,25 @@ enum Kind {
     Text,
     Uuid,
     Hash,
-    /// Something that is not set, and why.
+    /// Field that cannot be set, with the reason.
     Refused(&'static str),
 }
 
-/// A field.
+/// Superblock field.
 #[derive(Debug)]
 struct Field {
     name: &'static str,
     kind: Kind,
-    /// First byte, and the number of bytes.
+    /// Offset and number of bytes.
     low: (usize, usize),
-    /// The same of the upper part, if there is one.
+    /// Offset and number of bytes of the upper part, if there is one.
     high: Option<(usize, usize)>,
-    /// Elements of an array; 1 for all other fields.
+    /// Number of array elements; 1 for other fields.
     count: usize,
 }
 
-/// Makes the table: a line for each field with its name in [`RawSuperblock`], its kind, and its upper part or its count.
+/// Generates the table: a line for each field with its name in [`RawSuperblock`], its type, and its upper part or
+/// count.
 macro_rules! fields {
     ($($name:ident $kind:ident $(+ $high:ident)? $([$count:literal])?;)*) => {
         &[$(Field {
@@ -70,7 +71,7 @@ const fn size_of_field<T>(_: fn(&RawSuperblock) -> &T) -> usize {
     size_of::<T>()
 }
 
-/// The fields that are set, in the order of the original.
+/// Settable fields, in the order of the original.
 static FIELDS: &[Field] = fields! {
     free_inodes_count Unsigned;
     mtime Time + mtime_hi;
@@ -141,7 +142,7 @@ static FIELDS: &[Field] = fields! {
     orphan_file_inum Unsigned;
 };
 
-/// Counts whose upper halves have other names.
+/// Counts whose upper halves have different names.
 static COUNTS: &[Field] = &[
     Field {
         name: "r_blocks_count",
@@ -159,7 +160,7 @@ static COUNTS: &[Field] = &[
     },
 ];
 
-/// Fields of the original that are refused, and why.
+/// Fields of the original that cannot be set, with the reasons.
 static REFUSED: &[(&str, Kind)] = &[
     ("inodes_count", LAYOUT),
     ("blocks_count", LAYOUT),
@@ -187,7 +188,7 @@ const FEATURES: Kind =
     Kind::Refused("tune2fs -O changes features with the structures that belong to them");
 const CHECKSUMS: Kind = Kind::Refused("checksums are computed with every change");
 
-/// Sets the field of this name. Fields of the layout, features and checksums are refused.
+/// Sets the field of this name. Layout fields, features and checksums are rejected.
 pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<(), String> {
     let name = name.strip_prefix("s_").unwrap_or(name);
     let (base, index) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
@@ -216,7 +217,7 @@ pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<()
     field.set(raw.as_mut_bytes(), (name, value), index, part)
 }
 
-/// The part of a field that a name means.
+/// Part of a field selected by a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Whole,
@@ -248,7 +249,7 @@ impl Field {
                 None => number(value).ok_or_else(unparsed)?,
             },
             Kind::Time if part == Part::High => number(value).ok_or_else(unparsed)?,
-            // The superblock has 40 bits for a time.
+            // The superblock stores 40 bits of a time.
             Kind::Time => {
                 parse_time(value).map_err(|_| unparsed())?.cast_unsigned() & ((1 << 40) - 1)
             }
@@ -308,7 +309,7 @@ fn set_bytes(field: &mut [u8], kind: Kind, name: &str, value: &str) -> Result<()
     Ok(())
 }
 
-/// Returns a line for each field that is set, in the form of the original.
+/// Returns a line for each settable field in the format of the original.
 pub(crate) fn list() -> String {
     let mut lines = String::new();
     for field in COUNTS.iter().chain(FIELDS) {
@@ -322,13 +323,13 @@ pub(crate) fn list() -> String {
     lines
 }
 
-/// Sets a time, of which 40 bits are kept.
+/// Stores the lower 40 bits of a time.
 pub(crate) fn set_time(low: &mut U32, high: &mut u8, seconds: i64) {
     *low = (seconds as u32).into();
     *high = (seconds >> 32) as u8;
 }
 
-/// A number in decimal, or in hexadecimal after `0x`, or in octal after `0`.
+/// Parses a number in decimal, hexadecimal (`0x`) or octal (`0`).
 pub(crate) fn number(text: &str) -> Option<u64> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return u64::from_str_radix(digits, 16).ok();
@@ -339,8 +340,9 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// `now`, `@` and seconds since 1970, hexadecimal seconds after `0x`, or a date in UTC as `YYYYMMDD`, with `HH`, `HHMM` or `HHMMSS` after it. What is
-/// too short for a date is seconds, too, and so are zeros alone, which genimage writes for none.
+/// Parses a time: `now`, `@` and seconds since 1970, hexadecimal seconds after `0x`, or a UTC date `YYYYMMDD`,
+/// optionally followed by `HH`, `HHMM` or `HHMMSS`. Numbers too short for a date are seconds, and so are zeros alone,
+/// which genimage uses for "none".
 pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text:?} is no time: write now, @SECONDS or YYYYMMDDHHMMSS");
     if text == "now" {

@@ -1,4 +1,4 @@
-//! Old contents of a file or device that is about to be overwritten.
+//! Existing contents of a file or device that is to be overwritten.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,23 +8,23 @@ use blockdev::{BlockDevice, FileDevice, WindowDevice};
 use diskwright::{Image, OpenImage};
 use partition::signature::{self, Found, Usage};
 
-/// Contents that libblkid has a name for.
+/// Contents known to libblkid.
 #[derive(Clone, Debug)]
 pub(crate) enum Old {
-    /// A file system, a volume or a swap area, with its label.
+    /// File system, volume or swap area, with its label.
     Contents(String, Option<Vec<u8>>),
     /// A partition table.
     Table(&'static str),
 }
 
-/// Opens the bytes of a file or device from `offset` on.
+/// Opens a file or device from byte `offset` on.
 pub(crate) fn open(path: &Path, offset: u64) -> std::io::Result<Arc<dyn BlockDevice>> {
     let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::new(File::open(path)?)?);
     let len = device.len().saturating_sub(offset);
     Ok(Arc::new(WindowDevice::new(device, offset.min(offset + len), len)?))
 }
 
-/// Returns the old contents of a file. `None` if it is empty, cannot be read, or has nothing that libblkid knows.
+/// Returns the existing contents of a file. Returns `None` if it is empty, unreadable, or unknown to libblkid.
 pub(crate) fn find(path: &Path) -> Option<Old> {
     let found = signature::find_all(&*open(path, 0).ok()?).ok()?;
     let known = |found: &&Found| found.usage.name().is_some();
@@ -43,7 +43,7 @@ pub(crate) fn find(path: &Path) -> Option<Old> {
 }
 
 impl Old {
-    /// The message of mkfs.xfs, which searches find by these words.
+    /// Returns the message of mkfs.xfs, which callers search for.
     pub(crate) fn refused_by_xfs(&self, image: &Path) -> String {
         let what = match self {
             Self::Contents(name, _) => format!("an existing filesystem ({name})"),
@@ -55,7 +55,7 @@ impl Old {
         )
     }
 
-    /// The line that mke2fs prints before it asks.
+    /// Returns the line that mke2fs prints before its question.
     pub(crate) fn line_of_mke2fs(&self, image: &Path) -> String {
         let image = image.display();
         match self {

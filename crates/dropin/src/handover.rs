@@ -1,15 +1,15 @@
-//! Running the next program of the same name in `PATH` that is not this one.
+//! Execution of the next program of the same name in `PATH`.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Set for the other program, so that two programs that hand over do not run each other forever.
+/// Environment variable that prevents two programs from calling each other endlessly.
 const HANDED_OVER: &str = "DISKWRIGHT_HANDED_OVER";
 
-/// The next program of this name in `PATH` that does not resolve to this one. `None` unless this one was started by that
-/// name: with `diskwright as NAME` the caller wants this program.
+/// Returns the next program of this name in `PATH` that is not this one. Returns `None` unless this program was started
+/// by that name: a caller of `diskwright as NAME` requests this program.
 fn next(name: &str) -> Option<PathBuf> {
     let called = PathBuf::from(env::args_os().next()?);
     if env::var_os(HANDED_OVER).is_some() || called.file_name() != Some(OsStr::new(name)) {
@@ -24,7 +24,8 @@ fn next(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name)).find(is_other)
 }
 
-/// Runs it with these arguments and returns its status. `None` if there is none, or it cannot be run.
+/// Runs the next program with these arguments and returns its status. Returns `None` if there is none or it cannot be
+/// run.
 pub(crate) fn run(
     name: &str,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -32,6 +33,6 @@ pub(crate) fn run(
     let arguments: Vec<OsString> =
         arguments.into_iter().map(|word| word.as_ref().to_owned()).collect();
     let status = Command::new(next(name)?).args(arguments).env(HANDED_OVER, "1").status().ok()?;
-    // A program that a signal ended has no status.
+    // A program terminated by a signal has no status.
     Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }

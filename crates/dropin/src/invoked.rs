@@ -1,18 +1,18 @@
-//! How a program was called, and where it speaks.
+//! Name of the called program, and its output.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-/// How a program was called.
+/// Name under which a program was called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Invoked {
-    /// Its name.
+    /// Program name.
     pub(crate) name: &'static str,
 }
 
 impl Invoked {
-    /// Prints the version in the form of the original, because callers parse it, and returns the exit status. The
-    /// number is the release of the original whose behaviour this program follows.
+    /// Prints the version in the format of the original, because callers parse it, and returns the exit status. The
+    /// number is the release of the original that this program follows.
     pub(crate) fn version(&self) -> u8 {
         let ours = concat!("Diskwright ", env!("CARGO_PKG_VERSION"));
         match self.original() {
@@ -28,7 +28,7 @@ impl Invoked {
         0
     }
 
-    /// Returns the suite of the original, and the name that it calls itself by.
+    /// Returns the suite of the original and its own name.
     fn original(&self) -> Option<Original> {
         Some(match self.name {
             "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => Original::E2fsprogs("mke2fs"),
@@ -42,31 +42,31 @@ impl Invoked {
     }
 }
 
-/// Release of e2fsprogs whose options and output the programs follow.
+/// Release of e2fsprogs that options and output follow.
 const E2FSPROGS: &str = "1.47.4";
-/// Release of xfsprogs whose options and output the programs follow.
+/// Release of xfsprogs that options and output follow.
 const XFSPROGS: &str = "6.18.0";
 
-/// A program that one of ours stands for.
+/// Original of a program.
 enum Original {
     E2fsprogs(&'static str),
     Xfsprogs(&'static str),
 }
 
-/// Says something on standard output. A reader that has gone away is no failure of the program.
+/// Prints a line on standard output. Errors of standard output are ignored.
 pub(crate) fn say(text: Arguments<'_>) {
     let text = text.to_string();
-    // A place keeps its secrets to itself; all else is printed as the originals print it.
+    // Remove secrets from addresses. Other text is printed like in the originals.
     let text = if text.contains("://") { diskwright::text::safe(&text) } else { text };
     let _ = writeln!(io::stdout(), "{text}");
 }
 
-/// Prints bytes as they are.
+/// Prints raw bytes.
 pub(crate) fn say_bytes(bytes: &[u8]) {
     let _ = io::stdout().write_all(bytes);
 }
 
-/// Says lines at once, which end with the last of them.
+/// Prints several lines, the last one with its newline.
 pub(crate) fn say_all(lines: &str) {
     let _ = io::stdout().write_all(lines.as_bytes());
 }

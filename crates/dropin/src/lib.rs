@@ -1,9 +1,8 @@
-//! Programs of e2fsprogs, xfsprogs and others by their own names and options, on images.
+//! Programs of e2fsprogs, xfsprogs and others with their original names and options, for images.
 //!
-//! Builders call `mke2fs -d`, `e2fsck -pf` or `resize2fs`, and what they call is not theirs to change. Each
-//! [`Program`] takes the arguments that its namesake's manual page has, does the same to an image by the engine of
-//! Diskwright, and ends with the status that its namesake would end with. An option that is not supported is refused by
-//! name: it is left out of account only where what was asked for holds all the same.
+//! Build tools call `mke2fs -d`, `e2fsck -pf` or `resize2fs` and cannot easily be changed. Each [`Program`] accepts the
+//! documented arguments of the original, performs the operation with Diskwright's engine, and returns the original's
+//! exit status. Unsupported options are rejected by name. An option is ignored only if the result satisfies it anyway.
 #![forbid(unsafe_code)]
 
 mod android;

@@ -1,8 +1,8 @@
-//! Lists of options as values: `name=value,name`.
+//! Option lists: `name=value,name`.
 
 use crate::failure::{Failure, Statuses};
 
-/// One of a list: what is called how, and what it is to be.
+/// Item of a list, with the option for messages.
 pub(crate) struct Item<'a> {
     pub(crate) name: &'a str,
     value: Option<&'a str>,
@@ -10,7 +10,7 @@ pub(crate) struct Item<'a> {
     statuses: Statuses,
 }
 
-/// The items of the value of `option`.
+/// Parses the items of the value of `option`.
 pub(crate) fn items(
     list: &str,
     option: char,
@@ -26,7 +26,7 @@ pub(crate) fn items(
 }
 
 impl<'a> Item<'a> {
-    /// One that does not come from a list.
+    /// Creates an item outside of a list.
     pub(crate) fn new(
         name: &'a str,
         value: Option<&'a str>,
@@ -36,17 +36,17 @@ impl<'a> Item<'a> {
         Self { name, value, option, statuses }
     }
 
-    /// Its value, if it has one.
+    /// Returns the value, if there is one.
     pub(crate) fn value(&self) -> Option<&'a str> {
         self.value
     }
 
-    /// Its value, which it must have.
+    /// Returns the required value.
     pub(crate) fn text(&self) -> Result<&'a str, Failure> {
         self.value.filter(|value| !value.is_empty()).ok_or_else(|| self.wrong("needs a value"))
     }
 
-    /// Its value by a function.
+    /// Parses the required value with a function.
     pub(crate) fn by<T>(
         &self,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -55,7 +55,7 @@ impl<'a> Item<'a> {
         parse(text).map_err(|why| self.wrong(&format!("cannot be {text:?}: {why}")))
     }
 
-    /// Its value as yes or no: `0` or `1`, and yes without one.
+    /// Parses the value as a boolean: `0` or `1`; the default is true.
     pub(crate) fn switch(&self) -> Result<bool, Failure> {
         match self.value {
             None | Some("1") => Ok(true),
@@ -64,17 +64,17 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What is wrong with it.
+    /// Creates the failure for an invalid item.
     pub(crate) fn wrong(&self, what: &str) -> Failure {
         self.statuses.usage(format_args!("-{} {} {what}", self.option, self.name))
     }
 
-    /// It is there in the namesake, and not here.
+    /// Creates the failure for an item of the original that is not supported.
     pub(crate) fn refused(&self, why: &str) -> Failure {
         self.statuses.refused(format_args!("-{} {}", self.option, self.name), why)
     }
 
-    /// There is no such item.
+    /// Creates the failure for an unknown item.
     pub(crate) fn unknown(&self) -> Failure {
         self.statuses.usage(format_args!("-{} has nothing called {}", self.option, self.name))
     }

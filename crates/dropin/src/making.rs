@@ -1,4 +1,4 @@
-//! Making a file system in a file that may be there already.
+//! Creation of a file system in a new or existing file.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -11,28 +11,28 @@ use diskwright::{Image, ImageInfo, OpenImage};
 
 use crate::failure::{Failure, NO_BLOCKS, NO_INODES, Statuses};
 
-/// Bytes of image per inode that both mke2fs and the engine have for a usual file system.
+/// Default bytes per inode of both mke2fs and the engine.
 pub(crate) const INODE_RATIO_USUAL: u64 = 16384;
 
-/// The time of everything that has no other, as tools of the ext family and reproducible builds are told it.
+/// Environment variable with the default time, used by ext tools and reproducible builds.
 const FAKE_TIME: &str = "E2FSPROGS_FAKE_TIME";
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// The file that a file system goes into.
+/// Target file of a file system.
 pub(crate) struct File {
     path: PathBuf,
-    /// How long it is; `None` if it is not there.
+    /// Size of the file; `None` if it does not exist.
     pub(crate) bytes: Option<u64>,
-    /// Sector sizes, if it is a block device.
+    /// Sector sizes, for block devices.
     pub(crate) sectors: Option<Sectors>,
 }
 
 /// Sector sizes of a block device in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sectors {
-    /// The smallest unit that the device reads and writes.
+    /// Minimum size of reads and writes.
     pub(crate) logical: u32,
-    /// The smallest unit that it writes without reading first.
+    /// Minimum size of writes without reading first.
     pub(crate) physical: u32,
 }
 
@@ -55,11 +55,11 @@ impl Sectors {
 }
 
 impl File {
-    /// Looks for it.
+    /// Reads the properties of the file.
     pub(crate) fn look(path: &Path, statuses: Statuses) -> Result<Self, Failure> {
         let mut sectors = None;
         let bytes = match std::fs::File::open(path) {
-            // The end of a block device is where its bytes end, too.
+            // Seeking to the end also works for block devices.
             Ok(mut file) => {
                 sectors = Sectors::of(&file);
                 file.seek(SeekFrom::End(0)).map(Some)
@@ -71,7 +71,7 @@ impl File {
         Ok(Self { path: path.to_owned(), bytes, sectors })
     }
 
-    /// Gives it back the length that it had, if the file system is shorter.
+    /// Restores the original length of the file if the file system is shorter.
     pub(crate) fn keep_length(&self, statuses: Statuses) -> Result<(), Failure> {
         let Some(bytes) = self.bytes else { return Ok(()) };
         let lengthen = || {
@@ -83,14 +83,14 @@ impl File {
     }
 }
 
-/// Nobody is told how it goes.
+/// Observer that reports nothing.
 struct Silent;
 
 impl Progress for Silent {
     fn made(&self, _: u64, _: u64) {}
 }
 
-/// Makes a file system and says what it is like.
+/// Creates a file system and returns its properties.
 pub(crate) fn make(
     options: &BuildOptions,
     file: &File,
@@ -105,13 +105,13 @@ pub(crate) fn make(
     Ok(info)
 }
 
-/// Makes a file system in whatever format it is shipped in.
+/// Creates a file system in the selected output format.
 pub(crate) fn make_shipped(options: &BuildOptions, statuses: Statuses) -> Result<(), Failure> {
     diskwright::clean_up_on_signals().map_err(|e| statuses.failed(e))?;
     build(options, &Silent).map(drop).map_err(|e| statuses.failed(full(options.format, &e)))
 }
 
-/// Returns the words for a failed build. For a source that does not fit they begin with the phrase of the original.
+/// Returns the message for a failed build. If the source does not fit, it starts with the original's message.
 fn full(format: Format, error: &BuildError) -> String {
     let BuildError::DoesNotFit { path, reason } = error else {
         return error.to_string();
@@ -128,7 +128,7 @@ fn full(format: Format, error: &BuildError) -> String {
     }
 }
 
-/// Makes it in a file that goes away again, and empty.
+/// Creates an empty file system in a temporary file.
 pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<ImageInfo, Failure> {
     let at = |e: std::io::Error| statuses.failed(e);
     let directory = tempfile::tempdir().map_err(at)?;
@@ -144,7 +144,7 @@ fn describe(image: &Path, offset: u64, statuses: Statuses) -> Result<ImageInfo, 
     Ok(image.map_err(|e| statuses.of(&e))?.info().clone())
 }
 
-/// Takes the time that the environment says.
+/// Sets the time from the environment.
 pub(crate) fn set_times(options: &mut BuildOptions, statuses: Statuses) -> Result<(), Failure> {
     let seconds = |name: &str| {
         let Some(value) = env::var_os(name) else { return Ok(None) };
@@ -157,12 +157,12 @@ pub(crate) fn set_times(options: &mut BuildOptions, statuses: Statuses) -> Resul
     Ok(())
 }
 
-/// Whether the same call is to make the same bytes.
+/// Returns whether equal calls must give equal images.
 pub(crate) fn is_reproducible(options: &BuildOptions) -> bool {
     options.source_date_epoch.is_some() || options.time.is_some()
 }
 
-/// A UUID that no other file system has.
+/// Returns a random UUID.
 pub(crate) fn random_uuid() -> [u8; 16] {
     uuid::Uuid::new_v4().into_bytes()
 }

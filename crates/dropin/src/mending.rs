@@ -1,4 +1,4 @@
-//! Checking and repairing, as the programs for it have in common.
+//! Checks and repairs, shared by the programs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,31 +12,31 @@ use repair::Plan;
 use crate::completion::Completion;
 use crate::invoked::say;
 
-/// What may be changed.
+/// Permitted changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum May {
-    /// Nothing.
+    /// None.
     Look,
-    /// What is wrong and nobody loses anything by.
+    /// Repairs of harmless damage.
     MendHarmless,
-    /// Everything.
+    /// All repairs.
     Mend,
 }
 
-/// How an image was found and left.
+/// Result of a check or repair.
 #[derive(Debug)]
 pub(crate) struct Mended {
-    /// How much is still wrong.
+    /// Number of remaining findings.
     pub(crate) left: u64,
     /// Whether the image was changed.
     pub(crate) is_changed: bool,
-    /// Whether it was ended by a signal.
+    /// Whether a signal interrupted it.
     pub(crate) is_interrupted: bool,
-    /// The first error of the device, if it failed to read.
+    /// First read error of the device.
     pub(crate) device_error: Option<String>,
 }
 
-/// Observes a check for a signal that ends it, and passes its progress on.
+/// Observer that forwards progress and cancels on signals.
 struct Watch<'c> {
     stop: &'static AtomicBool,
     completion: Option<&'c Completion>,
@@ -56,16 +56,16 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Findings about copies of the superblock and of group descriptors. e2fsck writes such copies again without a word, and
-/// they do not count for its exit status. Images of `e2image -ra` and of genext2fs have none.
+/// Findings about copies of the superblock and of group descriptors. e2fsck rewrites such copies silently, and they do
+/// not affect its exit status. Images of `e2image -ra` and genext2fs have none.
 const COPIES: [&str; 2] = ["ext4-superblock-backup", "ext4-group-backup"];
 
-/// Returns whether a finding counts for the exit status.
+/// Returns whether a finding affects the exit status.
 fn counts(finding: &Finding) -> bool {
     !COPIES.contains(&finding.code.name)
 }
 
-/// Checks an image, and repairs what may be. With `undo`, what was there before is kept in that file.
+/// Checks an image and performs the permitted repairs. With `undo`, the old contents are stored in that file.
 pub(crate) fn mend(
     image: &Path,
     open: &OpenImage,
@@ -105,18 +105,18 @@ pub(crate) fn mend(
     repair.check(&Options::default(), &left)?;
     let left = left.0.into_inner();
     if let (Some(file), None, 0) = (kept, undo, left) {
-        // It was there for the moment in which a kill would have left half of the repair.
+        // The undo file was needed only in case of an interruption during the repair.
         let _ = std::fs::remove_file(file);
     }
     let is_interrupted = stop.load(Ordering::Relaxed);
     let device_error = repair.device_error().filter(|_| repair.reads_failed() > failed);
     let device_error = device_error.map(str::to_owned);
-    // Other changes than those of copies: a repair without findings ends orphans, or takes back marks.
+    // Changes other than those of copies: a repair without findings processes orphans or clears flags.
     let is_changed = found > 0 || plan.findings.is_empty();
     Ok(Mended { left, is_changed, is_interrupted, device_error })
 }
 
-/// Returns the file with what was there before, if there is one.
+/// Executes the plan. Returns the undo file, if there is one.
 fn carry_out(
     repair: &Repair,
     plan: &Plan,
@@ -128,7 +128,7 @@ fn carry_out(
     Ok(done.undo)
 }
 
-/// Counts what is found.
+/// Observer that counts findings.
 #[derive(Default)]
 struct Left(AtomicU64);
 

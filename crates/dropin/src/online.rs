@@ -1,7 +1,7 @@
 //! Requests about mounted file systems, which only the kernel can serve.
 //!
-//! An ioctl serves them where there is one. The next program of the same name in `PATH` that is not Diskwright serves the
-//! rest. Without one the request is refused.
+//! An ioctl is used if there is one. Other requests are passed to the next program of the same name in `PATH` that is
+//! not Diskwright. Without one they are rejected.
 
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
@@ -18,8 +18,7 @@ use crate::invoked::{Invoked, say};
 use crate::target::Target;
 use crate::words::{Word, Words};
 
-/// Returns the mount of the XFS that a mount point, a device, or the file of a loop device names. Returns `None` if it is
-/// not mounted.
+/// Returns the XFS mount for a mount point, a device, or the file of a loop device, or `None` if it is not mounted.
 pub(crate) fn xfs_mount(target: &Path) -> Result<Option<Mount>, Failure> {
     let at = |e: Error| STATUSES.failed(format_args!("{}: {e}", target.display()));
     let mount = match Mount::named(target).map_err(at)? {
@@ -37,17 +36,17 @@ pub(crate) fn xfs_mount(target: &Path) -> Result<Option<Mount>, Failure> {
     }
 }
 
-/// Returns where a block device is mounted as one of the ext family.
+/// Returns the mount of a block device with an ext file system.
 pub(crate) fn ext_mount(device: &Path) -> Option<Mount> {
     let is_device = device.metadata().is_ok_and(|found| found.file_type().is_block_device());
     let mount = Mount::named(device).ok().flatten().filter(|_| is_device);
     mount.filter(|mount| mount.format.starts_with("ext"))
 }
 
-/// A request that the kernel did not serve.
+/// Request that the kernel did not serve.
 pub(crate) struct Refused {
     failure: Failure,
-    /// The kernel has no such request. Another program may serve it in another way.
+    /// Whether the kernel lacks the request, so that another program may serve it differently.
     is_unknown: bool,
 }
 
@@ -69,7 +68,7 @@ impl Refused {
     }
 }
 
-/// Has the next program of this name serve what the kernel does not.
+/// Passes unsupported requests to the next program of this name.
 pub(crate) fn or_next(
     served: Result<u8, Refused>,
     invoked: &Invoked,
@@ -81,7 +80,7 @@ pub(crate) fn or_next(
     })
 }
 
-/// Resizes a mounted file system to `blocks`, or to all of its device.
+/// Resizes a mounted file system to `blocks`, or to the size of its device.
 pub(crate) fn resize(
     device: &Path,
     mount: &Mount,
@@ -118,7 +117,7 @@ pub(crate) fn resize(
         .into());
     }
     mount.open().and_then(|root| mounted::resize_ext4(root, blocks)).map_err(failed)?;
-    // The kernel keeps the primary superblock in the cache of the device.
+    // The kernel keeps the primary superblock in the device's page cache.
     let after =
         dumpe2fs::superblock(&Target::at(device)).map_or(blocks, |found| found.blocks_count);
     say(format_args!("The filesystem on {name} is now {after} ({kilobytes}k) blocks long."));
@@ -139,7 +138,7 @@ pub(crate) fn set_label(mount: &Mount, label: &[u8]) -> Result<(), Refused> {
     })
 }
 
-/// Serves a call of e2label, which has a device and a label, for a mounted device. The label ends with its first NUL.
+/// Serves e2label with a device and a label for a mounted device. The label ends at its first NUL.
 pub(crate) fn label(arguments: &[OsString], label: &[u8], invoked: &Invoked) -> Option<Ended> {
     let mount = ext_mount(Path::new(arguments.first()?))?;
     let end = label.iter().position(|byte| *byte == 0).unwrap_or(label.len());
@@ -147,7 +146,7 @@ pub(crate) fn label(arguments: &[OsString], label: &[u8], invoked: &Invoked) -> 
     Some(or_next(set, invoked, arguments))
 }
 
-/// Serves a call of tune2fs for a mounted device. Returns `None` if the device is not mounted, or nothing is to be changed.
+/// Serves tune2fs for a mounted device. Returns `None` if the device is not mounted or there are no changes.
 pub(crate) fn tune(arguments: &[OsString], invoked: &Invoked) -> Option<Ended> {
     let asked = Asked::read(arguments).ok()?;
     let device = asked.device.as_deref()?;
@@ -157,7 +156,7 @@ pub(crate) fn tune(arguments: &[OsString], invoked: &Invoked) -> Option<Ended> {
     let mount = ext_mount(device)?;
     match asked.label {
         Some(label) if !asked.changes_more => {
-            // A longer one is cut, as tune2fs does.
+            // Longer labels are truncated, as in tune2fs.
             let label = &label[..label.len().min(16)];
             let set = set_label(&mount, label).and_then(|()| {
                 if asked.shows {
@@ -179,7 +178,7 @@ pub(crate) fn tune(arguments: &[OsString], invoked: &Invoked) -> Option<Ended> {
     }
 }
 
-/// A call of tune2fs, as far as a mounted file system is concerned.
+/// Arguments of tune2fs that affect mounted file systems.
 #[derive(Default)]
 struct Asked {
     device: Option<std::path::PathBuf>,

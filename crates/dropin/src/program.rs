@@ -1,4 +1,4 @@
-//! The programs, and the names that they go by.
+//! Table of programs and their names.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::{
     xfs_growfs, xfs_repair,
 };
 
-/// The argument that lists what a program supports.
+/// Argument that lists the supported options.
 const SUPPORTED: &str = "--supported";
 
-/// A program of e2fsprogs, xfsprogs or others that there is a namesake of.
+/// Program that replaces one of e2fsprogs, xfsprogs or others.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     name: &'static str,
@@ -25,7 +25,7 @@ pub struct Program {
     options: &'static Options,
 }
 
-/// All of them.
+/// All programs.
 static PROGRAMS: &[Program] = &[
     Program { name: "mke2fs", run: mke2fs::run, options: &supported::MKE2FS },
     Program { name: "mkfs.ext2", run: mke2fs::run, options: &supported::MKE2FS },
@@ -58,23 +58,23 @@ static PROGRAMS: &[Program] = &[
 ];
 
 impl Program {
-    /// All programs.
+    /// Returns all programs.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PROGRAMS.iter()
     }
 
-    /// The program that goes by this name: the last part of the path that it was called by.
+    /// Returns the program for a name: the last component of the path by which it was called.
     pub fn called(path: &OsStr) -> Option<&'static Self> {
         let name = Path::new(path).file_name()?;
         PROGRAMS.iter().find(|program| name == program.name)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns what it supports: the options that work and, for debugfs, the requests.
+    /// Returns the supported options and, for debugfs, requests.
     pub fn supported(&self) -> Vec<String> {
         let mut lines = self.options.written().collect::<Vec<_>>();
         if self.name == "debugfs" {
@@ -83,8 +83,8 @@ impl Program {
         lines
     }
 
-    /// Runs it with these arguments, which do not begin with its name, and returns the status to end with. What it
-    /// says goes to standard output and standard error.
+    /// Runs the program with arguments that do not include its name, and returns the exit status. Writes to standard
+    /// output and standard error.
     pub fn run(&self, arguments: impl IntoIterator<Item = OsString>) -> u8 {
         let invoked = Invoked { name: self.name };
         let arguments = arguments.into_iter().collect::<Vec<_>>();
@@ -101,7 +101,7 @@ impl Program {
     }
 }
 
-/// A message of the library without options that the originals do not have.
+/// Replaces options in library messages that the originals do not have.
 fn with_own_hints(message: &str) -> String {
     let attach = "attach the partition first (losetup -P)";
     message
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(names.len(), PROGRAMS.len());
     }
 
-    /// Programs that start others when their arguments are right.
+    /// Programs that execute others if their arguments are valid.
     const STARTS_OTHERS: [&str; 4] =
         ["blkid", "fuse2fs", "mount.diskwright", "mount.fuse.diskwright"];
 
@@ -150,7 +150,7 @@ mod tests {
                 let is_unknown = message.contains("there is no option");
                 assert_eq!(is_unknown, !program.options.has(letter), "{name} -{letter}: {message}");
                 let is_refused = message.contains(&format!("-{letter} is not supported"));
-                // Some options that work refuse the value.
+                // Some supported options reject this value.
                 let must_be = program.options.refused.contains(letter);
                 assert!(is_refused || !must_be, "{name} -{letter}: {message}");
             }
@@ -168,7 +168,7 @@ mod tests {
             let (invoked, name) = (Invoked { name: program.name }, program.name);
             for List { letter, works, refused } in program.options.lists {
                 for item in &all {
-                    // The value of -p begins with a path.
+                    // The value of -p starts with a path.
                     let before = if *letter == 'p' { "file=p," } else { "" };
                     let list = format!("{before}{item}=v");
                     let arguments = [format!("-{letter}"), list, "/nonexistent/image".into()];
@@ -177,7 +177,7 @@ mod tests {
                     let what = format!("{name} -{letter} {item}: {message}");
                     let is_known = works.contains(item) || refused.contains(item);
                     assert_eq!(message.contains("has nothing called"), !is_known, "{what}");
-                    // Some names that work refuse the value.
+                    // Some supported names reject this value.
                     let is_refused = message.contains(&format!("{item} is not supported"));
                     assert!(is_refused || !refused.contains(item), "{what}");
                 }

@@ -61,7 +61,7 @@ fn resize_mounted(wish: &Wish, mount: &mounted::Mount) -> Result<u8, crate::onli
     let found = dumpe2fs::superblock(&wish.image)?;
     let block = found.block_size();
     let blocks = match wish.size {
-        // A mounted file system cannot shrink.
+        // A mounted file system cannot shrink, so let the kernel refuse it.
         _ if wish.is_least => Some(0),
         Some(size) => {
             let bytes = size.bytes(block.into());
@@ -73,13 +73,13 @@ fn resize_mounted(wish: &Wish, mount: &mounted::Mount) -> Result<u8, crate::onli
     crate::online::resize(&wish.image.path, mount, blocks, found.blocks_count, block)
 }
 
-/// The size that a file system has.
+/// Current size of a file system.
 struct Before {
     blocks: u64,
     block_bytes: u32,
 }
 
-/// As the superblock says, unless the journal may know better.
+/// Returns the size from the superblock, or after recovery if the journal may contain a newer one.
 fn before(image: &Target) -> Result<Before, Failure> {
     if let Ok(sb) = dumpe2fs::superblock(image)
         && !sb.features.incompat(Incompat::RECOVER)
@@ -95,7 +95,7 @@ fn before(image: &Target) -> Result<Before, Failure> {
     Ok(Before { blocks: info.blocks, block_bytes: info.block_size })
 }
 
-/// `None` if there is nothing to do.
+/// Resizes the image. Returns `None` if there is nothing to do.
 fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, Failure> {
     let (path, open) = (&wish.image.path, wish.image.open());
     let failed = |e: diskwright::Error| STATUSES.of(&e);
@@ -119,13 +119,13 @@ fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, F
     } else {
         let stop = diskwright::stop_on_signals().map_err(failed)?;
         let mut goes_on = |_, _| !stop.load(std::sync::atomic::Ordering::Relaxed);
-        // A regular file is cut to the new size, as by the original: callers ship it without another step.
+        // A regular file is truncated to the new size, as by the original, because callers distribute it directly.
         shrink(path, &open, least, &mut goes_on).map_err(failed)?
     };
     Ok((!report.is_nothing()).then_some(report))
 }
 
-/// Returns `None` if only the version is asked for.
+/// Parses the arguments. Returns `None` if only the version was requested.
 fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::RESIZE2FS);
     let mut wish = Wish::default();
@@ -136,7 +136,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             Word::Option('V') => return Ok(None),
             Word::Option('M') => wish.is_least = true,
             Word::Option('P') => wish.only_least = true,
-            // Nothing is cached, and nothing is shown while it goes on; what is wrong is refused, whoever forces it.
+            // There is no cache to flush and no progress display, and errors cannot be overridden.
             Word::Option('f' | 'F' | 'p') => {}
             Word::Option('d') => drop(words.value()?),
             Word::Option('b' | 's') => {

@@ -1,21 +1,21 @@
-//! Sizes as the programs write them.
+//! Syntax of sizes.
 
-/// Bytes of what the letter `s` counts.
+/// Size of a sector, the unit of the letter `s`.
 const SECTOR_BYTES: u64 = 512;
 
-/// A number, and what it counts.
+/// Number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// Whatever the program counts in when no letter follows.
+    /// Default unit of the program, without a letter.
     Units(u64),
     /// Bytes.
     Bytes(u64),
-    /// Blocks of the file system.
+    /// File system blocks.
     Blocks(u64),
 }
 
 impl Size {
-    /// Bytes, where a number alone counts units of so many.
+    /// Converts to bytes. `unit` is the size of the default unit.
     pub(crate) fn bytes(self, unit: u64) -> Option<u64> {
         match self {
             Self::Units(count) => count.checked_mul(unit),
@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-/// The same, or a number with the letter `b` (blocks), as programs of XFS have it.
+/// Same as [`parse`], but also accepts the letter `b` (blocks), as the XFS programs do.
 pub(crate) fn parse_xfs(text: &str) -> Result<Size, String> {
     match text.strip_suffix(['b', 'B']).map(str::parse) {
         Some(Ok(blocks)) => Ok(Size::Blocks(blocks)),
@@ -33,7 +33,7 @@ pub(crate) fn parse_xfs(text: &str) -> Result<Size, String> {
     }
 }
 
-/// A number with the letter `s` (sectors of 512 bytes), `k`, `m`, `g`, `t` or `p` (powers of 1024), or none.
+/// Parses a number with the letter `s` (sectors of 512 bytes), `k`, `m`, `g`, `t` or `p` (powers of 1024), or none.
 pub(crate) fn parse(text: &str) -> Result<Size, String> {
     let problem = || "write a number, and s, k, m, g or t after it".to_owned();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -51,7 +51,7 @@ pub(crate) fn parse(text: &str) -> Result<Size, String> {
     number.checked_mul(unit).map(Size::Bytes).ok_or_else(|| "it is too large".to_owned())
 }
 
-/// A number of bytes, with or without a letter.
+/// Parses a number of bytes, with or without a letter.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     parse(text)?.bytes(1).ok_or_else(|| "it is too large".to_owned())
 }

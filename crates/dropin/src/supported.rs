@@ -1,25 +1,25 @@
-//! The options of all programs: the tables that [`Words`](crate::words::Words) reads arguments by, and `--supported` lists.
+//! Options of all programs: tables for the argument parser [`Words`](crate::words::Words) and for `--supported`.
 
-/// The options of a program.
+/// Options of a program.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Letters that work.
+    /// Supported letters.
     pub(crate) works: &'static str,
-    /// Letters of the original that are refused. The parser knows why.
+    /// Letters of the original that are rejected. The parser contains the reasons.
     pub(crate) refused: &'static str,
-    /// Long names, and their letters.
+    /// Long names with their letters.
     pub(crate) long: &'static [(&'static str, char)],
-    /// Names in the lists that are values of options.
+    /// Names in the option values that are lists.
     pub(crate) lists: &'static [List],
 }
 
-/// The names in the list that is the value of an option. The parser of the list is tested against them.
+/// Names in the list value of an option. Tests compare the parser with them.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) letter: char,
-    /// Names that work.
+    /// Supported names.
     pub(crate) works: &'static [&'static str],
-    /// Names of the original that are refused.
+    /// Names of the original that are rejected.
     #[cfg_attr(not(test), expect(dead_code, reason = "the parsers refuse them, and say why"))]
     pub(crate) refused: &'static [&'static str],
 }
@@ -237,7 +237,7 @@ const TUNE2FS_LISTS: [List; 3] = [
     },
 ];
 
-/// The long options of blkid(8).
+/// Long options of blkid(8).
 const BLKID_LONG: [(&str, char); 20] = [
     ("cache-file", 'c'),
     ("no-encoding", 'd'),
@@ -273,7 +273,7 @@ impl Options {
         is_long || self.works.contains(letter) || self.refused.contains(letter)
     }
 
-    /// Returns the options that work, as they are written.
+    /// Returns the supported options in command-line syntax.
     pub(crate) fn written(&self) -> impl Iterator<Item = String> {
         let letters = self.works.chars().map(|letter| format!("-{letter}"));
         let works = |letter: &char| !self.refused.contains(*letter);

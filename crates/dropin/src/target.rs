@@ -1,4 +1,4 @@
-//! Names of images: a path, and after `?offset=` the byte that the file system starts at.
+//! Names of images: a path, optionally followed by `?offset=` and the byte offset of the file system.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use diskwright::OpenImage;
 
 use crate::failure::{Failure, Statuses};
 
-/// Separates the path from the options of the open, as in the library of e2fsprogs.
+/// Separator between path and offset, as in the e2fsprogs library.
 const SEPARATOR: &str = "?offset=";
 
-/// An image to open.
+/// Image to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
-    /// Offset of the file system in bytes.
+    /// Byte offset of the file system.
     pub(crate) offset: u64,
 }
 
 impl Target {
-    /// Splits a name. A name without `?offset=`, or one that is not UTF-8, is a path.
+    /// Parses a name. Without `?offset=`, or if it is not UTF-8, the whole name is a path.
     pub(crate) fn parse(name: OsString, statuses: Statuses) -> Result<Self, Failure> {
         let Some((path, offset)) = name.to_str().and_then(|name| name.split_once(SEPARATOR)) else {
             return Ok(Self { path: name.into(), offset: 0 });
@@ -31,18 +31,18 @@ impl Target {
         Ok(Self { path: path.into(), offset })
     }
 
-    /// Returns the image that fills this file or device.
+    /// Selects the image that fills this file or device.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), offset: 0 }
     }
 
-    /// Returns how the image is opened.
+    /// Returns the options for opening the image.
     pub(crate) fn open(&self) -> OpenImage {
         OpenImage::default().offset(self.offset)
     }
 }
 
-/// Reads decimal digits, or hexadecimal ones after `0x`.
+/// Parses decimal digits, or hexadecimal ones after `0x`.
 fn bytes(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(parse("image"), at("image", 0));
         assert_eq!(parse("image?offset=1048576"), at("image", 1 << 20));
         assert_eq!(parse("dir/image?offset=0x100000"), at("dir/image", 1 << 20));
-        // A file may have such a name.
+        // File names may contain a question mark.
         assert_eq!(parse("what?"), at("what?", 0));
         for wrong in ["image?offset=", "image?offset=1M", "image?offset=-1", "image?offset=1,x"] {
             assert!(parse(wrong).unwrap_err().contains("not a number of bytes"), "{wrong}");

@@ -1,4 +1,4 @@
-//! Arguments as getopt(3) takes them: letters may be joined, and options may follow operands.
+//! Argument parser like getopt(3): letters may be combined, and options may follow operands.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -11,27 +11,27 @@ use crate::failure::{Failure, Statuses};
 use crate::supported::Options;
 use crate::target::Target;
 
-/// The next of the arguments.
+/// Parsed argument.
 #[derive(Debug)]
 pub(crate) enum Word {
-    /// An option of a letter.
+    /// Option letter.
     Option(char),
-    /// Anything else.
+    /// Operand.
     Operand(OsString),
 }
 
-/// The arguments of a program.
+/// Arguments of a program.
 pub(crate) struct Words {
     parser: Parser,
     statuses: Statuses,
-    /// The options that there are.
+    /// Table of options.
     options: &'static Options,
-    /// The last option, as it was written.
+    /// Last option as written.
     last: String,
 }
 
 impl Words {
-    /// Reads arguments by a table. Other options are unknown.
+    /// Creates a parser with a table. Options not in the table are unknown.
     pub(crate) fn new(
         arguments: Vec<OsString>,
         statuses: Statuses,
@@ -40,7 +40,7 @@ impl Words {
         Self { parser: Parser::from_args(arguments), statuses, options, last: String::new() }
     }
 
-    /// The next one.
+    /// Returns the next argument.
     pub(crate) fn next(&mut self) -> Result<Option<Word>, Failure> {
         Ok(match self.parser.next().map_err(|e| self.statuses.usage(e))? {
             None => None,
@@ -60,7 +60,7 @@ impl Words {
         })
     }
 
-    /// Takes an operand for the image, of which there is one.
+    /// Stores an operand as the only image.
     pub(crate) fn only(
         &self,
         image: &mut Option<PathBuf>,
@@ -74,59 +74,59 @@ impl Words {
         Err(self.statuses.usage(format_args!("one image at a time: {extra}")))
     }
 
-    /// The image, which must have been named.
+    /// Returns the image, which is required.
     pub(crate) fn named(&self, image: Option<PathBuf>) -> Result<PathBuf, Failure> {
         image.ok_or_else(|| self.statuses.usage("name an image"))
     }
 
-    /// Returns the image and the offset of its file system, which must have been named.
+    /// Returns the required image with the offset of its file system.
     pub(crate) fn target(&self, image: Option<PathBuf>) -> Result<Target, Failure> {
         Target::parse(self.named(image)?.into(), self.statuses)
     }
 
-    /// What belongs to the last option.
+    /// Returns the value of the last option.
     pub(crate) fn value(&mut self) -> Result<OsString, Failure> {
         self.parser.value().map_err(|_| self.wrong("needs a value"))
     }
 
-    /// The same as text.
+    /// Same as [`Self::value`], as text.
     pub(crate) fn text(&mut self) -> Result<String, Failure> {
         self.value()?.into_string().map_err(|_| self.wrong("needs a value that is text"))
     }
 
-    /// The same as bytes.
+    /// Same as [`Self::value`], as bytes.
     pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
         Ok(self.value()?.into_encoded_bytes())
     }
 
-    /// The same as a path.
+    /// Same as [`Self::value`], as a path.
     pub(crate) fn path(&mut self) -> Result<PathBuf, Failure> {
         self.value().map(PathBuf::from)
     }
 
-    /// The same as anything that can be parsed.
+    /// Same as [`Self::value`], parsed by [`FromStr`].
     pub(crate) fn parsed<T: FromStr>(&mut self) -> Result<T, Failure> {
         let text = self.text()?;
         text.parse().map_err(|_| self.wrong(format_args!("cannot be {text:?}")))
     }
 
-    /// The same by a function of one's own.
+    /// Same as [`Self::value`], parsed by a function.
     pub(crate) fn by<T>(&mut self, parse: fn(&str) -> Result<T, String>) -> Result<T, Failure> {
         let text = self.text()?;
         parse(&text).map_err(|why| self.wrong(format_args!("{text}: {why}")))
     }
 
-    /// What is wrong with the last option.
+    /// Creates the failure for an invalid use of the last option.
     pub(crate) fn wrong(&self, what: impl Display) -> Failure {
         self.statuses.usage(format_args!("{} {what}", self.last))
     }
 
-    /// The last option is there in the namesake, and not here.
+    /// Creates the failure for the last option if it is not supported.
     pub(crate) fn refused(&self, why: &str) -> Failure {
         self.statuses.refused(&self.last, why)
     }
 
-    /// There is no such option.
+    /// Creates the failure for an unknown option.
     pub(crate) fn unknown(&self) -> Failure {
         self.statuses.usage(format_args!("there is no option {}", self.last))
     }

@@ -12,10 +12,10 @@ use crate::making;
 use crate::supported;
 use crate::words::{Word, Words};
 
-/// The label that stands for none.
+/// Argument for an empty label.
 const NO_LABEL: &[u8] = b"--";
 
-/// Longest label of XFS.
+/// Maximum length of an XFS label in bytes.
 const LABEL_BYTES_MAX: usize = 12;
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Wish {
                 }
                 self.label = Some(label);
             }
-            // It is the image's own file.
+            // The target is always treated as a file.
             'f' => {}
             'U' => self.uuid = Some(words.by(uuid)?),
             'j' | 'p' | 'e' => return Err(words.refused("version 5 has it")),
@@ -75,7 +75,7 @@ impl Wish {
         Ok(())
     }
 
-    /// Changes first, then shows.
+    /// Applies the changes, then prints the requested values.
     fn follow(&self, path: &Path) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         if let Some(mount) = crate::online::xfs_mount(path)? {
@@ -104,7 +104,7 @@ impl Wish {
         Ok(())
     }
 
-    /// The same by the kernel.
+    /// Same as [`Self::follow`], for a mounted file system.
     #[cfg(target_os = "linux")]
     fn follow_mounted(&self, mount: &mounted::Mount) -> Result<(), Failure> {
         let point = mount.point.display();
@@ -146,7 +146,7 @@ fn looked_at(path: &Path) -> Result<ImageInfo, Failure> {
     Ok(opened.map_err(|e| STATUSES.of(&e))?.info().clone())
 }
 
-/// A UUID, `nil`, `generate` (another one), or `restore` (the one that the file system was made with).
+/// Parses a UUID, `nil`, `generate` (random), or `restore` (the original UUID).
 fn uuid(text: &str) -> Result<NewUuid, String> {
     match text {
         "generate" => Ok(NewUuid::Given(making::random_uuid())),

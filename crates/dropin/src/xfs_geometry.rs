@@ -1,4 +1,4 @@
-//! Geometry of an XFS in the lines that xfs_info(8), xfs_growfs(8) and mkfs.xfs(8) print.
+//! Geometry of an XFS file system in the format of xfs_info(8), xfs_growfs(8) and mkfs.xfs(8).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -11,10 +11,10 @@ use xfs::format::superblock::Superblock;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say_all;
 
-/// Largest sector in bytes: the checksum of a superblock covers at most so much.
+/// Maximum sector size in bytes, which is the maximum that a superblock checksum covers.
 const SECTOR_BYTES_MAX: u64 = 32 << 10;
 
-/// Features that the lines have as 0 or 1.
+/// Features shown as 0 or 1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Switches {
     projid32: bool,
@@ -35,7 +35,7 @@ struct Switches {
     zoned: bool,
 }
 
-/// Geometry of an XFS. Sizes without another unit are in bytes.
+/// Geometry of an XFS file system. Sizes are in bytes unless stated otherwise.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Geometry {
     pub(crate) block_size: u32,
@@ -86,7 +86,7 @@ impl Geometry {
         let version = |bit| features.version_bits.contains(bit);
         let features2 = |bit| features.features2.contains(bit);
         let is_v2_log = version(Version::LOGV2);
-        // The field may be 0 if sectors have 512 bytes.
+        // The field may be 0 with 512-byte sectors.
         let log_sector_size = u32::from(raw.logsectsize.get());
         let metadir = features.incompat(Incompat::METADIR);
         Self {
@@ -97,7 +97,7 @@ impl Geometry {
             ag_count: raw.agcount.get(),
             ag_blocks: raw.agblocks.get(),
             sector_size: raw.sectsize.get().into(),
-            // Since kernels and xfsprogs of 2025, all attributes are of version 2.
+            // Since 2025, kernels and xfsprogs support attributes of version 2 only.
             attr_version: 2,
             stripe: (raw.unit.get(), raw.width.get()),
             dir_block_size: raw.blocksize.get() << raw.dirblklog,
@@ -135,11 +135,11 @@ impl Geometry {
         }
     }
 
-    /// Prints the lines, which name the file system `name`.
+    /// Prints the lines with `name` as the name of the file system.
     pub(crate) fn show(&self, name: &Path) {
         let name = name.display().to_string();
         let mut lines = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ =
             self.write_metadata(&name, &mut lines).and_then(|()| self.write_sections(&mut lines));
         say_all(&lines);
@@ -223,12 +223,12 @@ impl Geometry {
     }
 }
 
-/// Begin of a line that continues the one before.
+/// Start of a continuation line.
 const BLANK: &str = "         =                      ";
 
 #[cfg(target_os = "linux")]
 impl Geometry {
-    /// Asks the kernel for the geometry of a mounted file system.
+    /// Reads the geometry of a mounted file system from the kernel.
     pub(crate) fn of_mount(mount: &mounted::Mount) -> Result<Self, Failure> {
         let found = mount.open().and_then(mounted::xfs_geometry);
         let found = found.map_err(|e| {

@@ -19,7 +19,7 @@ struct Wish {
     inodes_percent: Option<u32>,
     only_look: bool,
     only_version: bool,
-    /// An option that neither an image nor an ioctl serves.
+    /// Failure for an option that neither images nor ioctls support.
     refused: Option<Failure>,
 }
 
@@ -62,7 +62,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option('D') => wish.blocks = Some(words.parsed()?),
             Word::Option('m') => wish.inodes_percent = Some(words.by(percent)?),
             Word::Option('n') => wish.only_look = true,
-            // The data is what grows.
+            // The data section is the default.
             Word::Option('d') => {}
             Word::Option('V') => wish.only_version = true,
             Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 'r' | 'R' | 't' | 'x')) => {
@@ -106,7 +106,7 @@ fn grow_image(wish: &Wish) -> Ended {
     Ok(0)
 }
 
-/// Grows a mounted file system by the kernel.
+/// Grows a mounted file system through the kernel.
 #[cfg(target_os = "linux")]
 fn grow_mounted(wish: &Wish, mount: &mounted::Mount) -> Ended {
     let before = Geometry::of_mount(mount)?;
@@ -120,7 +120,7 @@ fn grow_mounted(wish: &Wish, mount: &mounted::Mount) -> Ended {
     let room = mount.device_bytes().map_err(failed)? / u64::from(before.block_size.max(1));
     let blocks = match (wish.blocks, wish.inodes_percent) {
         (Some(blocks), _) => blocks,
-        // Only the limit is to change.
+        // Only the limit changes.
         (None, Some(_)) => before.blocks,
         (None, None) => room,
     };

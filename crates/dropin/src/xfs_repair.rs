@@ -12,11 +12,11 @@ use crate::mending::{May, mend};
 use crate::supported;
 use crate::words::{Word, Words};
 
-/// Statuses of xfs_repair(8).
+/// Exit statuses of xfs_repair(8).
 const DAMAGED: u8 = 1;
 const MENDED_IF_ASKED: u8 = 4;
 
-/// Last line of xfs_repair -n.
+/// Last line of `xfs_repair -n`.
 const NOT_MODIFIED: &str = "No modify flag set, skipping filesystem flush and exiting.";
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         drop(image);
         if needs_recovery && !wish.only_look {
             say(format_args!("{name}: replaying the log"));
-            // One that cannot be replayed is for the repair to judge.
+            // The repair handles a log that cannot be replayed.
             let _ = Image::recover(&wish.image, &open);
         }
     }
@@ -65,12 +65,12 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return Ok(DAMAGED);
     }
     say(format_args!("{name}: {}", if mended.is_changed { "mended" } else { "nothing is wrong" }));
-    // Callers look for the last line of the original.
+    // Callers search for the last line of the original.
     say(format_args!("{}", if wish.only_look { NOT_MODIFIED } else { "done" }));
     Ok(if mended.is_changed && wish.tells_mending { MENDED_IF_ASKED } else { 0 })
 }
 
-/// XFS is recovered when it is mounted, so there is nothing to do at the start of a machine: fsck.xfs(8).
+/// XFS is recovered on mount, so nothing is done at boot: fsck.xfs(8).
 pub(crate) fn fsck(_: Vec<OsString>, _: &Invoked) -> Ended {
     Ok(0)
 }
@@ -85,7 +85,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option('n') => wish.only_look = true,
             Word::Option('e') => wish.tells_mending = true,
             Word::Option('V') => wish.only_version = true,
-            // Memory and time are spent as they are needed; a log is replayed if it can be.
+            // Memory and time are not limited, and the log is always replayed if possible.
             Word::Option('m' | 't') => drop(words.value()?),
             Word::Option('f' | 'L' | 'M' | 'P' | 'v') => {}
             Word::Option('o') => options(&words.text()?)?,
@@ -105,7 +105,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     Ok(wish)
 }
 
-/// Suboptions of `-o`, which say how memory is used.
+/// Parses the suboptions of `-o` for memory use.
 fn options(list: &str) -> Result<(), Failure> {
     for item in lists::items(list, 'o', STATUSES) {
         match item.name {

@@ -1,4 +1,4 @@
-//! Building an image.
+//! Building images.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use crate::error::{self, fields};
 use crate::hook::Hook;
 use crate::names::{HostPath, Name};
 
-/// One source: a path, or what names one as on the command line.
+/// Source: a path or a name in command-line syntax.
 #[derive(FromPyObject)]
 struct SourceArg(HostPath, Name, bool);
 
-/// What to build, and how.
+/// Arguments of a build.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct BuildArgs {
@@ -117,7 +117,7 @@ impl BuildArgs {
         Ok(PlacedSource { source, at: trim(&at.0).to_vec() })
     }
 
-    /// What a text names, as on the command line.
+    /// Parses a source in command-line syntax.
     fn named(&self, path: &PathBuf) -> PyResult<BuildSource> {
         let text = OsString::from(path);
         if let Some(file) = ImageFile::parse(&text) {
@@ -137,7 +137,7 @@ impl BuildArgs {
     }
 }
 
-/// A path without slashes at its ends.
+/// Removes slashes at both ends of a path.
 fn trim(path: &[u8]) -> &[u8] {
     let start = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(start, |end| end + 1);
@@ -154,7 +154,7 @@ impl Progress for Hook {
     }
 }
 
-/// The report as JSON, or the exception.
+/// Returns the report as JSON, or raises the exception.
 pub(crate) fn finished(
     py: Python<'_>,
     hook: &Hook,
@@ -166,7 +166,7 @@ pub(crate) fn finished(
     }))
 }
 
-/// Builds an image; the report as JSON.
+/// Builds an image and returns the report as JSON.
 #[pyfunction]
 pub(crate) fn build(
     py: Python<'_>,

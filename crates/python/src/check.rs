@@ -1,5 +1,4 @@
-//! Looking at whole images: what they say about themselves, checking, repairing. Reports come as JSON, in the forms that
-//! `docs/check.md` describes.
+//! Properties, checks and repairs of images. Reports are JSON in the format of `docs/check.md`.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -16,10 +15,10 @@ use crate::hook::Hook;
 use crate::names::HostPath;
 use crate::place::{Place, part};
 
-/// What an image on a device without a name is called.
+/// Name of an image on a device without a name.
 const UNNAMED: &str = "the image";
 
-/// Collects findings, and asks a hook whether to go on.
+/// Observer that collects findings and can be cancelled by a hook.
 struct Watch<'a> {
     collector: &'a Collector,
     hook: &'a Hook,
@@ -40,7 +39,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Counts findings.
+/// Observer that counts findings.
 #[derive(Default)]
 struct Found(AtomicU64);
 
@@ -57,7 +56,7 @@ fn options(threads: Option<usize>) -> PyResult<Options> {
     Ok(Options::default().with_threads(threads))
 }
 
-/// What an image says about itself, as JSON.
+/// Returns the properties of an image as JSON.
 #[pyfunction]
 pub(crate) fn info(
     py: Python<'_>,
@@ -73,7 +72,7 @@ pub(crate) fn info(
     serde_json::to_string(&info).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Checks an image; the report as JSON.
+/// Checks an image and returns the report as JSON.
 #[pyfunction]
 pub(crate) fn check(
     py: Python<'_>,
@@ -99,7 +98,7 @@ pub(crate) fn check(
     hook.end(checked.map_err(|error| error::exception(py, &error, &origin)))
 }
 
-/// Opens an image for reading as a repair would leave it. Nothing is written.
+/// Opens an image for reading in its state after a repair. Nothing is written.
 pub(crate) fn salvaged(
     py: Python<'_>,
     path: &Path,
@@ -116,7 +115,8 @@ pub(crate) fn salvaged(
     hook.end(opened.map_err(|error| error::plain(py, &error)))
 }
 
-/// Plans a repair of an image and, unless only the plan is wanted, carries it out; what was found and done as JSON.
+/// Plans a repair of an image and, unless only the plan is requested, executes it. Returns findings and results as
+/// JSON.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub(crate) fn repair(
@@ -151,7 +151,7 @@ pub(crate) fn repair(
     hook.end(repaired.map_err(|error| error::plain(py, &error)))
 }
 
-/// How it stands where nothing is carried out.
+/// Returns the state of a plan that is not executed.
 fn standing_of(plan: &Plan) -> Standing {
     match () {
         () if !plan.steps.is_empty() => Standing::Planned,
@@ -181,7 +181,7 @@ fn carry_out(
     Ok((if is_clean { Standing::Repaired } else { Standing::Damaged }, Some(done)))
 }
 
-/// Brings an image back to what it was before a repair that kept an undo file; how many pages were written.
+/// Restores an image to its state before a repair with an undo file. Returns the number of pages written.
 #[pyfunction]
 pub(crate) fn restore(
     py: Python<'_>,

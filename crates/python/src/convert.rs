@@ -1,4 +1,4 @@
-//! Making an image anew of another one.
+//! Conversion of images.
 
 use diskwright::build::{ConvertOptions, ConvertSize, ImageFile, convert as engine_convert};
 use pyo3::exceptions::PyValueError;
@@ -9,7 +9,7 @@ use crate::error::fields;
 use crate::hook::Hook;
 use crate::names::{HostPath, Name};
 
-/// What to convert, and how.
+/// Arguments of a conversion.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ConvertArgs {
@@ -18,7 +18,7 @@ pub(crate) struct ConvertArgs {
     offset: u64,
     image: HostPath,
     fs: Option<String>,
-    /// Bytes, or -1 for the least.
+    /// Size in bytes, or -1 for the minimum.
     size: Option<i64>,
     label: Option<Name>,
     keep_uuid: bool,
@@ -56,7 +56,7 @@ impl ConvertArgs {
     }
 }
 
-/// Makes an image of another one; the report as JSON.
+/// Converts an image and returns the report as JSON.
 #[pyfunction]
 pub(crate) fn convert(
     py: Python<'_>,

@@ -1,7 +1,7 @@
-//! Devices that are Python objects: files with `seek`, `read` and `write`, or objects with `pread` and `pwrite`.
+//! Devices implemented by Python objects: files with `seek`, `read` and `write`, or objects with `pread` and `pwrite`.
 //!
-//! The engine calls them from any thread, one call at a time. An exception that they raise is the cause of the error that
-//! the engine's caller gets. They may use other images meanwhile, but not the one that they are the device of.
+//! The engine calls them from any thread, one call at a time. An exception raised by a device becomes the cause of the
+//! resulting error. A device may use other images, but not its own image.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,15 +16,15 @@ use pyo3::types::PyBytes;
 
 use crate::locks::lock;
 
-/// Most bytes that are asked for at once: an object that makes all of them holds them twice.
+/// Maximum size of a request in bytes, because an object temporarily needs twice the memory.
 const PIECE_BYTES: usize = 8 << 20;
 
 thread_local! {
-    /// The devices whose Python code this thread runs, the innermost last.
+    /// Devices whose Python code runs on this thread, innermost last.
     static SERVING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this thread runs the code of some device.
+/// Returns whether this thread runs the code of a device.
 pub(crate) fn is_serving() -> bool {
     SERVING.with_borrow(|serving| !serving.is_empty())
 }
@@ -44,15 +44,15 @@ impl Drop for Serving {
     }
 }
 
-/// What an image knows of its device, if that is a Python object.
+/// Reference of an image to its Python device, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Origin(Option<Arc<State>>);
 
 struct State {
     id: u64,
-    /// The exception of the device since the last call that failed.
+    /// Exception raised by the device since the last failed call.
     raised: Mutex<Option<PyErr>>,
-    /// The last exception, also after an error had it as its cause.
+    /// Last exception, even if it was already used as a cause.
     last: Mutex<Option<PyErr>>,
 }
 
@@ -65,7 +65,7 @@ impl Origin {
         (Self(Some(Arc::clone(&state))), state)
     }
 
-    /// Refuses a call that the device itself makes: it would wait for itself.
+    /// Rejects a call made by the device itself, which would deadlock.
     pub(crate) fn check(&self) -> PyResult<()> {
         let Some(state) = &self.0 else { return Ok(()) };
         if SERVING.with_borrow(|serving| serving.contains(&state.id)) {
@@ -75,12 +75,12 @@ impl Origin {
         Ok(())
     }
 
-    /// What the device raised since somebody last asked.
+    /// Takes the exception raised by the device since the last call of this method.
     pub(crate) fn take_raised(&self) -> Option<PyErr> {
         lock(&self.0.as_ref()?.raised).take()
     }
 
-    /// The last exception of the device.
+    /// Returns the last exception of the device.
     pub(crate) fn last_raised(&self, py: Python<'_>) -> Option<PyErr> {
         lock(&self.0.as_ref()?.last).as_ref().map(|raised| raised.clone_ref(py))
     }
@@ -93,18 +93,18 @@ enum Calls {
     InOrder,
 }
 
-/// A device that is a Python object.
+/// Device implemented by a Python object.
 pub(crate) struct PyDevice {
     object: Py<PyAny>,
     calls: Calls,
     len: u64,
-    /// Held for a call, taken before the interpreter's lock.
+    /// Serialises calls. Acquired before the interpreter's lock.
     order: Mutex<()>,
     state: Arc<State>,
 }
 
 impl PyDevice {
-    /// Asks an object how long it is.
+    /// Wraps an object and reads its size.
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<(Self, Origin)> {
         let py = object.py();
         let has = |name: &str| object.hasattr(name);
@@ -128,7 +128,7 @@ impl PyDevice {
         Ok((Self { object, calls, len, order: Mutex::new(()), state }, origin))
     }
 
-    /// Calls the object. What it raises becomes an error, and is remembered.
+    /// Calls the object. An exception is stored and converted to an error.
     fn call<R>(
         &self,
         act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Result<R, String>>,
@@ -141,7 +141,7 @@ impl PyDevice {
                 let text = format!("the file object raised {raised}");
                 *lock(&self.state.last) = Some(raised.clone_ref(py));
                 *lock(&self.state.raised) = Some(raised);
-                // Not of a kind that somebody tries again for.
+                // Use an error kind that callers do not retry.
                 Err(io::Error::other(text))
             }
         });
@@ -158,7 +158,7 @@ impl PyDevice {
         }
     }
 
-    /// Reads some bytes, at least one.
+    /// Reads at least one byte.
     fn read_some(
         &self,
         object: &Bound<'_, PyAny>,
@@ -199,7 +199,7 @@ impl PyDevice {
         })
     }
 
-    /// Writes some bytes, at least one.
+    /// Writes at least one byte.
     fn write_some(
         &self,
         object: &Bound<'_, PyAny>,
@@ -263,7 +263,7 @@ impl BlockDevice for PyDevice {
         Ok(())
     }
 
-    /// Flushes the object, and has its file on the host made durable, if it has one.
+    /// Flushes the object and, if it has a file on the host, syncs it.
     fn flush(&self) -> io::Result<()> {
         self.call(|object| {
             let py = object.py();

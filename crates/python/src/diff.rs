@@ -1,4 +1,4 @@
-//! Comparing images and directories.
+//! Comparison of images and directories.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use crate::error;
 use crate::names::HostPath;
 use crate::place::part;
 
-/// One of the two: a directory, or an image and the partition that it is in.
+/// Side of a comparison: a directory, or an image with its partition.
 #[derive(FromPyObject)]
 pub(crate) struct SideArg(HostPath, Option<u32>);
 
-/// A side that is open.
+/// Open side.
 enum Open {
     Image(Box<Image>),
     Directory(PathBuf),
@@ -41,7 +41,7 @@ impl Open {
     }
 }
 
-/// Nobody is told how far it is.
+/// Observer that reports nothing.
 struct Silent;
 
 impl Observer for Silent {
@@ -75,7 +75,7 @@ fn options(ignore: &[String]) -> PyResult<DiffOptions> {
     Ok(options)
 }
 
-/// Compares two trees; each change as JSON.
+/// Compares two trees and returns each change as JSON.
 #[pyfunction]
 pub(crate) fn diff(
     py: Python<'_>,
@@ -96,7 +96,7 @@ pub(crate) fn diff(
     changes.map_err(|error| error::plain(py, &error))
 }
 
-/// Writes what turns the first tree into the second as a layer of a container image; the report as JSON.
+/// Writes the changes from the first tree to the second as a container image layer. Returns the report as JSON.
 #[pyfunction]
 pub(crate) fn layer(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Errors of the engine as exceptions: `OSError` with a number and a file, or a class of `diskwright` that is one.
+//! Conversion of engine errors to exceptions: `OSError` with errno and file, or a subclass defined by `diskwright`.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::device::Origin;
 use crate::names::{decode, decode_host};
 use crate::words::in_python;
 
-/// What Linux says of damaged file systems; elsewhere an error of the device is next.
+/// errno of damaged file systems on Linux. Other hosts use the closest device error.
 #[cfg(target_os = "linux")]
 const EUCLEAN: i32 = libc::EUCLEAN;
 #[cfg(not(target_os = "linux"))]
@@ -28,10 +28,10 @@ const ENOKEY: i32 = libc::ENOKEY;
 #[cfg(not(target_os = "linux"))]
 const ENOKEY: i32 = libc::EACCES;
 
-/// The class of an exception.
+/// Class of an exception.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// `OSError`, or one of Python's own that its number stands for.
+    /// `OSError`, or the built-in subclass for its errno.
     Os,
     Value,
     Invalid,
@@ -44,7 +44,7 @@ enum Class {
 }
 
 impl Class {
-    /// The class, if it is one of the package's.
+    /// Returns the name of a class of the package.
     fn name(self) -> Option<&'static str> {
         match self {
             Self::Os | Self::Value => None,
@@ -68,7 +68,7 @@ impl Class {
     }
 }
 
-/// The contents of an exception.
+/// Contents of an exception.
 pub(crate) struct Said {
     class: Class,
     number: i32,
@@ -89,7 +89,7 @@ impl Said {
         Self { class, number, text, file: File::None, damage: None }
     }
 
-    /// An argument that no file system can have.
+    /// Creates the error for an argument that is invalid for every file system.
     pub(crate) fn invalid(text: &str, image: &Path) -> Self {
         Self::new(Class::Invalid, libc::EINVAL, text).of_host(image)
     }
@@ -138,7 +138,7 @@ impl Said {
             _ => libc::EIO,
         });
         let mut text = error.to_string();
-        // The number stands before the text already.
+        // Remove the errno from the text, because `OSError` prints it too.
         if let Some(at) = text.find(" (os error ") {
             text.truncate(at);
         }
@@ -161,7 +161,7 @@ impl Said {
         }
     }
 
-    /// The exception. An error of a device that is a Python object has the exception of that object as its cause.
+    /// Creates the exception. For an image on a Python device, its exception becomes the cause.
     pub(crate) fn raise(&self, py: Python<'_>, origin: &Origin) -> PyErr {
         let raised = origin.take_raised();
         if let Some(raised) = &raised
@@ -173,7 +173,7 @@ impl Said {
             Ok(exception) => PyErr::from_value(exception),
             Err(failed) => return failed,
         };
-        // An engine that has stopped after a failed write reports that write again: the device raised it earlier.
+        // After a failed write the engine keeps reporting that error, which the device raised earlier.
         let is_of_device = matches!(self.number, libc::EIO | libc::EROFS);
         let earlier = || origin.last_raised(py).filter(|_| is_of_device);
         if let Some(cause) = raised.or_else(earlier) {
@@ -211,7 +211,7 @@ impl Said {
             Error::Usage(text) => Self::new(Class::Value, libc::EINVAL, text.as_str()),
             Error::Host { operation, path, source } => {
                 let said = Self::of_io(source).of_host(path);
-                // The engine describes it by its message only.
+                // The engine reports this only by its message.
                 let is_directory =
                     *operation == "open" && source.raw_os_error().is_none() && path.is_dir();
                 let number = if is_directory { libc::EISDIR } else { said.number };
@@ -277,7 +277,7 @@ impl Said {
     }
 }
 
-/// A source that cannot be read: the reason of the host, where there is one.
+/// Converts the error of an unreadable source, with the errno of the host if there is one.
 fn of_source(error: &SourceError) -> Said {
     match error {
         SourceError::Io { operation, path, source } => {
@@ -290,18 +290,18 @@ fn of_source(error: &SourceError) -> Said {
     }
 }
 
-/// The exception for an error. What the device raised is its cause; what is no `Exception` (such as an interrupt from the
-/// keyboard) takes its place.
+/// Creates the exception for an error. An exception of the device becomes its cause; if that is not an `Exception` (for
+/// example, KeyboardInterrupt), it is raised instead.
 pub(crate) fn exception(py: Python<'_>, error: &Error, origin: &Origin) -> PyErr {
     Said::of(error).raise(py, origin)
 }
 
-/// The same for what no device has to do with.
+/// Creates the exception for an error that does not involve a device.
 pub(crate) fn plain(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error, &Origin::default())
 }
 
-/// Extracts a structure from a dict of arguments. Errors name the argument instead of the structure's field.
+/// Extracts a structure from a dict of arguments. Errors contain the argument name instead of the field name.
 pub(crate) fn fields<T>(arguments: &Bound<'_, PyAny>) -> PyResult<T>
 where
     T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,

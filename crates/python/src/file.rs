@@ -1,4 +1,4 @@
-//! Open files: reading and writing at places. Cursors are the business of the Python half, which has `io` on top.
+//! Open files with positional reads and writes. The Python half implements cursors with `io`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,10 +12,10 @@ use crate::kept::Kept;
 use crate::open::Open;
 use crate::stat::Stat;
 
-/// Most bytes that are read into a buffer of somebody else's at once, by way of one of ours.
+/// Maximum number of bytes read through an intermediate buffer at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// An open file of an image: reading and writing at places.
+/// Open file of an image, with positional reads and writes.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct File {
     open: Arc<Open>,
@@ -48,14 +48,14 @@ impl Drop for File {
 
 #[pymethods]
 impl File {
-    /// Reads at most `size` bytes from a place on: fewer only at the end of the file.
+    /// Reads at most `size` bytes at an offset. Returns fewer bytes only at the end of the file.
     fn pread<'py>(
         &self,
         py: Python<'py>,
         size: usize,
         offset: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        // The file says how much there is: `size` may be any number.
+        // Limit the allocation by the file size, because `size` may be any number.
         let bytes = self.call(py, |file| {
             let left = file.metadata()?.len().saturating_sub(offset);
             let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -71,7 +71,7 @@ impl File {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Fills a buffer from a place on; how many bytes.
+    /// Reads into a buffer at an offset and returns the number of bytes.
     fn preadinto(&self, py: Python<'_>, buffer: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
         let wanted = buffer.len_bytes();
         if wanted > PIECE_BYTES {
@@ -86,7 +86,7 @@ impl File {
         fill(py, &buffer, &bytes[..count])
     }
 
-    /// Writes all of the data to a place; how many bytes.
+    /// Writes all data at an offset and returns the number of bytes.
     fn pwrite(&self, py: Python<'_>, data: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
         let data = data.to_vec(py)?;
         self.call(py, |file| file.write_at(&data, offset))
@@ -104,12 +104,12 @@ impl File {
         self.call(py, |file| Ok(file.metadata()?.len()))
     }
 
-    /// The first byte of data from a place on, or `None`.
+    /// Returns the offset of the next data at or after an offset, or `None`.
     fn next_data(&self, py: Python<'_>, offset: u64) -> PyResult<Option<u64>> {
         self.call(py, |file| file.next_data(offset))
     }
 
-    /// The first byte of a hole from a place on, or `None` after the end of the file.
+    /// Returns the offset of the next hole at or after an offset, or `None` after the end of the file.
     fn next_hole(&self, py: Python<'_>, offset: u64) -> PyResult<Option<u64>> {
         self.call(py, |file| file.next_hole(offset))
     }
@@ -118,20 +118,20 @@ impl File {
         self.call(py, fs::File::metadata).map(Stat)
     }
 
-    /// Lets go of the file.
+    /// Closes the file.
     fn close(&self, py: Python<'_>) {
         let file = py.detach(|| self.file.write().unwrap_or_else(PoisonError::into_inner).take());
         drop(file);
     }
 }
 
-/// Puts bytes at the beginning of a buffer; how many.
+/// Copies bytes to the start of a buffer and returns their number.
 fn fill(py: Python<'_>, buffer: &PyBuffer<u8>, bytes: &[u8]) -> PyResult<usize> {
     if bytes.len() == buffer.len_bytes() {
         buffer.copy_from_slice(py, bytes)?;
         return Ok(bytes.len());
     }
-    // What is behind them stays.
+    // The rest of the buffer is unchanged.
     let mut all = buffer.to_vec(py)?;
     all[..bytes.len()].copy_from_slice(bytes);
     buffer.copy_from_slice(py, &all)?;

@@ -1,4 +1,4 @@
-//! Callbacks that hear of progress, and may end the work by raising.
+//! Progress callbacks, which can cancel an operation by raising an exception.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 
 use crate::locks::lock;
 
-/// Milliseconds between two calls at least, and between two looks for signals.
+/// Minimum interval between calls and between signal checks, in milliseconds.
 const INTERVAL_MS: u64 = 50;
 
-/// A callback, or none, and what it raised.
+/// Optional callback and the exception it raised.
 pub(crate) struct Hook {
     callback: Option<Py<PyAny>>,
     began: Instant,
-    /// When it is called next at the earliest, and when signals are looked for: in milliseconds after the beginning.
+    /// Earliest times of the next call and of the next signal check, in milliseconds after the start.
     call_from: AtomicU64,
     look_from: AtomicU64,
     stops: AtomicBool,
@@ -30,36 +30,37 @@ impl Hook {
         Self { callback, began: Instant::now(), call_from, look_from, stops, raised }
     }
 
-    /// Whether it is time again; only one thread hears so.
+    /// Returns whether the interval has elapsed. Returns true to one thread only.
     fn is_time(&self, from: &AtomicU64) -> bool {
         let (now, relaxed) = (self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
         let at = from.load(relaxed);
         now >= at && from.compare_exchange(at, now + INTERVAL_MS, relaxed, relaxed).is_ok()
     }
 
-    /// Calls the callback, whenever it was called last. To be called detached.
+    /// Calls the callback regardless of the interval. Must be called detached.
     pub(crate) fn tell_now(&self, arguments: impl for<'py> PyCallArgs<'py> + Send) {
         let Some(callback) = self.callback.as_ref().filter(|_| !self.stops()) else { return };
         self.attached(|py| callback.bind(py).call1(arguments).map(drop));
     }
 
-    /// Calls the callback, unless it was called just now. To be called detached.
+    /// Calls the callback if the interval has elapsed. Must be called detached.
     pub(crate) fn tell(&self, arguments: impl for<'py> PyCallArgs<'py> + Send) {
         if self.callback.is_some() && self.is_time(&self.call_from) {
             self.tell_now(arguments);
         }
     }
 
-    /// Whether to go on: the callback has not raised, and nobody has interrupted the main thread. To be called detached.
+    /// Returns whether to continue: the callback has not raised, and the main thread was not interrupted. Must be
+    /// called detached.
     pub(crate) fn goes_on(&self) -> bool {
         if !self.stops() && self.is_time(&self.look_from) {
-            // Signals are those of the main thread: in others this does nothing.
+            // Signals are handled on the main thread. On other threads this has no effect.
             self.attached(|py| py.check_signals());
         }
         !self.stops()
     }
 
-    /// Whether to end.
+    /// Returns whether to cancel.
     pub(crate) fn stops(&self) -> bool {
         self.stops.load(Ordering::Relaxed)
     }
@@ -71,7 +72,7 @@ impl Hook {
         }
     }
 
-    /// What the callback raised comes before all that came of it.
+    /// Returns the callback's exception, if any, instead of errors that followed from it.
     pub(crate) fn end<T>(&self, result: PyResult<T>) -> PyResult<T> {
         match lock(&self.raised).take() {
             Some(error) => Err(error),

@@ -1,4 +1,4 @@
-//! An open image: opening, closing, and all that is done by path.
+//! Open images: opening, closing, and operations by path.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -23,13 +23,13 @@ use crate::open::Open;
 use crate::place::{Place, part};
 use crate::stat::Stat;
 
-/// An open image.
+/// Open image.
 #[pyclass(frozen, subclass, module = "diskwright._diskwright")]
 pub(crate) struct Volume {
     pub(crate) open: Arc<Open>,
 }
 
-/// What a new file system shall be.
+/// Options of a new file system.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct NewFs {
@@ -64,7 +64,7 @@ impl NewFs {
         })
     }
 
-    /// Makes the file system on a device, or in a new file.
+    /// Creates the file system on a device or in a new file.
     fn make(&self, py: Python<'_>, place: Place, origin: &Origin) -> PyResult<Image> {
         let options = self.options()?;
         let made = match place {
@@ -76,7 +76,7 @@ impl NewFs {
             Place::Device(device) => py.detach(|| Image::format(device, options)),
         };
         made.map_err(|error| match &error {
-            // An empty file system has no data: the device is too small.
+            // An empty file system has no data, so the device is too small.
             diskwright::Error::Image { image, source: FsError::NoSpace | FsError::NoInodes } => {
                 Said::invalid("the size is too small for this file system", image).raise(py, origin)
             }
@@ -92,12 +92,12 @@ fn time(nanoseconds: i128) -> PyResult<Timestamp> {
     Ok(Timestamp { sec: sec.try_into().map_err(problem)?, nsec: nsec as u32 })
 }
 
-/// The path itself, or what it leads to.
+/// Returns the path itself or, with `follow`, the path of its target.
 fn followed(image: &Image, path: &[u8], follow: bool) -> diskwright::Result<Vec<u8>> {
     if follow { image.canonicalize(path) } else { Ok(path.to_vec()) }
 }
 
-/// How an image is opened.
+/// Options for opening an image.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct OpenArgs {
@@ -167,13 +167,13 @@ impl Volume {
         self.open.close(py)
     }
 
-    /// A number that no other image has while this one exists.
+    /// Returns a number that identifies the image during its lifetime.
     #[getter]
     fn _identity(&self) -> usize {
         self.open.identity()
     }
 
-    /// Number of file objects of the image that exist, closed ones included.
+    /// Returns the number of existing file objects of the image, including closed ones.
     fn _file_count(&self) -> usize {
         self.open.files.load(Ordering::Relaxed)
     }
@@ -329,7 +329,7 @@ impl Volume {
         self.open.call_at(py, &[&path], |image| image.remove_dir(&path.bytes))
     }
 
-    /// Removes a directory with everything in it.
+    /// Removes a directory recursively.
     fn rmtree(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
         self.open.call_at(py, &[&path], |image| image.remove_dir_all(&path.bytes))
     }
@@ -339,12 +339,13 @@ impl Volume {
         self.open.call_at(py, &[&path], |image| image.remove_file(&path.bytes))
     }
 
-    /// Removes a file that is not a directory: the same as unlink.
+    /// Removes a file that is not a directory. Same as unlink.
     fn remove(&self, py: Python<'_>, path: PathArg) -> PyResult<()> {
         self.unlink(py, path)
     }
 
-    /// Renames a file or directory. An existing target is replaced, unless `replace` is false: then FileExistsError.
+    /// Renames a file or directory. An existing target is replaced. If `replace` is false, it raises FileExistsError
+    /// instead.
     #[pyo3(signature = (source, target, *, replace = true))]
     fn rename(
         &self,
@@ -363,7 +364,7 @@ impl Volume {
         self.rename(py, source, target, true)
     }
 
-    /// Exchanges two names in one step.
+    /// Exchanges two names atomically.
     fn exchange(&self, py: Python<'_>, one: PathArg, other: PathArg) -> PyResult<()> {
         let mode = RenameMode::Exchange;
         let exchange = |image: &Image| image.rename_with(&one.bytes, &other.bytes, mode);
@@ -415,7 +416,8 @@ impl Volume {
         self.open.call_at(py, &[&source, &target], copy)
     }
 
-    /// Sets the permission bits of a file. Symbolic links have none: NotImplementedError if one is not followed.
+    /// Sets the permission bits of a file. Symbolic links have none: raises NotImplementedError if a link is not
+    /// followed.
     #[pyo3(signature = (path, mode, *, follow_symlinks = true))]
     fn chmod(
         &self,
@@ -438,7 +440,7 @@ impl Volume {
         ))
     }
 
-    /// Sets owner and group of a file. None and -1 keep the present one.
+    /// Sets the owner and group of a file. None and -1 keep the current value.
     #[pyo3(signature = (path, uid = None, gid = None, *, follow_symlinks = true))]
     fn chown(
         &self,
@@ -577,7 +579,7 @@ impl Volume {
         heard.report(py, report, &self.open.origin)
     }
 
-    /// Copies to the host. With `keep_going`, the report has the errors of everything that could not be read.
+    /// Copies to the host. With `keep_going`, the report contains the errors of all unreadable files.
     fn _copy_out<'py>(
         &self,
         py: Python<'py>,
@@ -595,11 +597,11 @@ impl Volume {
     }
 }
 
-/// Flags of setxattr, as Linux has them.
+/// Flags of setxattr with their values on Linux.
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
-/// A user or group as os.chown takes it.
+/// Converts a user or group ID as accepted by os.chown.
 fn id(what: &str, id: Option<i64>) -> PyResult<Option<u32>> {
     match id {
         None | Some(-1) => Ok(None),
@@ -609,10 +611,10 @@ fn id(what: &str, id: Option<i64>) -> PyResult<Option<u32>> {
     }
 }
 
-/// The type bits of a mode.
+/// File type bits of a mode.
 const S_IFMT: u16 = 0o170_000;
 
-/// Whether a path leads nowhere, as `os.path.exists` has it.
+/// Returns whether an error means that a path does not exist, as in `os.path.exists`.
 fn says_no(error: &FsError) -> bool {
     use FsError as E;
     matches!(
@@ -621,7 +623,7 @@ fn says_no(error: &FsError) -> bool {
     )
 }
 
-/// Contents, of any object that has bytes.
+/// Contents from any bytes-like object.
 struct Bytes(Vec<u8>);
 
 impl FromPyObject<'_, '_> for Bytes {

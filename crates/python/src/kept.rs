@@ -1,12 +1,13 @@
-//! What belongs to an open image, and when it may be used and dropped.
+//! Values that belong to an open image, and the rules for using and dropping them.
 //!
-//! Dropping something of an image can write to it: an image that is dropped is closed. Three times it must not:
-//! - In a child after a fork. The parent has the image; the child has a copy of what the parent knew of it, with locks
-//!   that threads held which the child does not have. It is neither used nor dropped.
-//! - While the interpreter's lock is held: another thread may hold a lock of the engine and wait for the interpreter's,
-//!   to call a device that is a Python object.
-//! - While such a device is being called, by whichever object the collector has found just then: the engine waits for
-//!   the device, and has its locks. What comes then is dropped by the next call.
+//! Dropping such a value can write to the image, because the last drop closes it. It must not be dropped in three
+//! situations:
+//! - In a child after a fork. The image belongs to the parent; the child has a copy of its memory with locks held by
+//!   threads that do not exist in the child. The copy is neither used nor dropped.
+//! - While the interpreter's lock is held. Another thread may hold a lock of the engine and wait for the interpreter's
+//!   lock, in order to call a Python device.
+//! - During a call of such a device, by objects that the garbage collector finds. The engine waits for the device and
+//!   holds locks. Such values are dropped by the next call.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -17,19 +18,19 @@ use pyo3::Python;
 use crate::device;
 use crate::locks::lock;
 
-/// How many forks there were between the first process and this one.
+/// Number of forks from the first process to this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// What could not be dropped yet, and the generation that it belongs to.
+/// Values whose drop was deferred, with their generation.
 static GRAVES: Mutex<Vec<(u64, Box<dyn Any + Send>)>> = Mutex::new(Vec::new());
 static HAS_GRAVES: AtomicBool = AtomicBool::new(false);
 
-/// Notes that this process is a child.
+/// Records that this process is a forked child.
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A value that belongs to the process that made it.
+/// Value that belongs to the process that created it.
 pub(crate) struct Kept<T: Send + 'static> {
     value: Option<T>,
     generation: u64,
@@ -40,22 +41,22 @@ impl<T: Send + 'static> Kept<T> {
         Self { value: Some(value), generation: GENERATION.load(Ordering::Relaxed) }
     }
 
-    /// Whether this is the process that made it.
+    /// Returns whether this process created it.
     pub(crate) fn is_here(&self) -> bool {
         self.generation == GENERATION.load(Ordering::Relaxed)
     }
 
-    /// The value; `None` in another process than the one that made it.
+    /// Returns the value, or `None` in another process.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.as_ref().filter(|_| self.is_here())
     }
 
-    /// The same, to be changed.
+    /// Returns the value mutably, or `None` in another process.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         if self.is_here() { self.value.as_mut() } else { None }
     }
 
-    /// Takes the value out, to close it.
+    /// Takes the value, to close it.
     pub(crate) fn take(mut self) -> Option<T> {
         if self.is_here() { self.value.take() } else { None }
     }
@@ -71,7 +72,7 @@ impl<T: Send + 'static> Drop for Kept<T> {
             HAS_GRAVES.store(true, Ordering::Release);
         } else {
             let mut value = Some(value);
-            // Where there is no interpreter any more, nobody has its lock.
+            // If there is no interpreter any more, its lock is not held.
             let _ = Python::try_attach(|py| {
                 let value = value.take();
                 py.detach(move || drop(value));
@@ -80,7 +81,7 @@ impl<T: Send + 'static> Drop for Kept<T> {
     }
 }
 
-/// Drops what could not be dropped before. To be called detached, and not by a device.
+/// Drops the deferred values. Must be called detached, and not by a device.
 pub(crate) fn bury() {
     if HAS_GRAVES.load(Ordering::Acquire) {
         HAS_GRAVES.store(false, Ordering::Release);

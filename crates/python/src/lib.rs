@@ -1,12 +1,12 @@
-//! The compiled half of the Python package `diskwright`: images, files and what is done to whole images, as few classes
-//! and functions that the Python half (`python/src/diskwright`) makes pleasant. Nobody else imports it.
+//! Compiled half of the Python package `diskwright`. It contains a small set of classes and functions; the Python half
+//! (`python/src/diskwright`) provides the public API.
 //!
-//! Three rules hold everywhere:
-//! - Work of the engine is done detached from the interpreter (without its lock), and what waits for a lock of ours, too:
-//!   a device may be a Python object, whose calls attach again.
-//! - What belongs to an image remembers in which process it was made (`kept::Kept`): after a fork the child's copies
-//!   are neither used nor closed.
-//! - No error of the engine becomes another one than an exception (`error`).
+//! Three rules apply everywhere:
+//! - Engine calls, and waits for locks of this crate, run detached from the interpreter (without its lock), because a
+//!   device may be a Python object whose calls attach again.
+//! - Values that belong to an image record the process that created them (`kept::Kept`). After a fork the child neither
+//!   uses nor closes its copies.
+//! - Every engine error is raised as an exception (`error`).
 #![forbid(unsafe_code)]
 
 mod build;
@@ -31,7 +31,7 @@ mod words;
 
 use pyo3::prelude::*;
 
-/// The compiled half of the package diskwright: use that.
+/// Compiled half of the package diskwright. Use that package instead.
 #[pymodule(gil_used = false)]
 mod _diskwright {
     #[pymodule_export]
@@ -59,7 +59,7 @@ mod _diskwright {
     use pyo3::prelude::*;
     use pyo3::types::PyDict;
 
-    /// Has the interpreter say when this process is a child.
+    /// Registers the fork handler.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();

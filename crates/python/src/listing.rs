@@ -1,4 +1,4 @@
-//! Listings: of a directory, as `os.scandir`, and of a whole tree with what is known of each file.
+//! Listings of a directory, like `os.scandir`, and of a whole tree with attributes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,10 @@ use crate::names::{decode, join};
 use crate::open::Open;
 use crate::stat::Stat;
 
-/// Entries that are fetched at once: as many as the engine's call is worth leaving the interpreter for.
+/// Number of entries fetched at a time, to amortise detaching from the interpreter.
 const BATCH: usize = 256;
 
-/// An iterator of the engine whose items are fetched some at a time.
+/// Engine iterator whose items are fetched in batches.
 struct Batches<I: Iterator + Send + 'static, T> {
     /// `None` at its end.
     items: Option<Kept<I>>,
@@ -44,7 +44,7 @@ impl<I: Iterator + Send + 'static, T: Send> Batches<I, T> {
     }
 }
 
-/// The next item of a listing.
+/// Returns the next item of a listing.
 fn advance<I, T>(
     py: Python<'_>,
     open: &Open,
@@ -56,7 +56,7 @@ where
     T: Send,
 {
     open.check()?;
-    // Most items are there already: not worth leaving the interpreter for.
+    // Most items are buffered, so detaching is not worthwhile.
     let ready = batches.try_lock().ok().and_then(|mut batches| batches.ready.pop_front());
     let next = match ready {
         Some(item) => Some(item),
@@ -65,7 +65,7 @@ where
     next.transpose().map_err(|error| error::exception(py, &error, &open.origin))
 }
 
-/// What a directory says of one entry.
+/// Directory entry as returned by the engine.
 struct Listed {
     name: Vec<u8>,
     ino: u64,
@@ -78,7 +78,7 @@ fn listed(entry: Result<fs::DirEntry>) -> Result<Listed> {
     Ok(Listed { name, ino, file_type: entry.file_type().ok() })
 }
 
-/// The entries of a directory.
+/// Iterator over the entries of a directory.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct ScanDir {
     open: Arc<Open>,
@@ -128,7 +128,7 @@ impl ScanDir {
     }
 }
 
-/// An entry of a directory: what os.DirEntry is.
+/// Directory entry, like os.DirEntry.
 #[pyclass(frozen, module = "diskwright")]
 pub(crate) struct DirEntry {
     open: Arc<Open>,
@@ -149,7 +149,7 @@ impl DirEntry {
         })
     }
 
-    /// Whether it is of a type; what leads nowhere is of none.
+    /// Returns whether the entry has a type. A dangling link has none.
     fn is(&self, py: Python<'_>, wanted: FileType, follows: bool) -> PyResult<bool> {
         match self.listed.file_type {
             Some(FileType::Symlink) if follows => {}
@@ -168,41 +168,41 @@ impl DirEntry {
 
 #[pymethods]
 impl DirEntry {
-    /// Its name.
+    /// Name of the entry.
     #[getter]
     fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         decode(py, &self.listed.name)
     }
 
-    /// The directory's path, as it was given, and the name.
+    /// Directory path as passed to scandir, joined with the name.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         decode(py, &self.whole_path())
     }
 
-    /// Its inode number.
+    /// Returns the inode number.
     fn inode(&self) -> u64 {
         self.listed.ino
     }
 
-    /// Returns whether it is a directory, or a symbolic link to one.
+    /// Returns whether the entry is a directory, or a symbolic link to one.
     #[pyo3(signature = (*, follow_symlinks = true))]
     fn is_dir(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<bool> {
         self.is(py, FileType::Directory, follow_symlinks)
     }
 
-    /// Returns whether it is a regular file, or a symbolic link to one.
+    /// Returns whether the entry is a regular file, or a symbolic link to one.
     #[pyo3(signature = (*, follow_symlinks = true))]
     fn is_file(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<bool> {
         self.is(py, FileType::Regular, follow_symlinks)
     }
 
-    /// Returns whether it is a symbolic link.
+    /// Returns whether the entry is a symbolic link.
     fn is_symlink(&self, py: Python<'_>) -> PyResult<bool> {
         self.is(py, FileType::Symlink, false)
     }
 
-    /// Returns its attributes.
+    /// Returns the attributes of the entry.
     #[pyo3(signature = (*, follow_symlinks = true))]
     fn stat(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<Stat> {
         self.metadata(py, follow_symlinks).map(Stat)
@@ -213,7 +213,7 @@ impl DirEntry {
     }
 }
 
-/// A file that a walk came to.
+/// File visited by a walk.
 struct Visited {
     path: Vec<u8>,
     metadata: Metadata,
@@ -224,12 +224,12 @@ fn visited(entry: Result<fs::WalkEntry>) -> Result<Visited> {
     Ok(Visited { path: entry.path().to_vec(), metadata: *entry.metadata() })
 }
 
-/// Everything below a directory, with what is known of it.
+/// Iterator over all files below a directory, with attributes.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct Tree {
     open: Arc<Open>,
     batches: Mutex<Batches<fs::Walk, Visited>>,
-    /// Called with each error. Without it, errors are raised.
+    /// Callback for errors. Without it, errors are raised.
     onerror: Option<Py<PyAny>>,
 }
 

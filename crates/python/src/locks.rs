@@ -1,8 +1,8 @@
-//! Locks of what stays right when a thread panics.
+//! Mutexes without poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The lock of something that stays right when a thread panics.
+/// Locks a mutex whose data remains valid after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! Mounts. The process that serves one does nothing else: `diskwright._server` runs it. A program that reads its own mount
-//! in the process that serves it could not be killed.
+//! Mounts. A separate process, `diskwright._server`, serves each mount, because a process that reads a mount it serves
+//! itself cannot be killed.
 
 use std::path::Path;
 use std::sync::{Mutex, mpsc};
@@ -18,22 +18,22 @@ use crate::locks::lock;
 use crate::names::HostPath;
 use crate::place::part;
 
-/// A mounted image. Threads that need nothing of Python answer its requests.
+/// Mounted image. Threads that do not use Python answer its requests.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct Mount {
     unmounter: Unmounter,
-    /// `None` once it was joined.
+    /// `None` after joining.
     thread: Mutex<Option<JoinHandle<Result<()>>>>,
 }
 
-/// Mounts, and returns when the mount can be used.
+/// Mounts the image and returns when the mount is usable.
 fn start(image: OpenToMount, point: &Path, options: MountOptions) -> Result<Mount> {
     let mount = EngineMount::new(image, point, options)?;
     let unmounter = mount.unmounter();
     unmount_on_signals(mount.unmounter())?;
     let (ready, is_ready) = mpsc::channel();
     let report_ready = move || {
-        // The receiver waits until it is sent.
+        // The receiver waits for this message.
         let _ = ready.send(());
     };
     let serve = move || mount.serve(report_ready);
@@ -74,7 +74,7 @@ impl Mount {
         started.map_err(|error| error::plain(py, &error))
     }
 
-    /// Unmounts. While programs use the mount, it goes from its place at once, and ends with the last of them.
+    /// Unmounts. If the mount is in use, it disappears immediately and ends when its last user closes it.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
         let unmounted = py.detach(|| self.unmounter.unmount().map_err(Error::Mount));
         unmounted.map_err(|error| error::plain(py, &error))

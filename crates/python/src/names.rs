@@ -1,5 +1,5 @@
-//! Names: bytes in an image, text in Python, by the rule of `os.fsencode` and `os.fsdecode` for UTF-8. Names that are no
-//! text have surrogates for their bytes, so that every name can be shown and given back.
+//! Conversion of names between bytes in an image and Python text, with the rules of `os.fsencode` and `os.fsdecode` for
+//! UTF-8. Invalid bytes become surrogates, so every name can be shown and converted back.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
-/// Maximum length of a path, in bytes. The limit of Linux; longer `bytes` are contents that were passed as a path.
+/// Maximum length of a path in bytes, as on Linux. Longer `bytes` are probably contents passed as a path.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// A path in an image, or a name: what Python gives as `str` or `bytes`, or as an object whose `str()` it is.
+/// Path or name in an image, from `str`, `bytes`, or an object with a suitable `str()`.
 pub(crate) struct Name(pub(crate) Vec<u8>);
 
-/// A path in an image, and the identity of the image that it belongs to if it is an `ImagePath`.
+/// Path in an image and, for an `ImagePath`, the identity of its image.
 pub(crate) struct PathArg {
     pub(crate) bytes: Vec<u8>,
     pub(crate) image: Option<usize>,
@@ -67,7 +67,7 @@ fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
     Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
 }
 
-/// Refuses `bytes` that are too long for a path, without quoting them.
+/// Rejects `bytes` that are too long for a path, without quoting them.
 fn check_bytes(bytes: &[u8]) -> PyResult<()> {
     if bytes.len() <= PATH_BYTES_MAX {
         return Ok(());
@@ -79,7 +79,7 @@ fn check_bytes(bytes: &[u8]) -> PyResult<()> {
     Err(PyValueError::new_err(problem))
 }
 
-/// Bytes as text.
+/// Converts bytes to text.
 pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(PyString::new(py, text)),
@@ -91,13 +91,13 @@ pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, 
     }
 }
 
-/// A path of the host as text.
+/// Converts a host path to text.
 pub(crate) fn decode_host<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
     let text: &OsStr = path.as_os_str();
     Ok(text.into_pyobject(py)?.into_any())
 }
 
-/// A path of the host: `str`, `bytes` or anything of `os.PathLike`.
+/// Host path from `str`, `bytes` or `os.PathLike`.
 pub(crate) struct HostPath(pub(crate) PathBuf);
 
 impl FromPyObject<'_, '_> for HostPath {

@@ -1,4 +1,4 @@
-//! What an image and all that is open in it share.
+//! State shared by an image and its open objects.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{PoisonError, RwLock};
@@ -12,20 +12,20 @@ use crate::error;
 use crate::kept::{Kept, bury};
 use crate::names::{PathArg, decode};
 
-/// What an image and all that is open in it share here.
+/// State shared by an image and its open objects.
 pub(crate) struct Open {
-    /// `None` once it is closed.
+    /// `None` after closing.
     pub(crate) image: RwLock<Option<Kept<Image>>>,
     pub(crate) origin: Origin,
-    /// Of the process that opened it.
+    /// Belongs to the process that opened the image.
     pub(crate) home: Kept<()>,
     pub(crate) is_writable: bool,
-    /// Number of file objects that exist.
+    /// Number of existing file objects.
     pub(crate) files: AtomicUsize,
 }
 
 impl Open {
-    /// Refuses what must not be tried at all: in a child after a fork, and by the image's own device.
+    /// Rejects calls in a child after a fork, and by the image's own device.
     pub(crate) fn check(&self) -> PyResult<()> {
         if !self.home.is_here() {
             let problem = "the image was opened before a fork, in another process: open it again";
@@ -34,7 +34,7 @@ impl Open {
         self.origin.check()
     }
 
-    /// Does something with the engine, detached.
+    /// Calls the engine, detached.
     pub(crate) fn detached<R: Send>(
         &self,
         py: Python<'_>,
@@ -50,7 +50,7 @@ impl Open {
         done.map_err(|error| error::exception(py, &error, &self.origin))
     }
 
-    /// Does something with the image.
+    /// Calls `act` with the image, detached.
     pub(crate) fn call<R: Send>(
         &self,
         py: Python<'_>,
@@ -63,12 +63,12 @@ impl Open {
         })
     }
 
-    /// A number that no other image has while this one exists.
+    /// Returns a number that identifies the image during its lifetime.
     pub(crate) fn identity(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Does something with the image at paths. Refuses paths of another image.
+    /// Same as [`Self::call`] with paths. Rejects paths of another image.
     pub(crate) fn call_at<R: Send>(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Where an image is: a path of the host or a Python object, and the part of it.
+//! Location of an image: a host path or a Python object, and the part of it.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use crate::device::{Origin, PyDevice};
 use crate::error;
 use crate::names::HostPath;
 
-/// What an image is opened from.
+/// Source of an image.
 pub(crate) enum Place {
     Path(PathBuf),
     Device(Arc<dyn BlockDevice>),
 }
 
 impl Place {
-    /// What an object names, or is.
+    /// Converts a path or a device object.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<(Self, Origin)> {
         if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
             let name = object.get_type().qualname()?;
@@ -43,17 +43,17 @@ impl Place {
     }
 }
 
-/// The part of a file that an image is.
+/// Returns the options for a part of a file.
 pub(crate) fn part(partition: Option<u32>, offset: u64, norecovery: bool) -> OpenImage {
     let mut options = OpenImage::default();
     (options.offset, options.partition, options.norecovery) = (offset, partition, norecovery);
     options
 }
 
-/// One partition: number, first byte, size in bytes, description, contents.
+/// Partition: number, byte offset, size in bytes, description, contents.
 type PartitionFields = (u32, u64, u64, String, &'static str);
 
-/// Lists the partitions of a disk; `None` if it has no partition table.
+/// Returns the partitions of a disk, or `None` if it has no partition table.
 #[pyfunction]
 pub(crate) fn partitions(
     py: Python<'_>,

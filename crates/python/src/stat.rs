@@ -1,14 +1,14 @@
-//! What is known of a file, as `os.stat_result` shows it.
+//! File attributes in the form of `os.stat_result`.
 
 use diskwright::fs::{Metadata, Timestamp};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// Bytes of `st_blocks`' unit, whatever the block size is.
+/// Value of `st_blksize`, independent of the block size.
 const BLKSIZE: u32 = 4096;
 
-/// What is known of a file: the fields of os.stat_result.
+/// Attributes of a file, with the fields of os.stat_result.
 #[pyclass(frozen, eq, module = "diskwright")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Stat(pub(crate) Metadata);
@@ -41,19 +41,19 @@ impl Stat {
         0
     }
 
-    /// Number of names.
+    /// Number of hard links.
     #[getter]
     fn st_nlink(&self) -> u64 {
         self.0.nlink()
     }
 
-    /// Owner.
+    /// User ID of the owner.
     #[getter]
     fn st_uid(&self) -> u32 {
         self.0.uid()
     }
 
-    /// Group.
+    /// Group ID.
     #[getter]
     fn st_gid(&self) -> u32 {
         self.0.gid()
@@ -65,67 +65,67 @@ impl Stat {
         self.0.len()
     }
 
-    /// When it was last read, in seconds after 1970.
+    /// Access time in seconds since 1970.
     #[getter]
     fn st_atime(&self) -> f64 {
         seconds(self.0.atime())
     }
 
-    /// When its contents last changed.
+    /// Modification time in seconds since 1970.
     #[getter]
     fn st_mtime(&self) -> f64 {
         seconds(self.0.mtime())
     }
 
-    /// When anything of it last changed.
+    /// Time of the last change of contents or attributes, in seconds since 1970.
     #[getter]
     fn st_ctime(&self) -> f64 {
         seconds(self.0.ctime())
     }
 
-    /// When it was made; None if the image does not keep that.
+    /// Creation time in seconds since 1970; None if the image does not store it.
     #[getter]
     fn st_birthtime(&self) -> Option<f64> {
         self.0.crtime().map(seconds)
     }
 
-    /// When it was last read, in nanoseconds after 1970.
+    /// Access time in nanoseconds since 1970.
     #[getter]
     fn st_atime_ns(&self) -> i128 {
         nanoseconds(self.0.atime())
     }
 
-    /// When its contents last changed, in nanoseconds.
+    /// Modification time in nanoseconds since 1970.
     #[getter]
     fn st_mtime_ns(&self) -> i128 {
         nanoseconds(self.0.mtime())
     }
 
-    /// When anything of it last changed, in nanoseconds.
+    /// Time of the last change of contents or attributes, in nanoseconds since 1970.
     #[getter]
     fn st_ctime_ns(&self) -> i128 {
         nanoseconds(self.0.ctime())
     }
 
-    /// When it was made, in nanoseconds; None if the image does not keep that.
+    /// Creation time in nanoseconds since 1970; None if the image does not store it.
     #[getter]
     fn st_birthtime_ns(&self) -> Option<i128> {
         self.0.crtime().map(nanoseconds)
     }
 
-    /// Space that it takes, in units of 512 bytes.
+    /// Allocated space in units of 512 bytes.
     #[getter]
     fn st_blocks(&self) -> u64 {
         self.0.blocks()
     }
 
-    /// A good size for reading and writing, in bytes.
+    /// Preferred I/O size in bytes.
     #[getter]
     fn st_blksize(&self) -> u32 {
         BLKSIZE
     }
 
-    /// The number of a device, as os.makedev makes it on Linux.
+    /// Device number of a device file, encoded like os.makedev on Linux.
     #[getter]
     fn st_rdev(&self) -> u64 {
         let number = self.0.rdev();
@@ -136,19 +136,19 @@ impl Stat {
             | (minor & 0xff)
     }
 
-    /// Major number of a device.
+    /// Major number of a device file.
     #[getter]
     fn st_major(&self) -> u32 {
         self.0.rdev().major
     }
 
-    /// Minor number of a device.
+    /// Minor number of a device file.
     #[getter]
     fn st_minor(&self) -> u32 {
         self.0.rdev().minor
     }
 
-    /// Returns the first ten fields as a tuple, as os.stat_result has them.
+    /// Returns the first ten fields as a tuple, in the order of os.stat_result.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let time = |time: Timestamp| time.sec;
         let it = &self.0;

@@ -1,8 +1,8 @@
-//! Messages of the engine in the words of Python: options of the command line become keyword arguments.
+//! Translation of engine messages for Python: command-line options become keyword arguments.
 
 use std::borrow::Cow;
 
-/// Phrases and their translation, tried in this order.
+/// Phrases with their translations, in order of application.
 const PHRASES: [(&str, &str); 19] = [
     (
         "diskwright check names the damage, diskwright extract --salvage reads the files",
@@ -34,7 +34,7 @@ const PHRASES: [(&str, &str); 19] = [
     ("diskwright mount --help has", "docs/mount.md has"),
 ];
 
-/// Options whose keyword argument has the same name, but for dashes.
+/// Options whose keyword argument has the same name, with underscores.
 const OPTIONS: [&str; 10] = [
     "size",
     "inodes",
@@ -48,7 +48,7 @@ const OPTIONS: [&str; 10] = [
     "owner",
 ];
 
-/// Returns a message in the words of Python.
+/// Translates a message for Python.
 pub(crate) fn in_python(text: &str) -> Cow<'_, str> {
     if !text.contains("--") {
         return text.into();

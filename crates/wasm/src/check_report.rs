@@ -1,4 +1,4 @@
-//! A check of the library, told to JavaScript: how far it is, and its report.
+//! Checks for JavaScript: progress and report.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,15 +7,15 @@ use diskwright::Format;
 use diskwright::check::{Collector, Finding, Limits, Observer, Phase, Summary};
 use serde_json::{Map, Value};
 
-/// How many findings of a kind are kept. All are counted.
+/// Maximum number of findings kept per kind. All are counted.
 const KEPT_MAX: usize = 100;
-/// Told steps of a phase.
+/// Number of progress steps per phase.
 const STEPS: u64 = 100;
 
-/// Who is told how far a check is: the word of the phase, and done of total. False ends the check.
+/// Progress callback: name of the phase, done and total. It returns false to cancel.
 pub(crate) type Tell<'a> = &'a (dyn Fn(&str, u64, u64) -> bool + Sync);
 
-/// Collects findings, and tells how far the check is.
+/// Observer that collects findings and reports progress.
 pub(crate) struct Watcher<'a> {
     collector: Collector,
     tell: Tell<'a>,
@@ -24,15 +24,14 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    /// One that says how far it is.
+    /// Creates an observer with a progress callback.
     pub(crate) fn new(tell: Tell<'a>) -> Self {
         let limits = Limits { findings_max: KEPT_MAX, ..Limits::default() };
         let (collector, told) = (Collector::new(limits), AtomicU64::new(u64::MAX));
         Self { collector, tell, told, is_cancelled: AtomicBool::new(false) }
     }
 
-    /// The report that `diskwright check --json` writes, without the name of an image, and with keys as JavaScript has
-    /// them.
+    /// Returns the report of `diskwright check --json` without the image name, with JavaScript keys.
     pub(crate) fn report(self, format: Format, summary: Summary) -> Value {
         let mut report = self.collector.report_on(Path::new(""), format, summary);
         report.is_interrupted = self.is_cancelled.into_inner();
@@ -49,7 +48,7 @@ impl Observer for Watcher<'_> {
         self.collector.found(finding);
     }
 
-    /// Speaks only when a step of the phase is done: telling costs more than the work.
+    /// Reports only complete steps of a phase, because calls are more expensive than the work.
     fn progress(&self, phase: Phase, done: u64, total: u64) {
         let step = phase as u64 * (STEPS + 1) + done.saturating_mul(STEPS) / total.max(1);
         if self.told.swap(step, Ordering::Relaxed) != step
@@ -64,7 +63,7 @@ impl Observer for Watcher<'_> {
     }
 }
 
-/// The same with `camelCase` for each `snake_case` among the keys. It goes as deep as a report does.
+/// Converts `snake_case` keys to `camelCase`, to the depth of a report.
 fn in_camel_case(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(in_camel_case).collect(),

@@ -1,4 +1,4 @@
-//! Changes of an image. Each happens as a whole or not at all, but for contents written over others.
+//! Changes of an image. Each is atomic, except overwriting contents of an existing file.
 
 use serde::Deserialize;
 use vfs::path::LastLink;
@@ -8,7 +8,7 @@ use vfs::{
 
 use crate::failure::{Failure, Result};
 
-/// Permissions and owner of something new.
+/// Permissions and owner of a new file.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct New {
@@ -26,7 +26,7 @@ pub(crate) struct Change {
     gid: Option<u32>,
     atime: Option<(i64, u32)>,
     mtime: Option<(i64, u32)>,
-    /// Change the link at the end of the path, not what it leads to.
+    /// Change a symbolic link at the end of the path instead of its target.
     nofollow: bool,
 }
 
@@ -34,8 +34,8 @@ fn now() -> Timestamp {
     vfs::clock::now().unwrap_or_default()
 }
 
-/// What a new file in `dir` starts with. As in Linux, a directory with the set-group-id bit gives its group on, and
-/// directories inherit the bit.
+/// Returns the initial attributes of a new file in `dir`. As on Linux, files in a set-group-ID directory inherit its
+/// group, and directories also the bit.
 fn new_inode(
     paths: Paths<'_>,
     dir: Ino,
@@ -61,8 +61,8 @@ fn new_inode(
     Ok(inode)
 }
 
-/// Gives a file other contents, or makes it. A new file has its name only when it is whole; one that is there keeps
-/// its inode, and is written over.
+/// Creates a file or replaces its contents. A new file gets its name when it is complete; an existing file keeps its
+/// inode and is overwritten.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -112,7 +112,7 @@ fn make_whole(
     made.and(closed)
 }
 
-/// Writes bytes into a file that is there.
+/// Writes bytes to an existing file.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -138,10 +138,10 @@ pub(crate) fn truncate(paths: Paths<'_>, path: &[u8], size: u64) -> Result<()> {
     truncate().map_err(|error| Failure::at(path, error))
 }
 
-/// Makes a directory; with `all`, those above it that are missing, too, and it may be there.
+/// Creates a directory. With `all`, also creates missing parents and accepts an existing directory.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If it cannot be created.
 pub(crate) fn mkdir(paths: Paths<'_>, path: &[u8], all: bool, new: New) -> Result<()> {
     let at = |error| Failure::at(path, error);
     if all {
@@ -149,7 +149,7 @@ pub(crate) fn mkdir(paths: Paths<'_>, path: &[u8], all: bool, new: New) -> Resul
         let inode = new_inode(paths, root, new, 0o755, FileType::Directory).map_err(at)?;
         return paths.create_dir_all(path, &inode).map(|_| ()).map_err(at);
     }
-    // The root has no name, and is there.
+    // The root has no name and always exists.
     let Some((parent, name)) = vfs::path::split_last(path) else { return Err(at(Error::Exists)) };
     let make = || {
         let dir = paths.resolve(parent, LastLink::Follow)?;
@@ -159,10 +159,10 @@ pub(crate) fn mkdir(paths: Paths<'_>, path: &[u8], all: bool, new: New) -> Resul
     make().map(|_| ()).map_err(at)
 }
 
-/// Removes a file, or a directory that is empty; with `all`, with everything in it.
+/// Removes a file or an empty directory, with `all` recursively.
 ///
 /// # Errors
-/// If it is not there or cannot be removed.
+/// If it does not exist or cannot be removed.
 pub(crate) fn remove(paths: Paths<'_>, path: &[u8], all: bool) -> Result<()> {
     let time = Some(now());
     if all {
@@ -178,19 +178,19 @@ pub(crate) fn remove(paths: Paths<'_>, path: &[u8], all: bool) -> Result<()> {
     remove().map_err(|error| Failure::at(path, error))
 }
 
-/// Moves a file to another name, in place of what has it.
+/// Renames a file, replacing an existing target.
 ///
 /// # Errors
-/// If it cannot be moved.
+/// If it cannot be renamed.
 pub(crate) fn rename(paths: Paths<'_>, from: &[u8], to: &[u8]) -> Result<()> {
     let moved = paths.rename(from, to, RenameMode::Replace, Some(now()));
     moved.map_err(|error| Failure::at(from, error))
 }
 
-/// Makes a symbolic link at `path`.
+/// Creates a symbolic link at `path`.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If it cannot be created.
 pub(crate) fn symlink(paths: Paths<'_>, target: &[u8], path: &[u8], new: New) -> Result<()> {
     let make = || {
         let (dir, name) = paths.parent(path)?;
@@ -200,10 +200,10 @@ pub(crate) fn symlink(paths: Paths<'_>, target: &[u8], path: &[u8], new: New) ->
     make().map(|_| ()).map_err(|error| Failure::at(path, error))
 }
 
-/// Gives a file another name.
+/// Creates a hard link.
 ///
 /// # Errors
-/// If it cannot have it.
+/// If it cannot be created.
 pub(crate) fn link(paths: Paths<'_>, existing: &[u8], path: &[u8]) -> Result<()> {
     let ino = paths.resolve(existing, LastLink::Keep).map_err(|e| Failure::at(existing, e))?;
     let link = || {
@@ -242,7 +242,7 @@ pub(crate) fn set_attributes(paths: Paths<'_>, path: &[u8], change: Change) -> R
     set().map_err(|error| Failure::at(path, error))
 }
 
-/// Sets an extended attribute, or removes it; links are not followed.
+/// Sets or removes an extended attribute. Links are not followed.
 ///
 /// # Errors
 /// If it cannot be changed.

@@ -1,4 +1,4 @@
-//! Files as JavaScript is told of them.
+//! File records for JavaScript.
 
 use serde::Serialize;
 use vfs::path::{LastLink, Order};
@@ -11,12 +11,12 @@ use crate::failure::{Failure, Result};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
     name: String,
-    /// The bytes of a name that is not UTF-8, in hexadecimal.
+    /// Bytes of a name in hexadecimal, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     name_hex: Option<String>,
     #[serde(flatten)]
     stat: Option<Stat>,
-    /// Why nothing more is known.
+    /// Error that prevented reading the attributes.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Stat {
     file_type: &'static str,
     /// Type and permissions, as in `st_mode`.
     mode: u16,
-    /// The same as `ls -l` has it.
+    /// Type and permissions in the format of `ls -l`.
     mode_text: String,
     nlink: u32,
     uid: u32,
@@ -47,16 +47,16 @@ pub(crate) struct Stat {
     birthtime: Option<(i64, u32)>,
 }
 
-/// What is in a directory, as far as it can be read.
+/// Readable entries of a directory.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listing {
     entries: Vec<Entry>,
-    /// Why it may not be all.
+    /// Error that ended the listing.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
 }
 
-/// All that is known of one file.
+/// All properties of one file.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Details {
@@ -69,7 +69,7 @@ pub(crate) struct Details {
     target: Option<String>,
     /// Names of extended attributes and their values in hexadecimal.
     xattrs: Vec<(String, String)>,
-    /// What of these could not be read.
+    /// Errors of unreadable properties.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Failure>,
 }
@@ -115,10 +115,10 @@ impl Entry {
     }
 }
 
-/// A name and the attributes of what it stands for, or why they cannot be had.
+/// Name with its attributes or an error.
 pub(crate) type Named = (Vec<u8>, vfs::Result<Attributes>);
 
-/// What is in a directory, sorted by name; and what kept the rest from being read.
+/// Returns the entries of a directory sorted by name, and the error that ended the listing.
 pub(crate) fn children(paths: Paths<'_>, dir: Ino) -> (Vec<Named>, Option<vfs::Error>) {
     let mut walk = paths.walk(dir, Order::Sorted);
     let (mut found, mut failed) = (Vec::new(), None);
@@ -131,7 +131,7 @@ pub(crate) fn children(paths: Paths<'_>, dir: Ino) -> (Vec<Named>, Option<vfs::E
                 walk.skip_children();
                 found.push((name, Ok(visit.attributes)));
             }
-            // Its own blocks cannot be read: what they name is missing.
+            // The blocks of the directory itself are unreadable, so entries are missing.
             Err(error) if name.is_empty() => {
                 failed.get_or_insert(error);
             }
@@ -144,7 +144,7 @@ pub(crate) fn children(paths: Paths<'_>, dir: Ino) -> (Vec<Named>, Option<vfs::E
 /// Lists a directory.
 ///
 /// # Errors
-/// If there is none at that path.
+/// If it does not exist.
 pub(crate) fn list(paths: Paths<'_>, path: &[u8]) -> Result<Listing> {
     let at = |error| Failure::at(path, error);
     let dir = paths.resolve(path, LastLink::Follow).map_err(at)?;
@@ -161,20 +161,20 @@ fn last(follow: bool) -> LastLink {
     if follow { LastLink::Follow } else { LastLink::Keep }
 }
 
-/// The attributes of the file at a path.
+/// Returns the attributes of a file.
 ///
 /// # Errors
-/// If there is none.
+/// If it does not exist.
 pub(crate) fn stat(paths: Paths<'_>, path: &[u8], follow: bool) -> Result<Stat> {
     let found = paths.resolve(path, last(follow));
     let attributes = found.and_then(|ino| paths.file_system().attributes(ino));
     attributes.map(|found| Stat::from(&found)).map_err(|error| Failure::at(path, error))
 }
 
-/// All that is known of the file at a path; links are not followed.
+/// Returns all properties of a file, without following links.
 ///
 /// # Errors
-/// If there is none.
+/// If it does not exist.
 pub(crate) fn details(paths: Paths<'_>, path: &[u8]) -> Result<Details> {
     let at = |error| Failure::at(path, error);
     let fs = paths.file_system();
@@ -211,10 +211,10 @@ pub(crate) fn details(paths: Paths<'_>, path: &[u8]) -> Result<Details> {
     Ok(Details { stat: Stat::from(&attributes), flags, target, xattrs, errors })
 }
 
-/// Bytes of a regular file, from `offset` on; fewer than `len` only at its end.
+/// Reads a regular file from `offset` on. Returns fewer than `len` bytes only at its end.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file.
+/// If it cannot be read or is not a regular file.
 pub(crate) fn read(paths: Paths<'_>, path: &[u8], offset: u64, len: usize) -> Result<Vec<u8>> {
     let at = |error| Failure::at(path, error);
     let fs = paths.file_system();
@@ -225,7 +225,7 @@ pub(crate) fn read(paths: Paths<'_>, path: &[u8], offset: u64, len: usize) -> Re
         FileType::Directory => return Err(at(vfs::Error::IsADirectory)),
         _ => return Err(at(vfs::Error::Invalid("this is not a regular file"))),
     }
-    // A file may claim terabytes: no more is allocated than it has.
+    // Limit the allocation by the file size.
     let rest = attributes.size.saturating_sub(offset);
     let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);
     let mut bytes = Vec::new();

@@ -1,25 +1,25 @@
-//! Why something failed, as JavaScript programs tell failures apart: by a code, as Node's errors have it.
+//! Failures for JavaScript, with error codes like those of Node.
 
 use partition::PartitionError;
 use serde::Serialize;
 use vfs::{Corruption, Error, text};
 
-/// Result of what JavaScript asks for.
+/// Result of a call from JavaScript.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure with its code.
+/// Failure with a code.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Failure {
-    /// `ENOENT` and its like.
+    /// Error code, such as `ENOENT`.
     pub(crate) code: &'static str,
-    /// What went wrong, where, and what to do about it, as far as that is known.
+    /// Problem, location and advice, as far as known.
     pub(crate) message: String,
-    /// What is damaged, if that is why.
+    /// Damaged structure, if that is the cause.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) damage: Option<Box<Damage>>,
 }
 
-/// A damaged structure and its place.
+/// Damaged structure with its location.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Damage {
     /// The structure, in the format's own term.
@@ -37,17 +37,17 @@ pub(crate) struct Damage {
 }
 
 impl Failure {
-    /// A failure that is no error of a file system.
+    /// Creates a failure that is not a file system error.
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), damage: None }
     }
 
-    /// The request makes no sense.
+    /// Creates the failure for an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new("EINVAL", message)
     }
 
-    /// An error of the file at a path.
+    /// Creates a failure for the file at a path.
     pub(crate) fn at(path: &[u8], error: Error) -> Self {
         let mut failure = Self::from(error);
         let shown = if path.is_empty() { b"/" } else { path };
@@ -100,7 +100,7 @@ impl From<&Corruption> for Damage {
     }
 }
 
-/// The name of the errno that a kernel would give.
+/// Returns the errno name that a kernel would report.
 fn code(error: &Error) -> &'static str {
     match error {
         Error::Device(_) => "EIO",
@@ -126,9 +126,9 @@ fn code(error: &Error) -> &'static str {
     }
 }
 
-/// A number of bytes, which JavaScript has as a floating-point number.
+/// Converts a number of bytes from a JavaScript floating-point number.
 pub(crate) fn whole(name: &str, number: f64) -> Result<u64> {
-    // Up to here each whole number has a form of its own.
+    // Maximum integer that is represented exactly.
     const MAX: f64 = 9_007_199_254_740_991.0;
     if number.fract() == 0.0 && (0.0..=MAX).contains(&number) {
         return Ok(number as u64);

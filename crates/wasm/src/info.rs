@@ -1,4 +1,4 @@
-//! What an image says about itself.
+//! Properties of an image.
 
 use std::ops::ControlFlow;
 
@@ -26,16 +26,16 @@ pub(crate) struct Info {
     blocks_available: u64,
     inodes: u64,
     inodes_free: u64,
-    /// `clean`, or what is the matter.
+    /// `clean`, or the problem.
     state: String,
-    /// Whether what the journal or log holds was replayed, in memory if it is open to be read.
+    /// Number of replayed transactions, in memory if opened for reading.
     replayed_transactions: u64,
     features: Vec<String>,
-    /// Damage that does not keep it from being read.
+    /// Damage that does not prevent reading.
     remarks: Vec<String>,
 }
 
-/// What an open image says about itself.
+/// Returns the properties of an open image.
 ///
 /// # Errors
 /// If its totals cannot be read.
@@ -53,7 +53,7 @@ pub(crate) fn info(fs: &Fs) -> Result<Info> {
     Ok(info)
 }
 
-/// A picture of what lies where, as SVG.
+/// Returns a map of the disk layout as SVG.
 ///
 /// # Errors
 /// If the device fails.

@@ -1,10 +1,11 @@
 //! Diskwright for JavaScript: the engine as a WebAssembly module, for the page in `web/` and the package in `npm/`.
 //!
-//! All work is synchronous. JavaScript gives a device, an object with `size`, `readAt` and perhaps `writeAt`, and
-//! gets a [`Disk`]: what is on it, and its file systems. What is told is JSON, but for contents.
+//! All calls are synchronous. JavaScript provides a device, an object with `size`, `readAt` and optionally `writeAt`,
+//! and gets a [`Disk`] with its file systems. Results are JSON, except file contents.
 //!
-//! - What works on images is plain Rust (`volume` and the modules beside it) and is tested without JavaScript.
-//! - `js` alone speaks to JavaScript. Code that wasm-bindgen generates there is `unsafe`; nothing else in this crate is.
+//! - Operations on images are plain Rust (`volume` and related modules) and are tested without JavaScript.
+//! - Only `js` communicates with JavaScript. The code generated there by wasm-bindgen is the only `unsafe` code in this
+//!   crate.
 #![deny(unsafe_code)]
 
 mod check_report;

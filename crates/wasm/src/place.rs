@@ -1,4 +1,4 @@
-//! Where on a disk a file system is, and what a disk holds.
+//! Locations of file systems on a disk, and detection of contents.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 
-/// Where on the disk: the whole of it unless told otherwise.
+/// Location on a disk; the default is the whole disk.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Place {
-    /// First byte.
+    /// Byte offset.
     pub(crate) offset: Option<u64>,
-    /// Number of the partition, instead.
+    /// Partition number, instead of `offset`.
     pub(crate) partition: Option<u32>,
 }
 
-/// What a disk holds.
+/// Contents of a disk.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Layout {
@@ -29,7 +29,7 @@ pub(crate) struct Layout {
     advice: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     partitions: Vec<PartitionRecord>,
-    /// Why the partition table cannot be read.
+    /// Error that prevented reading the partition table.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
 }
@@ -55,10 +55,10 @@ fn word(signature: Signature) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Looks at the first bytes of a disk and of its partitions.
+/// Detects the contents of a disk and its partitions.
 ///
 /// # Errors
-/// If the first bytes cannot be read. A damaged partition table is told in the answer.
+/// If the first bytes cannot be read. A damaged partition table is part of the result.
 pub(crate) fn layout(device: &Arc<dyn BlockDevice>) -> Result<Layout> {
     let signature = Signature::of(&**device)?;
     let has_table = matches!(signature, Signature::Unknown | Signature::Zeros | Signature::Lost(_));
@@ -92,10 +92,10 @@ fn record(device: &Arc<dyn BlockDevice>, found: partition::Partition) -> Partiti
 }
 
 impl Place {
-    /// The device of that place, and its signature.
+    /// Returns the device of a location and its signature.
     ///
     /// # Errors
-    /// If there is no such place.
+    /// If the location does not exist.
     pub(crate) fn window(
         self,
         device: &Arc<dyn BlockDevice>,
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// What to say of something that is no file system that is read here.
+/// Creates the failure for contents that are not a supported file system.
 pub(crate) fn no_file_system(device: &Arc<dyn BlockDevice>, signature: Signature) -> Failure {
     let partitions = partition::read(&**device).ok().flatten().filter(|all| !all.is_empty());
     let message = match (signature, partitions) {

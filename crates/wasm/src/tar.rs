@@ -1,7 +1,7 @@
-//! A tar archive of a directory or file, taken piece by piece.
+//! Tar archive of a directory or file, generated in pieces.
 //!
-//! Members are those that `diskwright extract` writes: the PAX format, holes, hard links, extended attributes. What
-//! cannot be read is left out or zeros, and said at the end.
+//! Its members are those of `diskwright extract`: PAX format, holes, hard links, extended attributes. Unreadable data
+//! is omitted or zeroed, and reported at the end.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -15,23 +15,23 @@ use crate::entry::{Named, children};
 use crate::failure::{Failure, Result};
 use crate::volume::Volume;
 
-/// Bytes that a piece of the archive has at least, but for the last one.
+/// Minimum size of a piece in bytes, except the last one.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// An archive that is being written.
+/// Archive in progress.
 pub(crate) struct Tar {
     volume: Rc<Volume>,
     /// Path in the image of what is archived, for messages.
     top: Vec<u8>,
-    /// What is still to come of each directory on the way down.
+    /// Remaining entries of each directory on the current path.
     levels: Vec<Level>,
     guard: DirectoryGuard,
-    /// First path of each file with several.
+    /// First path of each file with several names.
     links: HashMap<Ino, Vec<u8>>,
     copying: Option<Copying>,
     is_ended: bool,
     out: Vec<u8>,
-    /// What could not be read, or has no place in an archive.
+    /// Unreadable data, and files that archives do not support.
     pub(crate) remarks: Vec<Failure>,
     pub(crate) files: u64,
 }
@@ -41,21 +41,21 @@ struct Level {
     entries: VecDeque<Named>,
 }
 
-/// A file whose contents are on their way.
+/// File whose contents are being copied.
 struct Copying {
     ino: Ino,
     path: Vec<u8>,
     runs: VecDeque<Run>,
     stored_bytes: u64,
-    /// It was said that not all of it can be read.
+    /// Whether a read error was reported.
     is_told: bool,
 }
 
 impl Tar {
-    /// Begins an archive of what is at a path.
+    /// Starts an archive of a path.
     ///
     /// # Errors
-    /// If there is nothing.
+    /// If it does not exist.
     pub(crate) fn new(volume: Rc<Volume>, path: &[u8]) -> Result<Self> {
         let attributes = volume.with(|paths| {
             let found = paths.resolve(path, LastLink::Keep);
@@ -81,7 +81,7 @@ impl Tar {
         })
     }
 
-    /// The next piece of the archive; empty when it is whole.
+    /// Returns the next piece of the archive, or an empty one at the end.
     ///
     /// # Errors
     /// If the image was closed.
@@ -172,7 +172,7 @@ impl Tar {
         self.levels.push(Level { path, entries: found.into() });
     }
 
-    /// Writes a member that is no further name of another; returns whether it has a place in an archive.
+    /// Writes a file under its first name. Returns whether archives support its type.
     fn member(
         &mut self,
         paths: Paths<'_>,
@@ -180,7 +180,7 @@ impl Tar {
         member: Member<'_>,
     ) -> Result<bool> {
         let target;
-        // A link's target lives shorter than the member that came in.
+        // `target` must outlive the modified member.
         let mut member = member;
         member.typeflag = match attributes.file_type {
             FileType::Regular => return self.regular(paths, attributes, member).map(|()| true),
@@ -256,7 +256,7 @@ impl Tar {
         let read = read_exactly(paths.file_system(), copying.ino, offset, &mut self.out[start..]);
         if let Err(error) = read {
             self.out[start..].fill(0);
-            // Once for a file is enough.
+            // Report each file only once.
             if !std::mem::replace(&mut copying.is_told, true) {
                 let path = copying.path.clone();
                 self.unreadable(&path, error);

@@ -1,4 +1,4 @@
-//! What works without JavaScript: opening, changing, archives, checks, and use after closing.
+//! Tests without JavaScript: opening, changes, archives, checks, and use after closing.
 
 use std::rc::Rc;
 use std::sync::Arc;

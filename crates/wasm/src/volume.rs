@@ -1,4 +1,4 @@
-//! An open file system of either format: opened, made, closed. The only module that knows both.
+//! Open file system of either format. This is the only module that uses both formats.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
@@ -16,25 +16,25 @@ use xfs::Xfs;
 use crate::failure::{Failure, Result};
 use crate::place::{Place, no_file_system};
 
-/// Memory for cached metadata unless told otherwise, in bytes: a module has at most 4 GiB for everything.
+/// Default metadata cache size in bytes. A module has at most 4 GiB of memory.
 const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
-/// How to open a file system.
+/// Options for opening a file system.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Open {
-    /// Where it is.
+    /// Location.
     #[serde(flatten)]
     pub(crate) place: Place,
-    /// To change it, too.
+    /// Open for writing.
     pub(crate) writable: bool,
-    /// As it lies, without what its journal or log holds.
+    /// Read without recovering the journal or log.
     pub(crate) norecovery: bool,
-    /// Memory for cached metadata.
+    /// Metadata cache size in bytes.
     pub(crate) cache_bytes: Option<usize>,
 }
 
-/// A file system to make.
+/// Options of a new file system.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Format {
@@ -44,22 +44,22 @@ pub(crate) struct Format {
     /// 32 hexadecimal digits, with dashes or without.
     uuid: String,
     block_size: Option<u32>,
-    /// Features to turn on or off, as the format's own mkfs names them.
+    /// Changes of features in the syntax of the format's mkfs.
     features: String,
-    /// The device holds zeros all over.
+    /// Whether the device is zeroed.
     is_blank: bool,
-    /// XFS images that mkfs.xfs refuses to make, because they are below 300 MiB.
+    /// Allow XFS images below 300 MiB, which mkfs.xfs refuses.
     small: bool,
 }
 
-/// A file system of some format.
+/// File system of either format.
 pub(crate) enum Fs {
     Ext(Box<Ext4>),
     Xfs(Box<Xfs>),
 }
 
 impl Fs {
-    /// Its operations.
+    /// Returns its operations.
     pub(crate) fn files(&self) -> &dyn FileSystem {
         match self {
             Self::Ext(fs) => &**fs,
@@ -67,7 +67,7 @@ impl Fs {
         }
     }
 
-    /// What tells where everything lies.
+    /// Returns its layout.
     pub(crate) fn layout(&self) -> &dyn TellsLayout {
         match self {
             Self::Ext(fs) => &**fs,
@@ -83,10 +83,10 @@ impl Fs {
     }
 }
 
-/// An open file system that can be closed while others hold it: what they ask for then fails.
+/// Open file system that can be closed while shared. Later calls then fail.
 pub(crate) struct Volume {
     fs: RefCell<Option<Fs>>,
-    /// Something is under way. A device that asks for more while it is read would wait for itself.
+    /// Whether a call is running. A device that makes another call during a read would deadlock.
     is_busy: Cell<bool>,
     pub(crate) is_writable: bool,
 }
@@ -100,10 +100,10 @@ impl Drop for Busy<'_> {
 }
 
 impl Volume {
-    /// Opens what is on a disk.
+    /// Opens a file system on a disk.
     ///
     /// # Errors
-    /// If it is no image that can be used.
+    /// If it is not a usable image.
     pub(crate) fn open(disk: &Arc<dyn BlockDevice>, options: &Open) -> Result<Self> {
         let (device, signature) = options.place.window(disk)?;
         let fs = open_format(&device, signature, options)?;
@@ -112,10 +112,10 @@ impl Volume {
         Ok(Self { fs, is_busy: Cell::new(false), is_writable: options.writable })
     }
 
-    /// Does something with the open file system.
+    /// Calls `work` with the open file system.
     ///
     /// # Errors
-    /// `EBADF` if it was closed, `EBUSY` if something is under way already.
+    /// `EBADF` after closing, `EBUSY` during another call.
     pub(crate) fn with_fs<T>(&self, work: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
         let _busy = self.begin()?;
         match &*self.fs.borrow() {
@@ -124,18 +124,18 @@ impl Volume {
         }
     }
 
-    /// Does something with its files.
+    /// Calls `work` with its files.
     ///
     /// # Errors
-    /// As [`Self::with_fs`].
+    /// Same as [`Self::with_fs`].
     pub(crate) fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Result<T>) -> Result<T> {
         self.with_fs(|fs| work(Paths::new(fs.files())))
     }
 
-    /// Makes all changes durable and leaves the image clean. It is closed whatever the answer.
+    /// Makes all changes durable and marks the image clean. It is closed even on errors.
     ///
     /// # Errors
-    /// If the device fails: the image is then as after a crash.
+    /// If the device fails. The image is then in the state after a crash.
     pub(crate) fn close(&self) -> Result<()> {
         let _busy = self.begin()?;
         let fs = self.fs.borrow_mut().take();
@@ -180,10 +180,10 @@ fn open_format(device: &Arc<dyn BlockDevice>, signature: Signature, options: &Op
     opened.map_err(Failure::from)
 }
 
-/// Makes an empty file system that fills a device, and leaves it clean.
+/// Creates an empty file system that fills a device, and leaves it clean.
 ///
 /// # Errors
-/// If the options cannot be, or the device is too small or fails.
+/// If the options are invalid, or the device is too small or fails.
 pub(crate) fn format(device: &Arc<dyn BlockDevice>, options: &Format) -> Result<()> {
     let uuid = parse_uuid(&options.uuid)?;
     let time = vfs::clock::now().unwrap_or_default();
@@ -249,10 +249,10 @@ fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     })
 }
 
-/// Runs the checker of the format that a device has, and says which that is.
+/// Runs the checker of the device's format and returns the format.
 ///
 /// # Errors
-/// If nothing can be checked.
+/// If the check is impossible.
 pub(crate) fn check(
     disk: &Arc<dyn BlockDevice>,
     place: Place,

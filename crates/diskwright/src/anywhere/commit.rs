@@ -1,4 +1,4 @@
-//! `commit`: an overlay and what lies below become an image of their own.
+//! `commit`: creating a separate image from an overlay and its base.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::lock::Replace;
 use crate::replace::Replacement;
 use crate::{Error, Result};
 
-/// Bytes that are copied together.
+/// Copy buffer size in bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Unit in which zeros become holes, in bytes.
+/// Granularity of holes in bytes.
 const HOLE_BYTES: usize = 4096;
 
-/// How an overlay becomes an image.
+/// Options for creating an image from an overlay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CommitOptions {
@@ -24,14 +24,14 @@ pub struct CommitOptions {
     pub overlay: PathBuf,
     /// The new image.
     pub image: PathBuf,
-    /// What lies below, if it is somewhere else than when the overlay was made.
+    /// Base of the overlay, if it has moved.
     pub base: Option<PathBuf>,
-    /// Replace a file that is there.
+    /// Replace an existing file.
     pub force: bool,
 }
 
 impl CommitOptions {
-    /// The new image is `image`, made of `overlay` and what it was made for.
+    /// Creates options for creating `image` from `overlay` and its base.
     pub fn new(overlay: impl Into<PathBuf>, image: impl Into<PathBuf>) -> Self {
         Self { overlay: overlay.into(), image: image.into(), base: None, force: false }
     }
@@ -39,21 +39,21 @@ impl CommitOptions {
 
 setters!(CommitOptions { base: Option<PathBuf>, force: bool });
 
-/// What was made.
+/// Result of a commit.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CommitReport {
-    /// What lay below, as it was named when the overlay was made.
+    /// Base as named when the overlay was created.
     pub base: String,
-    /// Bytes of the image.
+    /// Size of the image in bytes.
     pub bytes: u64,
-    /// Bytes of it that the overlay had.
+    /// Number of bytes from the overlay.
     pub changed_bytes: u64,
 }
 
-/// Makes an image of an overlay and of what lies below it. The overlay stays as it is.
+/// Creates an image from an overlay and its base. The overlay is not modified.
 ///
 /// # Errors
-/// If the overlay is of something else, one of both cannot be read, or the image cannot be written; nothing is left under
+/// If the overlay belongs to another base, either cannot be read, or the image cannot be written. No file remains under
 /// its name then.
 pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<CommitReport> {
     let overlay = overlay::read(&options.overlay, options.base.as_deref())?;
@@ -73,7 +73,7 @@ pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<
     })
 }
 
-/// Copies all that is not zero.
+/// Copies all data except zeros.
 fn copy(
     device: &dyn BlockDevice,
     file: &std::fs::File,

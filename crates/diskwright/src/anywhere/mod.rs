@@ -1,7 +1,7 @@
-//! Images that are no local files: places, as `s3://bucket/root.img` or `qcow2:disk.qcow2`.
+//! Images that are not local files, such as `s3://bucket/root.img` or `qcow2:disk.qcow2`.
 //!
-//! With the feature `anywhere` they are opened; without it, the words that look like one are told from files that are
-//! missing, to say what would read them. A local file never starts any of it.
+//! With the feature `anywhere` they are opened. Without it, such names are recognised, so that the error names the
+//! missing feature. Local files never use this code.
 //!
 //! ```no_run
 //! # #[cfg(feature = "anywhere")]
@@ -44,7 +44,7 @@ pub(crate) use reading::of_volumes;
 #[cfg(feature = "anywhere")]
 pub use reading::{Reading, set_reading};
 
-/// What is opened here, without the feature: nothing.
+/// Stubs without the feature.
 #[cfg(not(feature = "anywhere"))]
 mod absent {
     use std::path::Path;

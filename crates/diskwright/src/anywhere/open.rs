@@ -1,4 +1,4 @@
-//! Opening places.
+//! Opening remote images and virtual disks.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,13 +13,13 @@ use super::named::{named, open_named};
 use super::published::{connect, open_place};
 use crate::{Error, Result, lock, volume};
 
-/// Opens the place that a word names for reading; `None` if it names a local file.
+/// Opens the named location for reading. Returns `None` for a local file.
 pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     let Some(place) = Place::parse(word.as_os_str()) else { return Ok(None) };
     Ok(Some(open_place(&place, unlocked)?.device))
 }
 
-/// Opens the place that a word names for changing; `None` if it names a local file.
+/// Opens the named location for writing. Returns `None` for a local file.
 pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
     match Place::parse(word.as_os_str()) {
         Some(Place::Disk(kind, path)) if kind == "qcow2" => {
@@ -49,14 +49,14 @@ fn only_read(word: &Path) -> Error {
     })
 }
 
-/// What lies below an overlay: its bytes, and what says that they are the same.
+/// Base of an overlay: its device and identity.
 pub(super) struct Base {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) identity: String,
 }
 
-/// Opens a file or a place to be what lies below an overlay. A local file is known by its length and the time of its last
-/// change.
+/// Opens a file or remote image as the base of an overlay. A local file is identified by its length and modification
+/// time.
 pub(super) fn open_base(word: &Path) -> Result<Base> {
     let Some(place) = Place::parse(word.as_os_str()) else {
         let file = lock::open_to_read(word, false)?;
@@ -65,7 +65,7 @@ pub(super) fn open_base(word: &Path) -> Result<Base> {
         return Ok(Base { device: Arc::new(device), identity });
     };
     let open = open_place(&place, false)?;
-    // The file is locked now.
+    // The file is already locked.
     let of_file = match place.file() {
         Some(path) => {
             let file = lock::open_to_read(path, true)?;

@@ -1,4 +1,4 @@
-//! Overlays in files: what was changed of a place, beside what lies there. Reading them.
+//! Overlay files, which store changes of a base image: reading.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use blockdev::{FileDevice, OverlayFile};
 use super::open::{Base, open_base};
 use crate::{Error, Result, lock};
 
-/// An overlay that is open, and what it lies over.
+/// Open overlay with its base.
 pub(super) struct Overlay {
     pub(super) device: OverlayFile,
     pub(super) about: About,
 }
 
-/// Opens an overlay to read it, over what it was made for, or over `base`.
+/// Opens an overlay for reading, on its original base or on `base`.
 pub(super) fn read(file: &Path, base: Option<&Path>) -> Result<Overlay> {
     let locked = lock::open_to_read(file, false)?;
     let storage = FileDevice::new(locked).map_err(|e| Error::host("read", file, e))?;

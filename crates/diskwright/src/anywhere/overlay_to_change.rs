@@ -1,4 +1,4 @@
-//! Overlays that are changed, and made where there are none: below mounts.
+//! Overlay files below mounts: creating and changing.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,8 +11,7 @@ use super::open::{Base, open_base};
 use super::overlay::told;
 use crate::{Error, Result, lock};
 
-/// Opens the overlay `file` of what `word` names, as a device to change. A file that is not there, or is empty, becomes
-/// a new one.
+/// Opens the overlay `file` of the image `word` as a writable device. A missing or empty file is initialised.
 pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevice>> {
     let base = open_base(word)?;
     make_if_missing(file)?;
@@ -31,7 +30,7 @@ fn make_if_missing(file: &Path) -> Result<()> {
     }
 }
 
-/// The header makes it an overlay: before it is there, nothing else is.
+/// Writes a new overlay. The header makes it valid, so it is written first.
 fn create(locked: &File, file: &Path, word: &Path, base: Base) -> Result<OverlayFile> {
     let failed = |e| Error::host("write", file, e);
     let bytes = OverlayFile::file_bytes(base.device.len()).map_err(|e| told(file, e))?;
@@ -40,7 +39,7 @@ fn create(locked: &File, file: &Path, word: &Path, base: Base) -> Result<Overlay
     let storage = FileDevice::new(locked.try_clone().map_err(failed)?).map_err(failed)?;
     let made = OverlayFile::create(Arc::new(storage), base.device, &about);
     made.map_err(|error| {
-        // Nothing is in it: the next one may begin again.
+        // The file is still empty; truncate it so that the next attempt can start again.
         let _ = locked.set_len(0);
         told(file, error)
     })
@@ -51,7 +50,7 @@ fn existing(locked: File, file: &Path, base: Base) -> Result<OverlayFile> {
     OverlayFile::open(Arc::new(storage), base.device, &base.identity).map_err(|e| told(file, e))
 }
 
-/// A word that names the same from every directory.
+/// Returns a name of the location that is independent of the current directory.
 fn lasting(word: &Path) -> Result<String> {
     let not_text = || Error::Usage(format!("{}: its name is no text", crate::text::shown(word)));
     let text = word.to_str().ok_or_else(not_text)?;
@@ -59,7 +58,7 @@ fn lasting(word: &Path) -> Result<String> {
     let absolute =
         |path: &Path| std::path::absolute(path).map_err(|e| Error::host("find", path, e));
     match (place::Place::parse(word.as_os_str()), kind) {
-        // An address may have a signature in its query, which is for this time only.
+        // The query of an address may contain a temporary signature.
         (Some(place), _) if place.file().is_none() => Ok(address::public(text).into_owned()),
         (Some(_), Some((kind, file))) if super::words::is_place(word) => {
             Ok(format!("{kind}:{}", absolute(file)?.display()))

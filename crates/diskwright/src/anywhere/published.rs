@@ -1,5 +1,4 @@
-//! Places that are more than bytes: published images, whose addresses have the form PREFIX/names/NAME, volumes, and what
-//! an NBD server exports.
+//! Locations with structure: published images, with addresses of the form PREFIX/names/NAME, volumes, and NBD exports.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +14,7 @@ use super::named::{named, open_named};
 use super::reading;
 use crate::{Error, Result, lock, volume};
 
-/// Opens a place to read it. Files are locked unless `unlocked`.
+/// Opens a location for reading. Files are locked unless `unlocked`.
 pub(super) fn open_place(place: &Place, unlocked: bool) -> Result<OpenPlace> {
     let file = place.file().map(|path| lock::open_to_read(path, unlocked)).transpose()?;
     let open = |path: &Path, is_written| open_named(path, is_written, unlocked);
@@ -31,7 +30,7 @@ pub(super) fn open_place(place: &Place, unlocked: bool) -> Result<OpenPlace> {
         return Ok(open_published(image));
     }
     match place.open(file, named(&open), reading::options()) {
-        // A volume is many objects, and none of its own name.
+        // A volume consists of many objects, none of them with its own name.
         Err(OpenError::Fetch(FetchError::Absent { address: shown })) => {
             let volume = volume::device(Path::new(address.with_secrets()), true)?;
             let device = volume.ok_or(OpenError::Fetch(FetchError::Absent { address: shown }))?;
@@ -54,7 +53,7 @@ fn open_published(image: Published) -> OpenPlace {
     OpenPlace { device: Arc::new(device), identity: Some(identity) }
 }
 
-/// What a recorded start touched first, with neighbours joined.
+/// Returns the ranges that a recorded start read first, with adjacent ranges merged.
 fn touched_first(image: &Published) -> Vec<Range<u64>> {
     let mut first: Vec<Range<u64>> = Vec::new();
     for range in image.order() {

@@ -1,4 +1,4 @@
-//! How places are read.
+//! Settings for reading remote images.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -8,21 +8,21 @@ use place::lazy::LazyOptions;
 
 use crate::{Error, Result};
 
-/// Bytes of a cache on disk unless told otherwise.
+/// Default size of the disk cache in bytes.
 const CACHE_BYTES: u64 = 10 << 30;
 
-/// How places are read: by all of a process, because all of it shares their memory and their cache.
+/// Settings for reading remote images. They apply to the whole process, because it shares one memory and cache.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reading {
-    /// A directory to keep what was fetched in, for other processes too.
+    /// Directory of the disk cache, which other processes may share.
     pub cache: Option<PathBuf>,
-    /// About how many bytes it may take.
+    /// Approximate maximum size of the disk cache in bytes.
     pub cache_bytes: u64,
-    /// Whether what will be wanted is fetched before it is asked for.
+    /// Whether to prefetch data.
     pub read_ahead: bool,
-    /// A qcow2 may have its data in another file, and a VMDK in files of other directories. Such an image may name any file
-    /// of the host.
+    /// Whether a qcow2 image may have an external data file, and a VMDK image extents in other directories. Such an
+    /// image may refer to any host file.
     pub allow_data_files: bool,
 }
 
@@ -43,13 +43,13 @@ static OPTIONS: OnceLock<LazyOptions> = OnceLock::new();
 static DATA_FILES: OnceLock<bool> = OnceLock::new();
 static OF_VOLUMES: OnceLock<volume::Options> = OnceLock::new();
 
-/// Volumes, in the cache's directory, where nothing else has such a name.
+/// Subdirectory of the cache for volumes.
 const VOLUMES: &str = "volumes";
 
-/// Says how places are read from now on. The first to say it is heard; it comes before any place is opened.
+/// Sets the settings of the process. Only the first call has an effect, and it must precede opening any location.
 ///
 /// # Errors
-/// If the cache's directory cannot be made, or places have been opened.
+/// If the cache directory cannot be created, or locations have been opened.
 pub fn set_reading(reading: &Reading) -> Result<()> {
     let mut options = LazyOptions::default();
     if !reading.read_ahead {
@@ -73,12 +73,12 @@ pub(super) fn options() -> &'static LazyOptions {
     OPTIONS.get_or_init(LazyOptions::default)
 }
 
-/// Returns true if virtual disks may have their data in any file.
+/// Returns whether virtual disks may refer to any data file.
 pub(super) fn allows_data_files() -> bool {
     DATA_FILES.get().copied().unwrap_or(false)
 }
 
-/// How volumes are used.
+/// Returns the settings of volumes.
 pub(crate) fn of_volumes() -> &'static volume::Options {
     OF_VOLUMES.get_or_init(volume::Options::default)
 }

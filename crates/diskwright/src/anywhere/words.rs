@@ -1,11 +1,11 @@
-//! Which words name places.
+//! Recognition of names of remote images and virtual disks.
 
 use std::io;
 use std::path::Path;
 
 use crate::Error;
 
-/// What a place begins with.
+/// Prefixes of remote images and virtual disks.
 const PREFIXES: [&str; 15] = [
     "s3://",
     "gs://",
@@ -24,12 +24,12 @@ const PREFIXES: [&str; 15] = [
     "volume:",
 ];
 
-/// Whether a word looks like a place, whatever can be opened.
+/// Returns whether a name looks like a remote image or virtual disk, whether or not it can be opened.
 pub(crate) fn is_place(word: &Path) -> bool {
     word.to_str().is_some_and(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix)))
 }
 
-/// The local file that a word names, if it names one: by itself, or behind its kind.
+/// Returns the local file of a name, which may follow a format prefix.
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) fn file_of(word: &Path) -> Option<&Path> {
     if !is_place(word) {
@@ -39,8 +39,8 @@ pub(crate) fn file_of(word: &Path) -> Option<&Path> {
     (!rest.starts_with("//")).then(|| Path::new(rest))
 }
 
-/// Why the file `word` cannot be opened, if that is because it is no file: to read a place, or to write one that can
-/// only be read.
+/// Explains a missing file `word` that is actually a remote name: it cannot be read without the feature, or is
+/// read-only.
 pub(crate) fn missing(word: &Path, error: &io::Error) -> Option<Error> {
     if error.kind() != io::ErrorKind::NotFound || !is_place(word) {
         return None;
@@ -59,7 +59,7 @@ pub(crate) fn missing(word: &Path, error: &io::Error) -> Option<Error> {
     }))
 }
 
-/// A place and a path in it, of `PLACE:/PATH`. The path is absolute, because places have colons themselves.
+/// Splits `PLACE:/PATH` into location and path. The path must be absolute, because locations contain colons.
 pub(crate) fn split_side(text: &[u8]) -> Option<(&Path, &[u8])> {
     let text = std::str::from_utf8(text).ok()?;
     let from = PREFIXES.iter().find(|prefix| text.starts_with(**prefix))?.len();

@@ -1,4 +1,4 @@
-//! Taking away what a layer's whiteouts hide. They act on what the image held before the layer, so they come first.
+//! Applies the whiteouts of a layer. They affect the contents before the layer, so they are applied first.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -13,16 +13,17 @@ use crate::edit::Editor;
 use crate::list::join;
 use crate::{Error, Result};
 
-/// The directory that ext4 checkers put things into. It is the image's, not of a layer: what hides it empties it.
+/// Directory reserved by ext4 for e2fsck. It belongs to the image, so a whiteout only empties it.
 const LOST_FOUND: &[u8] = b"lost+found";
 
-/// Applies all whiteouts of a layer. `changed` hears of directories that lose names; returns how many names went.
+/// Applies all whiteouts of a layer. Passes directories that lose names to `changed`. Returns the number of removed
+/// names.
 pub(super) fn hide(
     editor: Editor<'_>,
     layer: &LayerFile,
     changed: &mut dyn FnMut(Ino),
 ) -> Result<u64> {
-    // Where the layer has a directory instead of a link in the image, what the link leads to is not meant.
+    // If the layer replaces a link of the image by a directory, the target of the link must not be affected.
     let own = OnceCell::new();
     let own_directories = || {
         let entries = layer.entries().iter().map(|item| &item.entry);
@@ -72,8 +73,7 @@ fn hide_names(
     Ok(removed)
 }
 
-/// Removes what has a name in the directory at a path without links, with all that is in it; returns how many names
-/// went.
+/// Removes a name recursively in the directory at a path without links. Returns the number of removed names.
 pub(super) fn remove(editor: Editor<'_>, dir: &[u8], name: &[u8]) -> Result<u64> {
     let path = join(&join(b"/", dir), name);
     if dir.is_empty() && name == LOST_FOUND {

@@ -1,10 +1,9 @@
-//! What `diskwright apply` does: applies a layer of a container image to an image in place.
+//! Application of a container image layer to an image in place (`diskwright apply`).
 //!
-//! First everything that can fail is done where nobody sees it: the layer is read to its end, and the contents of its
-//! files go into files without names, which are made durable. Then come the names, and nothing but names: whiteouts
-//! first, then the entries in the order of the layer. If that fits one checkpoint of the journal or log, it happens as
-//! a whole or not at all, also when it fails half way: what is not durable is dropped. Otherwise it happens in steps,
-//! each of which leaves whole files.
+//! All steps that may fail come first and are invisible: the layer is read completely, and file contents are written to
+//! files without names and made durable. Then only names change: whiteouts first, then the entries in layer order. If
+//! this fits one checkpoint of the journal or log, it is atomic, even on failure: changes that are not durable are
+//! dropped. Otherwise it is applied in several steps, and files are complete after each one.
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -53,31 +52,31 @@ pub use ::source::oci::{LayerFile, Limits as LayerLimits};
 use put::Putter;
 use stage::Staged;
 
-/// What was applied.
+/// Result of applying a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ApplyReport {
-    /// Entries of the layer, whiteouts included.
+    /// Number of entries, whiteouts included.
     pub entries: u64,
-    /// Names that whiteouts took away, or that something of another type took the place of.
+    /// Names removed by whiteouts or replaced by files of another type.
     pub removed: u64,
-    /// Directories that were made, or that got other attributes.
+    /// Directories that were created or changed.
     pub directories: u64,
-    /// Files of other types that were made.
+    /// Other files that were created.
     pub files: u64,
-    /// Names that were given to files that were there already.
+    /// Hard links to existing files.
     pub links: u64,
     /// Bytes of contents, without holes.
     pub bytes: u64,
-    /// Whether all of it was one change, which a kill leaves undone or done.
+    /// Whether the whole change is atomic.
     pub one_change: bool,
 }
 
-/// Why an entry cannot be applied.
+/// Reason why an entry cannot be applied.
 enum Fault {
-    /// It does not go with what is there, or is nothing that a layer may hold.
+    /// The entry conflicts with existing files or is not valid in a layer.
     Layer(ContainerFault),
     FileSystem(vfs::Error),
-    /// An error that names the file itself.
+    /// Error that contains the file name itself.
     Whole(Error),
 }
 
@@ -111,13 +110,13 @@ impl Fault {
 
 /// Applies a layer to an image.
 ///
-/// The rules are those of the image specification: whiteouts act on what the image held before, whatever the order of
-/// entries; directories that are there are kept and get the attributes of the layer's; anything else is replaced.
-/// Directories whose names change keep their modification times, unless the layer lists them.
+/// The rules are those of the image specification. Whiteouts affect the contents before the layer, regardless of their
+/// order. Existing directories are kept and get the attributes from the layer; other files are replaced. Directories
+/// whose names change keep their modification times, unless the layer lists them.
 ///
 /// # Errors
-/// If somebody uses the image, if the layer does not go with it, or if there is no space. Nothing has changed then,
-/// unless the error says how much was applied.
+/// If the image is in use, the layer conflicts with it, or there is no space. Nothing has changed then, unless the
+/// error contains the number of applied entries.
 pub fn apply(
     layer: &LayerFile,
     image: &Path,
@@ -130,7 +129,7 @@ pub fn apply(
     let staged = match Staged::fill(editor, layer, observer) {
         Ok(staged) => staged,
         Err(error) => {
-            // The error that led here is the one to tell.
+            // Report the earlier error instead.
             let _ = open.close();
             return Err(error);
         }
@@ -146,7 +145,7 @@ pub fn apply(
         return Ok(ApplyReport { one_change, ..report });
     };
     if one_change {
-        // Nothing of it is durable, but for files without names, which recovery removes.
+        // Nothing is durable except files without names, which recovery removes.
         drop(open);
         let _ = Image::recover(image, place);
         return Err(error);
@@ -156,11 +155,10 @@ pub fn apply(
     Err(in_part(error, applied, layer))
 }
 
-/// Applies a layer to a file system that is open for writing, as [`apply()`] does. What it changes becomes durable
-/// when the file system says so.
+/// Applies a layer to a file system that is open for writing, like [`apply()`]. The caller makes the changes durable.
 ///
 /// # Errors
-/// As [`apply()`], but what was applied before the error stays.
+/// Same as [`apply()`], but entries applied before the error remain.
 pub fn apply_in(
     editor: Editor<'_>,
     layer: &LayerFile,

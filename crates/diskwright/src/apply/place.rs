@@ -1,32 +1,32 @@
-//! Finding where an entry of a layer goes, as unpackers do: through symbolic links, but never out of the root.
+//! Resolution of layer paths, like unpackers: symbolic links are followed, but never lead outside the root.
 
 use source::oci::ContainerFault;
 use vfs::{Error as FsError, FileSystem, FileType, Ino, NewInode};
 
 use super::Fault;
 
-/// Symbolic links that may lead to a directory, as in Linux.
+/// Maximum number of symbolic links on a path, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// Longest path of a directory, in bytes: Linux's limit, which unpackers have too.
+/// Maximum path length of a directory in bytes, as in Linux and unpackers.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Components that the walk along a path may have, those of links included.
+/// Maximum number of path components in a walk, including those of links.
 const STEPS_MAX: usize = 2 * PATH_BYTES_MAX;
 
-/// A directory that a path leads to.
+/// Directory found by a path.
 pub(super) struct Place {
     pub(super) dir: Ino,
-    /// Its path without symbolic links.
+    /// Path without symbolic links.
     pub(super) path: Vec<u8>,
-    /// Directories that were made on the way.
+    /// Number of directories created on the way.
     pub(super) made: u64,
 }
 
-/// Says of a link, by its path as it was asked for, whether it may be followed.
+/// Decides whether a link, given by its requested path, may be followed.
 pub(super) type Through<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
-/// Splits a path into that of the directory and the name in it.
+/// Splits a path into directory and name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&b| b == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -34,7 +34,7 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What has a name, if anything has.
+/// Returns the inode with a name, if it exists.
 pub(super) fn lookup(fs: &dyn FileSystem, dir: Ino, name: &[u8]) -> vfs::Result<Option<Ino>> {
     match fs.lookup(dir, name) {
         Ok(ino) => Ok(Some(ino)),
@@ -43,7 +43,7 @@ pub(super) fn lookup(fs: &dyn FileSystem, dir: Ino, name: &[u8]) -> vfs::Result<
     }
 }
 
-/// The file at a path, whose last component is not followed if it is a link.
+/// Returns the file at a path. A symbolic link in the last component is not followed.
 pub(super) fn find(fs: &dyn FileSystem, path: &[u8]) -> Result<Option<Ino>, Fault> {
     let (parent, name) = split(path);
     if name.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn find(fs: &dyn FileSystem, path: &[u8]) -> Result<Option<Ino>, Faul
     }
 }
 
-/// Walks to a directory. What is missing is made of `make`; without it there is no such directory.
+/// Walks to a directory. Missing directories are created from `make`, or reported as missing if that is `None`.
 pub(super) fn walk(
     fs: &dyn FileSystem,
     path: &[u8],
@@ -107,22 +107,22 @@ pub(super) fn walk(
     Ok(Some(Place { dir: walk.dir(), path: walk.path, made }))
 }
 
-/// A piece of a path still to go.
+/// Remaining component of a path.
 enum Part {
     Up,
     Name {
         name: Vec<u8>,
-        /// Where it ends in the path that was asked for, if it comes from there and not from a link.
+        /// End of the component in the requested path; `None` if it comes from a link.
         asked: Option<usize>,
     },
 }
 
 struct Walk {
     root: Ino,
-    /// The directories on the way, and where the path of each ends.
+    /// Directories on the current path, with the ends of their paths.
     stack: Vec<(Ino, usize)>,
     path: Vec<u8>,
-    /// What is to come, the next one last.
+    /// Remaining components, the next one last.
     ahead: Vec<Part>,
 }
 
@@ -149,7 +149,7 @@ impl Walk {
         self.stack.push((dir, self.path.len()));
     }
 
-    /// Goes to the parent directory; the root is its own.
+    /// Moves to the parent directory; the root is its own parent.
     fn up(&mut self) {
         self.stack.pop();
         self.path.truncate(self.stack.last().map_or(0, |top| top.1));

@@ -1,4 +1,4 @@
-//! Gives the files of a layer their names.
+//! Naming of the files of a layer.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,8 +18,8 @@ use crate::list::join;
 use crate::made_names::MadeNames;
 use crate::{Error, Result};
 
-/// A directory that no layer lists is root's, as everywhere here, and of 1970, so that no image depends on when it
-/// was made.
+/// Attributes of directories that no layer lists: owned by root, with times in 1970, so that the image does not depend
+/// on the current time.
 const IMPLIED: NewInode = NewInode {
     permissions: 0o755,
     uid: 0,
@@ -33,9 +33,9 @@ pub(super) struct Putter<'a> {
     editor: Editor<'a>,
     layer: &'a LayerFile,
     staged: &'a Staged,
-    /// Files that aufs kept for its hard links.
+    /// Files that aufs stored for its hard links.
     unnamed: HashMap<&'a [u8], Ino>,
-    /// The directory of the entry before, by the path that led there, and its path without links.
+    /// Directory of the previous entry: its requested path, inode and path without links.
     parent: Option<(Vec<u8>, Ino, Vec<u8>)>,
     /// Directories whose names have changed.
     changed: HashSet<Ino>,
@@ -59,7 +59,7 @@ impl<'a> Putter<'a> {
         }
     }
 
-    /// Applies whiteouts, and then everything else.
+    /// Applies whiteouts, then all entries.
     pub(super) fn run(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let (editor, layer) = (self.editor, self.layer);
         let changed = &mut self.changed;
@@ -69,7 +69,7 @@ impl<'a> Putter<'a> {
         for (number, item) in layer.entries().iter().enumerate() {
             match item.meaning {
                 Meaning::File => {
-                    // Regular files were counted when they were filled.
+                    // Regular files were reported when their contents were written.
                     if !matches!(item.entry.kind, EntryKind::File(_)) {
                         observer.file(&item.entry.path);
                     }
@@ -87,7 +87,7 @@ impl<'a> Putter<'a> {
         self.touch_changed()
     }
 
-    /// What was done, and how many entries were applied.
+    /// Returns the report and the number of applied entries.
     pub(super) fn end(self) -> (ApplyReport, u64) {
         let (entries, bytes) = (self.layer.entries().len() as u64, self.staged.bytes);
         (ApplyReport { entries, bytes, ..self.report }, self.applied)
@@ -127,7 +127,7 @@ impl<'a> Putter<'a> {
                 if lookup(self.fs(), dir, name)? == Some(ino) {
                     return Ok(());
                 }
-                // A directory in the way may hold the last name of the target.
+                // Hold the target, because a directory to be removed may contain its last name.
                 self.fs().open(ino)?;
                 let linked =
                     self.make_way((dir, &dir_path), name).and_then(|()| self.name(ino, dir, name));
@@ -143,7 +143,7 @@ impl<'a> Putter<'a> {
         }
     }
 
-    /// The directory that a path leads to, and its path without links; what is missing is made.
+    /// Returns the directory at a path and its path without links. Missing directories are created.
     fn parent_of(&mut self, path: &[u8]) -> Result<(Ino, Vec<u8>), Fault> {
         if let Some((known, dir, real)) = &self.parent
             && known == path
@@ -157,8 +157,7 @@ impl<'a> Putter<'a> {
         Ok((place.dir, place.path))
     }
 
-    /// Takes away a directory that has a name which something else is to get. Anything but a directory stays until it
-    /// is replaced.
+    /// Removes a directory whose name is needed for another file. Other files remain until they are replaced.
     fn make_way(&mut self, (dir, path): (Ino, &[u8]), name: &[u8]) -> Result<(), Fault> {
         self.changed.insert(dir);
         let Some(taken) = lookup(self.fs(), dir, name)? else { return Ok(()) };
@@ -173,7 +172,7 @@ impl<'a> Putter<'a> {
         Ok(())
     }
 
-    /// Gives a file a name. What had it is replaced in the same moment.
+    /// Names a file atomically, replacing an existing file.
     fn name(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), Fault> {
         match self.fs().link_over(ino, dir, name, None) {
             Err(FsError::NotFound) => Ok(self.fs().link(ino, dir, name, None)?),
@@ -201,7 +200,7 @@ impl<'a> Putter<'a> {
         Ok(finish(&self.editor, ino, entry)?)
     }
 
-    /// Gives a directory that is there the attributes of an entry. What is in it stays.
+    /// Sets the attributes of an existing directory from an entry. Its contents remain.
     fn set_directory(&mut self, ino: Ino, entry: &Entry) -> Result<(), Fault> {
         let fs = self.fs();
         self.report.directories += 1;
@@ -229,7 +228,7 @@ impl<'a> Putter<'a> {
         Ok(fs.set_attributes(ino, &times(&self.editor, entry))?)
     }
 
-    /// Makes a link or special file, which has no contents: as a whole, before it replaces another file.
+    /// Creates a link or special file, complete before it replaces another file.
     fn small(&self, dir: Ino, name: &[u8], entry: &Entry) -> vfs::Result<()> {
         let (fs, new) = (self.fs(), new_inode(&self.editor, entry));
         let special = |name: &[u8], file| fs.mknod(dir, name, file, &new);
@@ -253,7 +252,7 @@ impl<'a> Putter<'a> {
         self.editor.replace_at(dir, name, &make, None)
     }
 
-    /// Notes when directories changed. Their modification times are what the layer says, or stay.
+    /// Updates the ctime of changed directories. Their modification times come from the layer or remain.
     fn touch_changed(&self) -> Result<()> {
         let change = SetAttributes {
             ctime: self.editor.time(),
@@ -262,7 +261,7 @@ impl<'a> Putter<'a> {
         };
         for &dir in &self.changed {
             match self.fs().set_attributes(dir, &change) {
-                // It was removed later on.
+                // It was removed later.
                 Ok(()) | Err(FsError::NotFound) => {}
                 Err(error) => return Err(Error::file(b"a directory of the layer", error)),
             }

@@ -1,4 +1,4 @@
-//! The contents of a layer's files, in files without names.
+//! Contents of a layer's files, written to files without names.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,20 @@ use crate::edit::Editor;
 use crate::list::join;
 use crate::{Error, Result};
 
-/// What was made ready before any name changes. Each file that this knows of is held, whether it has a name or not.
+/// Data prepared before names change. All of its files are held, whether they have names or not.
 pub(super) struct Staged {
-    /// Files without names, by the number of their entry.
+    /// Files without names by entry number.
     files: HashMap<usize, Ino>,
-    /// What the targets of hard links are in the image as it was, by the number of the link's entry.
+    /// Targets of hard links in the original image, by entry number of the link.
     lower: HashMap<usize, Ino>,
     pub(super) bytes: u64,
 }
 
 impl Staged {
-    /// Makes the files, and makes them durable.
+    /// Creates the files and makes them durable.
     ///
     /// # Errors
-    /// If that cannot be; none of them is left then.
+    /// If this fails. No files remain then.
     pub(super) fn fill(
         editor: Editor<'_>,
         layer: &LayerFile,
@@ -42,20 +42,20 @@ impl Staged {
         }
     }
 
-    /// The file that was made for an entry.
+    /// Returns the file created for an entry.
     pub(super) fn file(&self, entry: usize) -> Option<Ino> {
         self.files.get(&entry).copied()
     }
 
-    /// What the target of a hard link was before anything changed.
+    /// Returns the original target of a hard link.
     pub(super) fn lower(&self, entry: usize) -> Option<Ino> {
         self.lower.get(&entry).copied()
     }
 
-    /// Lets go of the files. Those without names are gone then.
+    /// Releases the files. Those without names are freed.
     pub(super) fn close(&self, fs: &dyn FileSystem) {
         for &ino in self.files.values().chain(self.lower.values()) {
-            // It fails only where nothing can be changed any more: then recovery removes the file.
+            // This fails only if the image cannot be changed any more. Recovery then removes the file.
             let _ = fs.close(ino);
         }
     }
@@ -67,7 +67,7 @@ impl Staged {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let fs = editor.fs();
-        // Near which directory files are made: nearly always that of the file before.
+        // Directory for placement, which is usually that of the previous file.
         let mut near = (Vec::new(), fs.root());
         for (number, item) in layer.entries().iter().enumerate() {
             let entry = &item.entry;
@@ -84,7 +84,7 @@ impl Staged {
                 }
                 (Meaning::File, EntryKind::Hardlink(target)) => {
                     let Some(ino) = find(fs, target).map_err(at)? else { continue };
-                    // What a whiteout hides may go on under another name.
+                    // A file hidden by a whiteout may continue to exist under another name.
                     fs.open(ino).map_err(|e| at(e.into()))?;
                     self.lower.insert(number, ino);
                 }
@@ -122,14 +122,14 @@ impl Staged {
     }
 }
 
-/// What the inode of an entry starts with. Its directory stays as it is.
+/// Returns the initial attributes of an entry's inode. The times of its directory do not change.
 pub(super) fn new_inode(editor: &Editor<'_>, entry: &Entry) -> NewInode {
     let (metadata, time) = (&entry.metadata, editor.policy().time);
     let (uid, gid) = (metadata.uid, metadata.gid);
     NewInode { permissions: metadata.permissions, uid, gid, time, parent_time: None }
 }
 
-/// Gives a new file the attributes of its entry, and then the times.
+/// Sets the attributes of a new file from its entry, times last.
 pub(super) fn finish(editor: &Editor<'_>, ino: Ino, entry: &Entry) -> vfs::Result<()> {
     for xattr in &entry.xattrs {
         editor.fs().set_xattr(ino, &xattr.name, &xattr.value)?;
@@ -137,7 +137,7 @@ pub(super) fn finish(editor: &Editor<'_>, ino: Ino, entry: &Entry) -> vfs::Resul
     editor.fs().set_attributes(ino, &times(editor, entry))
 }
 
-/// The times of an entry. That of the change of the inode is when the layer was applied.
+/// Returns the times of an entry. The ctime is the time of application.
 pub(super) fn times(editor: &Editor<'_>, entry: &Entry) -> SetAttributes {
     let time = |time: Time| Timestamp { sec: time.sec, nsec: time.nsec };
     let metadata = &entry.metadata;

@@ -1,4 +1,4 @@
-//! The file that gets the configuration of a container image.
+//! Output file for the configuration of a container image.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use super::{BuildError, BuildOptions, BuildSource};
 use crate::Error;
 use crate::replace::{Replace, Replacement};
 
-/// A file that gets its name together with the image.
+/// File that is renamed into place together with the image.
 pub(super) struct ConfigFile {
     path: PathBuf,
     file: Replacement,
 }
 
 impl ConfigFile {
-    /// Begins the file, if one was asked for. What is there already is replaced under the same condition as an image.
+    /// Creates the file, if requested. The rules for replacing an existing file are those for an image.
     pub(super) fn create(options: &BuildOptions) -> Result<Option<Self>, BuildError> {
         let Some(path) = asked_for(&options.source) else { return Ok(None) };
         let replace = if options.force { Replace::Anything } else { Replace::Empty };
@@ -34,14 +34,14 @@ impl ConfigFile {
         }
     }
 
-    /// Gives the file its name.
+    /// Renames the file into place.
     pub(super) fn keep(self) -> Result<(), BuildError> {
         let path = self.path;
         self.file.keep().map_err(|refused| refusal(refused, &path))
     }
 }
 
-/// The file that was asked for.
+/// Returns the requested file.
 fn asked_for(source: &BuildSource) -> Option<PathBuf> {
     match source {
         BuildSource::Container(container) => container.config.clone(),

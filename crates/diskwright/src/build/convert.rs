@@ -1,4 +1,4 @@
-//! An image made anew of another one: in another format, of another size, or as new images of its format are.
+//! Conversion of an image: to another format, to another size, or with the layout of a new image of its format.
 
 use std::path::{Path, PathBuf};
 
@@ -12,31 +12,30 @@ use super::{
 use crate::output::OutputOptions;
 use crate::{Image, ImageInfo};
 
-/// Features of ext4 that files need, and that new images do not have of their own accord.
+/// ext4 features that files may require and new images lack by default.
 const NEEDED_BY_FILES: [&str; 3] = ["project", "ea_inode", "large_dir"];
 
-/// Bytes of extended attributes for which ext4 has room beside the inode, in blocks of 4 KiB, with something to
-/// spare for headers.
+/// Conservative limit for extended attributes outside the inode in ext4 with 4 KiB blocks, in bytes.
 const XATTR_BYTES_MAX: usize = 3500;
 
-/// Bytes that an attribute takes beside its name and value, at most.
+/// Maximum size of an attribute's header in bytes.
 const XATTR_HEADER_BYTES: usize = 20;
 
-/// Longest label of XFS, in bytes.
+/// Maximum length of an XFS label, in bytes.
 const XFS_LABEL_BYTES_MAX: usize = 12;
 
-/// How large the new image is.
+/// Size of the new image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvertSize {
-    /// As large as the old one, or as is needed if that is more.
+    /// The size of the old image, or more if required.
     AsBefore,
-    /// The least that holds everything.
+    /// The minimum that contains everything.
     Least,
-    /// So many bytes.
+    /// A size in bytes.
     Given(u64),
 }
 
-/// What to convert, and how.
+/// Options of a conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConvertOptions {
@@ -44,27 +43,28 @@ pub struct ConvertOptions {
     pub from: ImageFile,
     /// The new image.
     pub image: PathBuf,
-    /// Its format; `None` is that of the old one.
+    /// Format of the new image; `None` is that of the old one.
     pub format: Option<Format>,
-    /// Its size.
+    /// Size of the new image.
     pub size: ConvertSize,
-    /// Its label, instead of the old one's.
+    /// Label that replaces the old one.
     pub label: Option<Vec<u8>>,
-    /// Whether it has the UUID of the old one, instead of one derived from the contents.
+    /// Whether to keep the UUID of the old image instead of deriving one from the contents.
     pub keep_uuid: bool,
-    /// Features to turn on and off.
+    /// Features to enable and disable.
     pub features: Vec<FeatureChange>,
-    /// Whether an XFS image may be smaller than mkfs.xfs makes them. One of an image that is, may.
+    /// Whether an XFS image may be below the minimum of mkfs.xfs. Always allowed if the old one is.
     pub small: bool,
-    /// What shares blocks with its like, if anything does (XFS).
+    /// Unit of deduplication, if enabled (XFS).
     pub dedupe: Option<Dedupe>,
-    /// Threads; `None` takes as many as there are processors.
+    /// Number of threads; `None` selects the number of processors.
     pub threads: Option<usize>,
-    /// Whether an existing image may be replaced; also the old one itself, which stays until the new one is whole.
+    /// Whether an existing image may be replaced. This may be the old image, which remains until the new one is
+    /// complete.
     pub force: bool,
-    /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
+    /// `SOURCE_DATE_EPOCH`: upper limit of all times in the image, in seconds since 1970.
     pub source_date_epoch: Option<i64>,
-    /// What the new image becomes.
+    /// Output formats of the new image.
     pub output: OutputOptions,
 }
 
@@ -83,7 +83,7 @@ setters!(ConvertOptions {
 });
 
 impl ConvertOptions {
-    /// An image of the same format and size with all that is in the old one, under a name that no file has yet.
+    /// Creates options for a new image of the same format and size. The image file must not exist.
     pub fn new(from: ImageFile, image: impl Into<PathBuf>) -> Self {
         Self {
             from,
@@ -103,10 +103,10 @@ impl ConvertOptions {
     }
 }
 
-/// Makes an image of another one, with everything that is in it.
+/// Converts an image with all of its contents.
 ///
 /// # Errors
-/// As [`build`]. The old image is never written.
+/// Same as [`build`]. The old image is not written.
 pub fn convert(
     options: &ConvertOptions,
     progress: &dyn Progress,
@@ -122,14 +122,14 @@ pub fn convert(
     }
 }
 
-/// Whether an image of this size cannot hold what it should.
+/// Returns whether the error means that the size is too small.
 fn is_too_small(error: &BuildError) -> bool {
     error.is_no_space()
         || error.is_no_inodes()
         || matches!(error, BuildError::FileSystem(vfs::Error::NoSpace | vfs::Error::Invalid(_)))
 }
 
-/// Refuses to replace a disk by what lies in one of its partitions.
+/// Rejects replacing a disk by the contents of one of its partitions.
 fn check_place(options: &ConvertOptions) -> Result<(), BuildError> {
     let from = &options.from;
     let is_part = from.partition.is_some() || from.offset > 0;
@@ -141,7 +141,7 @@ fn check_place(options: &ConvertOptions) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The build that makes the new image.
+/// Returns the build options for the new image.
 fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     check_place(options)?;
     let failed = |error| BuildError::Image(Box::new(error));
@@ -177,7 +177,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     plan.size = match options.size {
         ConvertSize::Given(bytes) => Some(bytes),
         ConvertSize::Least => None,
-        // What fits into one format need not fit into the other: that is reckoned first, instead of tried.
+        // The other format may need more space, so estimate it first instead of attempting the old size.
         ConvertSize::AsBefore => (is_kind && is_usual).then_some(old_bytes),
     };
     if options.size == ConvertSize::AsBefore && is_usual {
@@ -190,7 +190,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     Ok(plan)
 }
 
-/// The label of the old image, if the new one has room for it.
+/// Returns the label of the old image, or an error if it is too long for the new format.
 fn kept_label(old: &Image, format: Format) -> Result<Vec<u8>, BuildError> {
     let label = old.file_system().label()?;
     if format == Format::Xfs && label.len() > XFS_LABEL_BYTES_MAX {
@@ -202,7 +202,7 @@ fn kept_label(old: &Image, format: Format) -> Result<Vec<u8>, BuildError> {
     Ok(label)
 }
 
-/// The features of ext4 that the files of an image need.
+/// Returns the ext4 features that the files of an image require.
 fn needed_features(old: ImageTree, info: &ImageInfo) -> Result<Vec<FeatureChange>, BuildError> {
     let feature = |name: &str| FeatureChange { name: name.to_owned(), is_on: true };
     if info.format != "xfs" {

@@ -1,7 +1,7 @@
 //! Copies file contents into the image on a pool of threads.
 //!
-//! Where each byte goes is decided before, by the one thread that makes the files; so the image is
-//! the same whatever the number of threads here.
+//! The thread that creates the files determines the location of each byte beforehand. The image is therefore
+//! independent of the number of threads.
 
 use std::ops::Range as Span;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,34 +16,34 @@ use super::sparse::{Blocks, Zeros};
 use super::{BuildError, identity};
 use crate::clone::{CloneTarget, Range};
 
-/// Bytes copied at a time by one thread: large enough to make system calls cheap, small enough to
-/// stay in the processor's cache between the read and the write.
+/// Bytes copied at a time by one thread: large enough to amortise system calls, small enough to stay in the processor
+/// cache between read and write.
 const COPY_BYTES: usize = 256 << 10;
 
-/// Files are handed to a thread together until they have so many bytes, or are so many.
+/// Files are passed to a thread in batches of at least this size, or of `BATCH_FILES` files.
 const BATCH_BYTES: u64 = COPY_BYTES as u64;
 const BATCH_FILES: usize = 64;
 
-/// Batches waiting for a thread.
+/// Maximum number of batches waiting for a thread.
 const QUEUE_LEN: usize = 32;
 
-/// What the host keeps together of a file, in bytes. Zeros behind the end of a file are written only where they are in
-/// the page of its last byte, so that holes of the image stay.
+/// Page size of the host. Zeros after the end of a file are written only within the page of its last byte, so that the
+/// image stays sparse.
 const PAGE_BYTES: u64 = 4096;
 
-/// A run of a file and where it goes.
+/// Extent of a file and its destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// First byte in the file.
+    /// Byte offset in the file.
     pub(super) file_offset: u64,
-    /// First byte on the device.
+    /// Byte offset on the device.
     pub(super) device_offset: u64,
     /// Length in bytes.
     pub(super) len: u64,
 }
 
 impl Run {
-    /// The parts of a run that end at multiples of `unit` in the file.
+    /// Splits a run at multiples of `unit` in the file.
     pub(super) fn parts(self, unit: u64) -> impl Iterator<Item = Self> {
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -62,21 +62,21 @@ struct Job {
     runs: Runs,
 }
 
-/// A file whose contents are copied.
+/// File whose contents are copied.
 #[derive(Clone)]
 pub(super) struct Copied {
     pub(super) ino: Ino,
-    /// Its size in bytes, holes included.
+    /// Size in bytes, holes included.
     pub(super) size: u64,
     pub(super) body: Detached,
 }
 
-/// Findings of the copying threads.
+/// Results of the copying threads.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Sum over the contents.
+    /// Checksum of the contents.
     pub(super) sum: u64,
-    /// Blocks of zeros, which were not written.
+    /// Blocks of zeros that were not written.
     pub(super) zeros: Vec<Zeros>,
 }
 
@@ -87,7 +87,7 @@ impl Found {
     }
 }
 
-/// The runs of a file; nearly always one.
+/// Runs of a file; usually one.
 pub(super) enum Runs {
     One(Run),
     Many(Vec<Run>),
@@ -102,41 +102,41 @@ impl Runs {
     }
 }
 
-/// Where contents go.
+/// Destination of contents.
 #[derive(Clone)]
 pub(super) struct Destination {
     pub(super) device: Arc<dyn BlockDevice>,
-    /// The device's file, if it can share blocks with those of the source.
+    /// File of the device, if it can share blocks with the source files (reflink).
     pub(super) clones: Option<Arc<CloneTarget>>,
-    /// Whether the sum of all contents is wanted: what is shared is read for it.
+    /// Whether the checksum of all contents is required. Shared contents are read for it.
     pub(super) is_summed: bool,
-    /// Block size of the file system, in bytes: no file has a part of a block.
+    /// Block size of the file system, in bytes.
     pub(super) block_size: u64,
-    /// First byte of the image in its file.
+    /// Byte offset of the image in its file.
     pub(super) offset: u64,
-    /// Blocks of zeros are left out and reported.
+    /// Whether blocks of zeros are omitted and reported.
     pub(super) is_sparse: bool,
 }
 
-/// Starts a copying thread.
+/// Function that starts a copying thread.
 type Start<'scope> =
     dyn Fn(&Arc<Mutex<Receiver<Vec<Job>>>>) -> std::io::Result<Copying<'scope>> + 'scope;
 
 /// A copying thread.
 type Copying<'scope> = ScopedJoinHandle<'scope, Result<Found, BuildError>>;
 
-/// A pool of copying threads, or none: then files are copied as they are handed in.
+/// Pool of copying threads. Without threads, files are copied by the caller.
 pub(super) struct Copier<'scope> {
     queue: Option<SyncSender<Vec<Job>>>,
     threads: Vec<Copying<'scope>>,
     threads_count: usize,
     start_one: Box<Start<'scope>>,
     destination: Destination,
-    /// Files that no thread has yet, and the bytes they have.
+    /// Files not yet passed to a thread.
     batch: Vec<Job>,
     batch_bytes: u64,
     buffer: Vec<u8>,
-    /// Findings of the threads that have ended.
+    /// Results of the finished threads.
     found: Found,
 }
 
@@ -174,13 +174,13 @@ impl<'scope> Copier<'scope> {
         }
         let (sender, receiver) = sync_channel(QUEUE_LEN);
         let receiver = Arc::new(Mutex::new(receiver));
-        // Fewer where the system provides no more; without any, files are copied as they are handed in.
+        // Use fewer threads if the system provides no more. Without any, the caller copies the files.
         let threads = (0..self.threads_count).map_while(|_| (self.start_one)(&receiver).ok());
         self.threads = threads.collect();
         self.queue = Some(sender).filter(|_| !self.threads.is_empty());
     }
 
-    /// Copies `runs` of a file, soon.
+    /// Queues the `runs` of a file for copying.
     pub(super) fn copy(&mut self, file: Copied, runs: Runs) -> Result<(), BuildError> {
         self.batch_bytes += runs.as_slice().iter().map(|run| run.len).sum::<u64>();
         self.batch.push(Job { file, runs });
@@ -190,12 +190,12 @@ impl<'scope> Copier<'scope> {
         Ok(())
     }
 
-    /// Block size of the file system, in bytes.
+    /// Returns the block size of the file system, in bytes.
     pub(super) fn block_size(&self) -> u64 {
         self.destination.block_size
     }
 
-    /// Waits until everything so far is copied. Returns the blocks of zeros since the last time, in any order.
+    /// Waits until everything so far is copied. Returns the blocks of zeros since the last call, in any order.
     pub(super) fn settle(&mut self) -> Result<Vec<Zeros>, BuildError> {
         self.hand_over()?;
         self.join()?;
@@ -203,7 +203,7 @@ impl<'scope> Copier<'scope> {
         Ok(std::mem::take(&mut self.found.zeros))
     }
 
-    /// Waits until everything is copied. Returns the findings since the last time.
+    /// Waits until everything is copied. Returns the results since the last call.
     pub(super) fn finish(mut self) -> Result<Found, BuildError> {
         self.hand_over()?;
         self.join()?;
@@ -219,7 +219,7 @@ impl<'scope> Copier<'scope> {
             return Ok(());
         };
         if queue.send(batch).is_err() {
-            // All threads have ended, which only an error makes them do.
+            // The threads end early only after an error; `join` returns it.
             self.join()?;
         }
         Ok(())
@@ -250,13 +250,13 @@ fn copy_batches(
     }
 }
 
-/// Copies files of a batch. What lies side by side in the image is written together.
+/// Copies the files of a batch. Contiguous contents are written together.
 struct BatchCopy<'a> {
     destination: &'a Destination,
     buffer: &'a mut Vec<u8>,
-    /// Bytes of the buffer that are not written yet.
+    /// Number of buffered bytes that are not written yet.
     used: usize,
-    /// Where they go.
+    /// Device offset of the buffered bytes.
     start: u64,
     found: Found,
 }
@@ -288,13 +288,13 @@ impl<'a> BatchCopy<'a> {
         let Destination { is_summed, is_sparse, .. } = *self.destination;
         let shared = self.destination.share(file, run);
         let mut done = if is_summed || is_sparse { 0 } else { shared };
-        // Pieces are cut neither in granules, which are summed at once, nor in blocks.
+        // Pieces must not split checksum granules or blocks.
         let unit = identity::GRANULE_BYTES.max(self.destination.block_size);
         while done < run.len {
             let end = if done < shared { shared } else { run.len };
             let is_shared = done < shared;
             let from = if is_shared { self.apart()? } else { self.room(run.device_offset + done)? };
-            // Contents are summed by granules, which must not be cut.
+            // Contents are checksummed in granules, which must not be split.
             let at = run.file_offset + done;
             let room = (COPY_BYTES - from) as u64;
             let len = (end - done).min(room - (at + room) % unit) as usize;
@@ -315,7 +315,8 @@ impl<'a> BatchCopy<'a> {
         Ok(())
     }
 
-    /// Leaves blocks of zeros out of the next write. `piece` holds the bytes read last, which start at byte `at` of the file.
+    /// Excludes blocks of zeros from the next write. `piece` contains the bytes read last, which start at offset `at`
+    /// of the file.
     fn leave_out_zeros(
         &mut self,
         copied: &Copied,
@@ -324,7 +325,7 @@ impl<'a> BatchCopy<'a> {
     ) -> Result<(), BuildError> {
         let blocks = Blocks { unit: self.destination.block_size, size: copied.size };
         let mut done = 0;
-        // Bytes that are shared with the source are not written.
+        // Bytes shared with the source are not written.
         let mut written = if self.used == 0 { piece.end } else { 0 };
         while let Some(zeros) = blocks.next_zeros(at, &self.buffer[piece.clone()], done) {
             let (offset, len) = (at + zeros.start as u64, zeros.len() as u64);
@@ -340,7 +341,7 @@ impl<'a> BatchCopy<'a> {
         Ok(())
     }
 
-    /// Writes a part of the buffer.
+    /// Writes part of the buffer.
     fn write_part(&self, part: Span<usize>) -> Result<(), BuildError> {
         if part.is_empty() {
             return Ok(());
@@ -350,16 +351,16 @@ impl<'a> BatchCopy<'a> {
         written.map_err(BuildError::Write)
     }
 
-    /// Room for bytes that are read and not written: all of the buffer.
+    /// Flushes the buffer and returns its start, for bytes that are read but not written.
     fn apart(&mut self) -> Result<usize, BuildError> {
         self.write()?;
         Ok(0)
     }
 
-    /// Room for bytes that go to a place of the image: behind those before them, if they lie there.
+    /// Returns the buffer position for bytes with a device offset: after the buffered bytes if they are contiguous.
     fn room(&mut self, at: u64) -> Result<usize, BuildError> {
         let end = self.start + self.used as u64;
-        // What a block has behind the end of a file is zeros.
+        // The rest of the last block of a file is filled with zeros.
         let unit = self.destination.block_size.min(PAGE_BYTES);
         let is_next = at == end || at == end.next_multiple_of(unit);
         let from = at.saturating_sub(self.start) as usize;
@@ -379,7 +380,7 @@ impl<'a> BatchCopy<'a> {
 }
 
 impl Destination {
-    /// Shares the first bytes of a run with the source, if that can be. Returns how many.
+    /// Shares the start of a run with the source, if possible. Returns the number of bytes.
     fn share(&self, file: &ContentFile, run: &Run) -> u64 {
         let Some(clones) = &self.clones else { return 0 };
         let Some(stored) = file.stored(run.file_offset) else { return 0 };
@@ -397,7 +398,7 @@ mod tests {
 
     use super::*;
 
-    /// A file whose bytes follow from their places and a number.
+    /// File whose bytes are a function of offset and number.
     #[derive(Debug)]
     struct Numbered(u64);
 
@@ -415,7 +416,7 @@ mod tests {
         }
     }
 
-    /// An image that counts how often it is written.
+    /// Device that counts writes.
     struct Counting {
         bytes: Mutex<Vec<u8>>,
         writes: std::sync::atomic::AtomicUsize,
@@ -445,7 +446,7 @@ mod tests {
         }
     }
 
-    /// Copies files, each with a length, to places. Returns the image, the sum and the number of writes.
+    /// Copies files with given lengths to given offsets. Returns the image, the checksum and the number of writes.
     fn copied(files: &[(u64, u64)], block_size: u64, threads: usize) -> (Vec<u8>, u64, usize) {
         let (bytes, writes) = (Mutex::new(vec![0xee; 4 << 20]), 0.into());
         let counting = Arc::new(Counting { bytes, writes });
@@ -470,7 +471,7 @@ mod tests {
 
     #[test]
     fn files_side_by_side_are_written_together_and_nothing_between_them() {
-        // Lengths, and blocks of 4 KiB that belong to somebody else before each file.
+        // Lengths, and the number of unrelated 4 KiB blocks before each file.
         let lens: [(u64, u64); 9] = [
             (1, 0),
             (4096, 0),
@@ -498,7 +499,7 @@ mod tests {
                 let bytes = Numbered(number as u64).bytes(len as usize);
                 expected[at as usize..][..bytes.len()].copy_from_slice(&bytes);
                 expected_sum = expected_sum.wrapping_add(identity::contents_term(0, &bytes));
-                // What the last block has behind the end may have become zeros.
+                // The rest of the last block may have been zeroed.
                 let (end, unit) = ((at + len) as usize, block_size.min(4096) as usize);
                 let tail = end..end.next_multiple_of(unit);
                 assert!(image[tail.clone()].iter().all(|byte| matches!(byte, 0 | 0xee)));

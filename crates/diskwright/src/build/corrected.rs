@@ -8,10 +8,10 @@ use source::{Source, SourceError, Time};
 
 use super::{BuildOptions, BuildSource, Owner};
 
-/// Reads the corrections that a build has, if it has some.
+/// Loads the corrections of a build, if there are any.
 ///
 /// # Errors
-/// If a file that they name cannot be read or followed.
+/// If a file named by the options cannot be read or parsed.
 pub(super) fn load(options: &BuildOptions) -> Result<Option<Arc<Corrections>>, SourceError> {
     if options.corrections.is_empty() {
         return Ok(None);
@@ -24,8 +24,8 @@ pub(super) fn load(options: &BuildOptions) -> Result<Option<Arc<Corrections>>, S
     Corrections::load(&options.corrections, &surroundings).map(Some)
 }
 
-/// The directory of the host whose `etc` tells the names of users and groups. Of several sources it is the last that
-/// has one and lies at the root, as its `etc` lies over those of the others.
+/// Returns the host directory whose `etc` maps user and group names. With several sources, the last one at the root
+/// that has such a directory wins, because its `etc` is merged over the others.
 fn names(source: &BuildSource) -> Option<PathBuf> {
     match source {
         BuildSource::Files(path) => path.is_dir().then(|| path.clone()),
@@ -38,7 +38,7 @@ fn names(source: &BuildSource) -> Option<PathBuf> {
     }
 }
 
-/// A source with the corrections of a build.
+/// Wraps a source with the corrections of a build.
 pub(super) fn wrap(
     source: Box<dyn Source>,
     corrections: Option<&Arc<Corrections>>,
@@ -49,7 +49,7 @@ pub(super) fn wrap(
     }
 }
 
-/// The owner of everything that the writer gives: with corrections, they give it, and rules may give another one.
+/// Returns the owner to be set by the writer. With corrections it is `None`, because they set the owner.
 pub(super) fn owner(options: &BuildOptions) -> Option<Owner> {
     options.owner.filter(|_| options.corrections.is_empty())
 }

@@ -1,15 +1,15 @@
-//! What only images of file systems say of their inodes: flags, projects, hints and times of creation; and what of
-//! that another format cannot keep.
+//! Inode properties that only file system images have (flags, project IDs, extent size hints, creation times), and the
+//! losses if the target format cannot store them.
 
 use std::collections::BTreeMap;
 
 use source::InodeDetails;
 use vfs::{FileAttributesChange, FileSystem, Ino, InodeFlags, Result, SetAttributes, Timestamp};
 
-/// What was not kept, by kind: how many files lost it.
+/// Lost properties by kind, with the number of affected files.
 pub type LeftOut = BTreeMap<String, u64>;
 
-/// Flags that say where or how a format keeps an inode: another one decides that for itself.
+/// Flags that describe storage. Each format sets its own.
 const OF_STORAGE: InodeFlags = InodeFlags::EXTENTS
     .union(InodeFlags::INDEXED)
     .union(InodeFlags::INLINE_DATA)
@@ -21,15 +21,15 @@ const OF_STORAGE: InodeFlags = InodeFlags::EXTENTS
     .union(InodeFlags::EXTSZINHERIT)
     .union(InodeFlags::COWEXTSIZE);
 
-/// Flags that keep what is yet to be done from being done.
+/// Flags that prevent later changes.
 const PROTECTING: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
 
-/// Gives new inodes what others had.
+/// Applies the properties of source inodes to new inodes.
 pub(super) struct Details<'a> {
     fs: &'a dyn FileSystem,
-    /// Whether inodes have a time of creation and times of any size.
+    /// Whether inodes have a creation time and 64-bit times.
     keeps_times: bool,
-    /// What comes last, because what is made in directories would get it, or because it protects from changes.
+    /// Changes to apply last, because directories pass them on to new files or because they prevent further changes.
     later: Vec<(Ino, FileAttributesChange)>,
     left_out: LeftOut,
 }
@@ -40,7 +40,7 @@ impl<'a> Details<'a> {
         Self { fs, keeps_times, later: Vec::new(), left_out: LeftOut::new() }
     }
 
-    /// What has to be there before a file has contents.
+    /// Applies properties that must be set before a file has contents.
     pub(super) fn before_contents(&mut self, ino: Ino, details: &InodeDetails) -> Result<()> {
         let bytes = details.attributes.extent_size_bytes;
         if bytes == 0 {
@@ -51,7 +51,7 @@ impl<'a> Details<'a> {
         self.change(ino, &change, "hint for the size of extents")
     }
 
-    /// Everything else but times, for a file that has its contents.
+    /// Applies all other properties except times to a file that has its contents.
     pub(super) fn of_file(&mut self, ino: Ino, details: &InodeDetails) -> Result<()> {
         let wanted = details.attributes;
         let flags = wanted.flags - OF_STORAGE;
@@ -61,7 +61,7 @@ impl<'a> Details<'a> {
         Ok(())
     }
 
-    /// The same for a directory: nothing that goes over to what is made in it happens before the end.
+    /// Applies properties to a directory. Those inherited by new files are deferred to the end.
     pub(super) fn of_directory(&mut self, ino: Ino, details: &InodeDetails) -> Result<()> {
         self.other(ino, details)?;
         let wanted = details.attributes;
@@ -69,7 +69,7 @@ impl<'a> Details<'a> {
         Ok(())
     }
 
-    /// Project and hint for copies.
+    /// Applies the project ID and the hint for copies.
     fn other(&mut self, ino: Ino, details: &InodeDetails) -> Result<()> {
         let wanted = details.attributes;
         if wanted.project_id != 0 {
@@ -96,7 +96,7 @@ impl<'a> Details<'a> {
         }
     }
 
-    /// Notes which times an inode did not keep.
+    /// Records times that an inode cannot store.
     pub(super) fn check_times(&mut self, ino: Ino, wanted: &SetAttributes) -> Result<()> {
         let is_narrow = |time: Option<Timestamp>| {
             time.is_none_or(|time| i32::try_from(time.sec).is_ok() && time.sec >= 0)
@@ -120,7 +120,7 @@ impl<'a> Details<'a> {
         Ok(())
     }
 
-    /// Gives an inode an extended attribute. Whether there is a name for it is the format's to say.
+    /// Sets an extended attribute, or records the loss if the format does not support its name.
     pub(super) fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         match self.fs.set_xattr(ino, name, value) {
             Err(vfs::Error::Unsupported(_)) => {
@@ -136,7 +136,7 @@ impl<'a> Details<'a> {
         if flags.is_empty() {
             return Ok(());
         }
-        // Nobody sets these, and without what belongs to them they would be untrue.
+        // These flags cannot be set, and would be wrong without their associated data.
         for (name, _) in (flags & InodeFlags::DESCRIBING).iter_names() {
             self.lose(&flag(name));
         }
@@ -153,7 +153,7 @@ impl<'a> Details<'a> {
         Ok(())
     }
 
-    /// Makes one change, or notes that it cannot be.
+    /// Applies one change, or records that the format does not support it.
     fn change(&mut self, ino: Ino, change: &FileAttributesChange, what: &str) -> Result<()> {
         match self.fs.set_file_attributes(ino, change) {
             Err(e) if is_refusal(&e) => {
@@ -173,7 +173,7 @@ impl<'a> Details<'a> {
         }
     }
 
-    /// Does what was put off; what was not kept.
+    /// Applies deferred changes. Returns the losses.
     pub(super) fn finish(mut self) -> Result<LeftOut> {
         for (ino, change) in std::mem::take(&mut self.later) {
             if let Some(extent_size_bytes) = change.extent_size_bytes {
@@ -188,7 +188,7 @@ impl<'a> Details<'a> {
     }
 }
 
-/// Whether the format does not have what was asked for.
+/// Returns whether the format does not support the request.
 fn is_refusal(error: &vfs::Error) -> bool {
     matches!(error, vfs::Error::Unsupported(_) | vfs::Error::Invalid(_))
 }

@@ -1,4 +1,4 @@
-//! Why a build failed.
+//! Errors of a build.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use crate::Outcome;
 use crate::text::escaped;
 use crate::text::shown;
 
-/// Why a build failed.
+/// Build error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The source cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The file system refused.
+    /// The file system reported an error.
     #[error(transparent)]
     FileSystem(#[from] vfs::Error),
-    /// An entry of the source could not be made.
+    /// An entry of the source could not be created.
     #[error("{}: {reason}", escaped(path))]
     Entry {
-        /// Its path.
+        /// Path of the entry.
         path: Vec<u8>,
         /// The reason.
         reason: Box<BuildError>,
@@ -33,85 +33,85 @@ pub enum BuildError {
         escaped(path)
     )]
     DoesNotFit {
-        /// The entry that no longer fitted.
+        /// First entry that did not fit.
         path: Vec<u8>,
-        /// What ran out.
+        /// The exhausted resource.
         reason: vfs::Error,
     },
-    /// A hard link to something that the source has not listed before.
+    /// Hard link to a path that does not precede it in the source.
     #[error("a hard link to {}, which the archive does not hold before it", escaped(.0))]
     LinkTarget(Vec<u8>),
-    /// Two entries of the same name.
+    /// Duplicate name.
     #[error("listed more than once; make the archive anew, without appending to it")]
     Repeated,
-    /// A name that a directory which ignores case cannot tell from another one.
+    /// Name that equals another one in a case-insensitive directory.
     #[error(
         "its name differs only in case from {}, and the directory ignores case (ascii-ci, casefold); \
          rename one of them, or leave the feature out",
         escaped(.0)
     )]
     SameButForCase(Vec<u8>),
-    /// Less contents than announced.
+    /// The contents are shorter than the declared size.
     #[error("its contents end before their time")]
     ShortContent,
     /// The image cannot be written.
     #[error("cannot write the image: {0}")]
     Write(io::Error),
-    /// The image file cannot be made or replaced; somebody may be using what it would replace.
+    /// The image file cannot be created or replaced, for example because it is in use.
     #[error(transparent)]
     Image(Box<crate::Error>),
-    /// Something is there already.
+    /// The target exists.
     #[error("{} exists and is not an empty file; use --force to overwrite it", shown(.0))]
     TargetExists(PathBuf),
-    /// An option of another format.
+    /// An option that the format does not have.
     #[error("{option} is not for this format: {why}")]
     ForeignOption {
-        /// As it is written on the command line.
+        /// Name of the option on the command line.
         option: &'static str,
-        /// Why there is no such option.
+        /// Reason why the format does not have it.
         why: &'static str,
     },
-    /// The finished image cannot be written in a format, or have a hash tree.
+    /// The finished image cannot be converted, or the hash tree cannot be created.
     #[error(transparent)]
     Output(#[from] output::Error),
-    /// A pattern of files to protect that chooses none.
+    /// No file matches a pattern of files to protect.
     #[error(
         "--fs-verity: no regular file of the source matches {0:?}; paths begin below the root, and ** stands \
              for any directories"
     )]
     NothingProtected(String),
-    /// A name stands for a file that the build makes already.
+    /// An option names a file that the build creates already.
     #[error("{option} names a file that the build makes already: {}; name another", shown(path))]
     SameFile {
-        /// The option, as on the command line.
+        /// Name of the option on the command line.
         option: &'static str,
         /// The file.
         path: PathBuf,
     },
-    /// Somebody asked the build to end before its time ([`Progress::goes_on`](super::Progress::goes_on)).
+    /// The build was cancelled ([`Progress::goes_on`](super::Progress::goes_on)).
     #[error("stopped before it was finished; nothing is left of the image")]
     Stopped,
-    /// An archive on standard input cannot be kept to be read twice.
+    /// An archive on standard input cannot be spooled for a second read.
     #[error("cannot keep a copy of the archive: {source}; give {options} to do without one")]
     Spool {
-        /// The host's reason.
+        /// Error reported by the host.
         source: io::Error,
-        /// The options of the format that make one reading enough, as on the command line.
+        /// Format options that avoid a second read, as on the command line.
         options: &'static str,
     },
 }
 
 impl BuildError {
-    /// A request that makes no sense.
+    /// Creates an error for an invalid request.
     pub(super) fn usage(problem: impl Into<String>) -> Self {
         Self::Image(Box::new(crate::Error::Usage(problem.into())))
     }
 
-    /// The same, with the entry it is about.
+    /// Adds the entry concerned.
     pub(super) fn at(self, path: &[u8]) -> Self {
         let path = path.to_vec();
         match self {
-            // These name the file themselves.
+            // These errors name the file already.
             Self::Source(_) | Self::Write(_) => self,
             Self::FileSystem(reason @ (vfs::Error::NoSpace | vfs::Error::NoInodes)) => {
                 Self::DoesNotFit { path, reason }
@@ -128,7 +128,7 @@ impl BuildError {
         matches!(self, Self::DoesNotFit { reason: vfs::Error::NoInodes, .. })
     }
 
-    /// What kind of failure it is.
+    /// Returns the exit status for this error.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Source(SourceError::Container { fault, .. }) if fault.is_choice() => Outcome::No,

@@ -1,7 +1,7 @@
-//! A device whose first bytes are written last.
+//! Device whose first bytes are written last.
 //!
-//! An existing file that is written in place has no temporary name to hide behind. The superblock of both formats is in the
-//! first bytes, so nothing takes the file for a file system until they are written.
+//! An existing file that is written in place has no temporary name. The superblock of both formats is in the first
+//! bytes, so the file is not recognised as a file system until they are written.
 
 use std::fs::File;
 use std::io;
@@ -10,24 +10,24 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, FileAt};
 use parking_lot::Mutex;
 
-/// Bytes that are written last: ext's superblock is in the second KiB, XFS's in the first sector.
+/// Number of bytes that are written last. The ext superblock is in the second KiB, that of XFS in the first sector.
 const HEAD_BYTES: usize = 4096;
 
-/// The first bytes of an image, while they are in memory only.
+/// First bytes of an image while they are in memory only.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     bytes: Arc<Mutex<Vec<u8>>>,
-    /// First byte of the image in its file.
+    /// Byte offset of the image in its file.
     offset: u64,
 }
 
 impl Head {
-    /// The head of an image that starts at byte `offset` of its file.
+    /// Creates the head of an image at byte `offset` of its file.
     pub(super) fn new(offset: u64) -> Self {
         Self { bytes: Arc::new(Mutex::new(vec![0; HEAD_BYTES])), offset }
     }
 
-    /// Writes them, after everything else is durable.
+    /// Writes the head after everything else is durable.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
         file.sync_data()?;
         file.write_all_at(&self.bytes.lock(), self.offset)?;
@@ -35,7 +35,7 @@ impl Head {
     }
 }
 
-/// A device without its first bytes.
+/// Device that keeps its first bytes in a [`Head`].
 pub(super) struct HeadLast {
     inner: Arc<dyn BlockDevice>,
     head: Head,
@@ -46,7 +46,7 @@ impl HeadLast {
         Self { inner, head: head.clone() }
     }
 
-    /// Bytes of a range that are in the head.
+    /// Returns the number of bytes of a range that are in the head.
     fn in_head(offset: u64, len: usize) -> usize {
         (HEAD_BYTES as u64).saturating_sub(offset).min(len as u64) as usize
     }
@@ -86,7 +86,7 @@ impl BlockDevice for HeadLast {
             let at = offset as usize;
             self.head.bytes.lock()[at..at + count].fill(0);
         }
-        // Old contents of the first bytes go at once.
+        // Clear the old contents of the first bytes immediately.
         self.inner.zero_range(offset, len)
     }
 

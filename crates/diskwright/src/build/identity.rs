@@ -1,4 +1,4 @@
-//! UUIDs that follow from what is in an image, so that the same source gives the same image.
+//! UUIDs derived from the contents of an image, so that the same source gives the same image.
 
 use ext4::mkfs::Tuning;
 use source::{Entry, EntryKind};
@@ -7,10 +7,10 @@ use xxhash_rust::xxh3::Xxh3;
 use super::policy::Policy;
 use super::{BuildOptions, Format};
 
-/// Sets the hashes of this version apart from those of any other use.
+/// Domain separator; changes with the version of the hash.
 const DOMAIN: u64 = 0x6469_736b_7772_6774;
 
-/// A running hash of all that goes into an image.
+/// Running hash of all contents of an image.
 pub(super) struct Identity {
     hash: Xxh3,
 }
@@ -40,8 +40,8 @@ impl Identity {
         identity
     }
 
-    /// Adds what else was asked for of the layout. Images of one source that are laid out differently
-    /// are different file systems: kernels do not mount two with the same UUID.
+    /// Adds the other layout options. Images of one source with different layouts are different file systems; kernels
+    /// refuse to mount two with the same UUID.
     fn add_geometry(&mut self, options: &BuildOptions) {
         let choices = [
             ("block size", options.block_size.map(u64::from)),
@@ -71,14 +71,14 @@ impl Identity {
         }
     }
 
-    /// Adds settings that are not the usual ones.
+    /// Adds settings that differ from the default.
     fn add_tuning(&mut self, tuning: &Tuning) {
         if *tuning != Tuning::default() {
             self.field(format!("{tuning:?}").as_bytes());
         }
     }
 
-    /// Adds the patterns of files that fs-verity protects.
+    /// Adds the patterns of fs-verity files.
     fn add_protection(&mut self, patterns: &[String]) {
         for pattern in patterns {
             self.field(b"fs-verity");
@@ -86,14 +86,14 @@ impl Identity {
         }
     }
 
-    /// Adds the size of the device that an image is made on.
+    /// Adds the size of the target device.
     pub(super) fn add_device(&mut self, bytes: u64) {
         self.field(b"device");
         self.hash.update(&bytes.to_le_bytes());
     }
 
-    /// Adds an entry as it is written by `policy`: all but the contents of files. What the policy replaces is not
-    /// in the image, so it is not in the hash.
+    /// Adds an entry as changed by `policy`, without file contents. Values replaced by the policy are not in the image
+    /// and therefore not in the hash.
     pub(super) fn add(&mut self, entry: &Entry, policy: &Policy) {
         let metadata = &entry.metadata;
         let owner = policy.owner_of(metadata);
@@ -137,7 +137,7 @@ impl Identity {
         }
     }
 
-    /// Adds the contents of all files, as the copiers summed them up.
+    /// Adds the checksum of all file contents.
     pub(super) fn add_contents(&mut self, sum: u64) {
         self.hash.update(&sum.to_le_bytes());
     }
@@ -153,18 +153,18 @@ impl Identity {
         self.hash.update(&minor.to_le_bytes());
     }
 
-    /// A UUID (version 8, RFC 9562) of everything added.
+    /// Returns a UUID (version 8, RFC 9562) of everything added.
     pub(super) fn uuid(&self) -> [u8; 16] {
         to_uuid(self.hash.digest128())
     }
 }
 
-/// Unit in which contents are hashed, in bytes. Those who read contents cut them elsewhere than those who stream
-/// them, but at multiples of it, as long as a file lies in whole pages.
+/// Unit of content hashing, in bytes. Copied and streamed contents are split at different offsets, but always at
+/// multiples of this unit if the file consists of whole pages.
 pub(super) const GRANULE_BYTES: u64 = 4096;
 
-/// What of a file's bytes goes into the hash of an image, summed over all files in any order. Zeros at the ends of a
-/// granule are left out: the one way reads a hole inside of a block as zeros, and the other leaves it out.
+/// Returns the contribution of a file's bytes to the image hash. Contributions are added up in any order. Zeros at the
+/// ends of a granule are excluded, because a hole inside a block may be read as zeros or skipped.
 pub(super) fn contents_term(file_offset: u64, bytes: &[u8]) -> u64 {
     let (mut sum, mut at, mut rest) = (0_u64, file_offset, bytes);
     while !rest.is_empty() {
@@ -181,7 +181,7 @@ pub(super) fn contents_term(file_offset: u64, bytes: &[u8]) -> u64 {
     sum
 }
 
-/// A UUID and a hash seed that follow from the options, for a start.
+/// Returns an initial UUID and hash seed derived from the options.
 pub(super) fn from_options(options: &BuildOptions) -> ([u8; 16], [u8; 16]) {
     let identity = Identity::new(options);
     let mut seed = identity.hash.clone();
@@ -207,7 +207,7 @@ mod tests {
                 .wrapping_add(contents_term(8192 + at as u64, &bytes[at..]))
         };
         assert_eq!([4096, 8192, 40_960].map(cut), [whole; 3]);
-        // Without the hole.
+        // Skipping the hole.
         let around = contents_term(8192, &bytes[..10_000])
             .wrapping_add(contents_term(8192 + 20_000, &bytes[20_000..]));
         assert_eq!(around, whole);

@@ -1,27 +1,27 @@
-//! How an image is named that files are taken from.
+//! Command-line syntax of source images.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use crate::host;
 
-/// What names an image on the command line.
+/// Prefix of an image on the command line.
 const PREFIX: &[u8] = b"image:";
 
-/// An image to take files from, and where in its file it lies.
+/// Source image and its location in a file.
 #[derive(Clone, Debug)]
 pub struct ImageFile {
     /// The file or block device.
     pub path: PathBuf,
-    /// First byte of the image in the file.
+    /// Byte offset of the image in the file.
     pub offset: u64,
-    /// Number of the partition it lies in, instead.
+    /// Number of the partition that contains the image, instead of `offset`.
     pub partition: Option<u32>,
 }
 
 impl ImageFile {
-    /// What `image:FILE` or `image:FILE:PARTITION` names; `None` if it begins otherwise. A file that is there under
-    /// the whole name is meant before a partition.
+    /// Parses `image:FILE` or `image:FILE:PARTITION`. Returns `None` if the prefix is missing. An existing file with
+    /// the whole name takes precedence over a partition.
     pub fn parse(text: &OsStr) -> Option<Self> {
         let bytes = text.as_encoded_bytes().strip_prefix(PREFIX)?;
         let whole = host::path(bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The source, which may have to be read more than once.
+//! Source of a build, with support for repeated reading.
 
 use std::fs::File;
 use std::io;
@@ -19,36 +19,36 @@ use super::several::Several;
 use super::{BuildError, Container, ManifestFile, PlacedSource, ProtofileSource};
 use crate::host::{self, FileTypeExt};
 
-/// What the archive on standard input is called in errors.
+/// Name of the archive on standard input in errors.
 const STANDARD_INPUT: &str = "standard input";
 
-/// Data of one file that is worth asking whether there is room for a copy of it, in bytes.
+/// Minimum size of a file for which free space is checked before spooling, in bytes.
 const LARGE_BYTES: u64 = 1 << 30;
 
-/// Where entries come from.
+/// Prepared source.
 pub(super) enum Input {
-    /// A directory or an archive file.
+    /// Directory or archive file.
     Path(PathBuf),
-    /// A directory whose names stand for others.
+    /// Directory with mapped names.
     Mapped(PathBuf),
-    /// An archive that can be read only once, and is copied on the way.
+    /// Archive that can be read only once and is spooled on the first reading.
     Copied(Copied),
-    /// The archive on standard input itself, or in a pipe.
+    /// Archive on standard input or in a pipe that is read once.
     Once(PathBuf),
-    /// A container image, which was read already.
+    /// Container image, already loaded.
     Container(Image),
-    /// The image of a file system.
+    /// File system image.
     Image(ImageTree),
-    /// Several of all these.
+    /// Several sources.
     Several(Several<Input>),
-    /// A manifest, which was read already.
+    /// Manifest, already loaded.
     Manifest(Manifest),
-    /// A prototype file, which was read already; its contents were not.
+    /// Prototype file, already loaded without contents.
     Protofile(Protofile),
 }
 
-/// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
-/// gives them in the same way as every other reading, so that the same image is made.
+/// Whether file contents will be read. If so, the first reading of a spooled archive delivers them in the same form as
+/// later readings, so that the image is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     Unread,
@@ -56,12 +56,11 @@ pub(super) enum Contents {
 }
 
 impl Input {
-    /// Prepares a source. An archive on standard input or in a pipe that may have to be read again is
-    /// copied to a file without a name beside the image, while it is read for the first time; so nothing
-    /// is kept of what is no archive.
+    /// Prepares a source. If an archive on standard input or in a pipe may be read again, the first reading spools it
+    /// to an anonymous file next to the image. Nothing is spooled if it is not an archive.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If the file cannot be created.
     pub(super) fn prepare(source: &Path, image: &Path, may_read_twice: bool) -> io::Result<Self> {
         let is_stream = source == Path::new("-")
             || std::fs::metadata(source).is_ok_and(|found| {
@@ -78,7 +77,7 @@ impl Input {
         Ok(Self::Copied(Copied { stream: source.to_owned(), copy: Arc::new(copy), state }))
     }
 
-    /// Reads a container image. What has to be kept of it lies in a file without a name in `beside`.
+    /// Loads a container image. Temporary data is stored in an anonymous file in `beside`.
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
@@ -91,7 +90,7 @@ impl Input {
         Image::load(&container.reference, &options).map(Self::Container)
     }
 
-    /// Several sources, which were prepared.
+    /// Combines several prepared sources.
     pub(super) fn several(sources: &[PlacedSource], inputs: Vec<Self>) -> Self {
         let part = |(placed, input): (&PlacedSource, &Self)| Part {
             name: placed.source.to_string(),
@@ -102,10 +101,10 @@ impl Input {
         Self::Several(Several::new(parts, inputs))
     }
 
-    /// Reads a manifest and verifies the contents that it is about.
+    /// Loads a manifest and verifies the contents that it lists.
     ///
     /// # Errors
-    /// If it cannot be read or followed, or contents are others.
+    /// If it cannot be read or parsed, or the contents differ.
     pub(super) fn list(
         manifest: &ManifestFile,
         threads: usize,
@@ -116,16 +115,16 @@ impl Input {
         Manifest::load(&manifest.file, root, &options).map(Self::Manifest)
     }
 
-    /// Reads a prototype file.
+    /// Loads a prototype file.
     ///
     /// # Errors
-    /// If it cannot be read or followed.
+    /// If it cannot be read or parsed.
     pub(super) fn described(proto: &ProtofileSource, time: Time) -> Result<Self, SourceError> {
         let options = ProtofileOptions { slashes_are_spaces: proto.slashes_are_spaces, time };
         Protofile::load(&proto.file, options).map(Self::Protofile)
     }
 
-    /// The configuration of a container image.
+    /// Returns the configuration of a container image.
     pub(super) fn config(&self) -> Option<&[u8]> {
         match self {
             Self::Container(image) => Some(image.config()),
@@ -142,7 +141,7 @@ impl Input {
         !matches!(self, Self::Once(_))
     }
 
-    /// Opens it from its start. `images` are left out of a directory that holds them.
+    /// Opens the source from the beginning. `images` are excluded if the source directory contains them.
     pub(super) fn open(
         &self,
         threads: usize,
@@ -167,12 +166,12 @@ impl Input {
     }
 }
 
-/// The directory that a file is in.
+/// Returns the directory of a file.
 pub(super) fn beside(file: &Path) -> &Path {
     file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// An archive that is copied while it is read for the first time.
+/// Archive that is spooled during the first reading.
 pub(super) struct Copied {
     stream: PathBuf,
     copy: Arc<File>,
@@ -181,9 +180,9 @@ pub(super) struct Copied {
 
 enum State {
     Untouched,
-    /// The first reading, which may have been given up before its end.
+    /// First reading, which may have been abandoned.
     First(Box<TarSource>),
-    /// The copy has all of it.
+    /// The copy is complete.
     Whole,
 }
 
@@ -196,7 +195,7 @@ impl Copied {
         let mut state = self.state.lock();
         if matches!(*state, State::Untouched) {
             let first = self.start()?;
-            // The copy gives the contents of a compressed archive in the same way.
+            // Compressed archives deliver contents in the same form as their copy.
             let is_alike = contents == Contents::Unread || first.is_compressed();
             *state = State::First(Box::new(first));
             if is_alike {
@@ -229,7 +228,7 @@ impl Copied {
     }
 }
 
-/// The first reading of an archive that is copied on the way.
+/// First reading of a spooled archive.
 struct First {
     name: PathBuf,
     copy: Arc<File>,
@@ -237,7 +236,7 @@ struct First {
 }
 
 impl First {
-    /// Does something to the source that copies; afterwards there is nothing to read any more.
+    /// Calls `act` on the spooling source, unless it was abandoned.
     fn with<T: Default>(
         &self,
         act: impl FnOnce(&mut TarSource) -> Result<T, SourceError>,
@@ -248,7 +247,7 @@ impl First {
         }
     }
 
-    /// Refuses a file that a copy has no room for, before the room is filled.
+    /// Rejects a file that the spool has no space for, before the space is exhausted.
     fn check_room(&self, entry: &Entry, is_compressed: bool) -> Result<(), SourceError> {
         let EntryKind::File(content) = &entry.kind else { return Ok(()) };
         if is_compressed || content.data_len() < LARGE_BYTES {

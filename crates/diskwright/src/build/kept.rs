@@ -1,19 +1,19 @@
-//! Entries that were read and are kept for the building, so that the source is not read again.
+//! Entries kept in memory between estimate and build, so that the source is not read again.
 
 use std::collections::VecDeque;
 
 use source::{Body, Entry, EntryKind, Progress, Source, SourceError};
 
-/// Bytes of memory that entries may take. A source with more is read a second time.
+/// Memory limit of kept entries in bytes. A larger source is read a second time.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Entries kept in one piece.
+/// Entries per allocation.
 const PIECE_ENTRIES: usize = 1024;
 
-/// What an allocation takes beside its bytes, about.
+/// Approximate overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 24;
 
-/// All entries of a source so far, or none if they cannot be kept.
+/// All entries of a source so far, or none if they exceed the limit.
 pub(super) struct Kept {
     pieces: VecDeque<Vec<Entry>>,
     bytes: usize,
@@ -26,7 +26,7 @@ impl Kept {
         Self { pieces: VecDeque::new(), bytes: 0, bytes_max: BYTES_MAX, is_given_up: false }
     }
 
-    /// Keeps one more entry, if all can be kept. Contents that can only be read in order cannot.
+    /// Adds an entry. Gives up on contents that can only be read in order.
     pub(super) fn add(&mut self, entry: Entry) {
         if self.is_given_up {
             return;
@@ -51,14 +51,14 @@ impl Kept {
         }
     }
 
-    /// A source with just these entries, if all were kept.
+    /// Returns a source of the kept entries if all were kept.
     pub(super) fn into_source(self) -> Option<Box<dyn Source>> {
         let source = Replay { pieces: self.pieces, piece: Vec::new().into_iter(), returned: 0 };
         (!self.is_given_up).then(|| Box::new(source) as Box<dyn Source>)
     }
 }
 
-/// About how much memory an entry takes.
+/// Returns the approximate memory use of an entry.
 fn bytes_of(entry: &Entry) -> usize {
     let more = match &entry.kind {
         EntryKind::File(content) => {
@@ -77,7 +77,7 @@ fn bytes_of(entry: &Entry) -> usize {
     size_of::<Entry>() + entry.path.len() + ALLOCATION_BYTES + more + xattrs + inode
 }
 
-/// Entries as they were read, each given away once.
+/// Source that returns each kept entry once.
 struct Replay {
     pieces: VecDeque<Vec<Entry>>,
     piece: std::vec::IntoIter<Entry>,
@@ -94,7 +94,7 @@ impl Source for Replay {
         Ok(self.piece.next())
     }
 
-    /// None of the entries has contents that come in order.
+    /// Entries with streamed contents are never kept.
     fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
         Ok(0)
     }

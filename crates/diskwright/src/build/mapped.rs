@@ -1,4 +1,4 @@
-//! Directories of the host whose names stand for others, as `extract` gives them to what Windows cannot have.
+//! Host directories with mapped names, as written by `extract` for names that Windows does not support.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::{BuildError, BuildSource};
 use crate::host;
 use crate::windows_names::{STANDS_FOR_NONE, unmapped, unmapped_path};
 
-/// A directory with the names that those of its files stand for.
+/// Directory source that restores the original names.
 pub(super) struct Mapped {
     names: DirectorySource,
     top: PathBuf,
@@ -19,13 +19,13 @@ impl Mapped {
     /// Opens a directory.
     ///
     /// # Errors
-    /// As [`DirectorySource::open`].
+    /// Same as [`DirectorySource::open`].
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
         let names = DirectorySource::open(path, options)?;
         Ok(Self { names, top: path.to_owned() })
     }
 
-    /// The path that a path stands for.
+    /// Returns the original path of a mapped path.
     fn meant(&self, path: &[u8]) -> Result<Vec<u8>, SourceError> {
         unmapped_path(path).ok_or_else(|| SourceError::Io {
             operation: "take",
@@ -60,10 +60,10 @@ impl Source for Mapped {
     }
 }
 
-/// Refuses to give names back where there is no directory that could have others.
+/// Rejects name mapping if no source is a directory.
 ///
 /// # Errors
-/// Then.
+/// If no source is a directory.
 pub(super) fn check(source: &BuildSource) -> Result<(), BuildError> {
     if has_directory(source) {
         return Ok(());

@@ -1,9 +1,8 @@
 //! Builds an image from a directory, an archive or a container image.
 //!
-//! The image is filled through the operations that an editor of an image uses, in the order of the
-//! source, on a fresh file system without a journal; the same source and options give the same
-//! bytes, whatever the number of threads. It gets its name only when it is finished, and what it replaces is
-//! locked until then, as for a change of an image.
+//! The builder fills a fresh file system without a journal through the usual file system operations, in the order of
+//! the source. The same source and options give the same bytes, independent of the number of threads. The image gets
+//! its name only when it is complete. An image to be replaced is locked until then, as for a change.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -94,15 +93,15 @@ use writer::{Made, Writer};
 
 use crate::clone::CloneTarget;
 
-/// Tells how far a build has come.
+/// Observer of the progress of a build.
 pub trait Progress: Sync {
-    /// So many entries with so many bytes of contents have been made.
+    /// Reports the number of entries created and of content bytes.
     fn made(&self, entries: u64, bytes: u64);
 
-    /// The file system is finished, and so many of the image's bytes have been hashed, or written in another format.
+    /// Reports the number of image bytes hashed or converted, after the file system is complete.
     fn shipped(&self, _bytes: u64, _of: u64) {}
 
-    /// Whether the build is to go on; asked before each entry. If not, it fails with [`BuildError::Stopped`].
+    /// Returns whether to continue; called before each entry. If false, the build fails with [`BuildError::Stopped`].
     fn goes_on(&self) -> bool {
         true
     }
@@ -111,8 +110,8 @@ pub trait Progress: Sync {
 /// Builds an image.
 ///
 /// # Errors
-/// Whatever the source, the file system or the host refuses, and if somebody uses the image that would be
-/// replaced, whatever [`BuildOptions::force`] says. Nothing is left under the image's name then.
+/// If the source, the file system or the host reports an error, or if another program uses the image to be replaced,
+/// even with [`BuildOptions::force`]. No file remains under the image's name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
     if options.map_names {
@@ -137,14 +136,14 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     let shipping = shipping.finish(&target, &mut report, progress)?;
     let config =
         config.map(|config| config.write(input.config().unwrap_or_default())).transpose()?;
-    // The image is what was asked for: its name says that all is done.
+    // The image is renamed last, because its name signals completion.
     config.map_or(Ok(()), ConfigFile::keep)?;
     shipping.keep()?;
     target.keep()?;
     Ok(report)
 }
 
-/// Refuses options that exclude each other.
+/// Rejects mutually exclusive options.
 fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
     let output = &options.output;
     if options.sparse && options.dedupe.is_some() {
@@ -159,7 +158,7 @@ fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Prepares the source, as far as it is needed before the image is begun.
+/// Prepares the source as far as required before the image is started.
 fn prepare(
     options: &BuildOptions,
     maker: &dyn Maker,
@@ -183,14 +182,14 @@ fn prepare_one(
         BuildSource::Files(path) => Input::prepare(path, &options.image, may_read_twice)
             .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() }),
         BuildSource::Container(container) => {
-            // Beside a device there is only memory.
+            // A device has no directory for temporary files.
             let temporary = std::env::temp_dir();
             let beside =
                 if target.is_in_place() { &temporary } else { input::beside(&options.image) };
             Ok(Input::load(container, beside, options.thread_count())?)
         }
         BuildSource::Image(file) => {
-            // What is written in place cannot be read at the same time.
+            // An image that is written in place cannot be its own source.
             let replaced = if target.is_in_place() { Vec::new() } else { target.ids()? };
             let image = ImageTree::open(file, options.format, &replaced);
             Ok(Input::Image(image.map_err(|e| BuildError::Image(Box::new(e)))?))
@@ -209,13 +208,13 @@ fn prepare_one(
     }
 }
 
-/// The time of files that have none.
+/// Returns the default time of files without one.
 fn time_of_image(options: &BuildOptions) -> ::source::Time {
     let Timestamp { sec, nsec } = options.image_time();
     ::source::Time { sec, nsec }
 }
 
-/// One build: what it reads, where it writes, how.
+/// State of one build.
 struct Build<'a> {
     options: &'a BuildOptions,
     maker: &'a dyn Maker,
@@ -225,38 +224,38 @@ struct Build<'a> {
     progress: &'a dyn Progress,
 }
 
-/// How a file system is filled.
+/// Mode of filling a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fill {
-    /// With everything.
+    /// All entries and contents.
     Whole,
-    /// Without the contents of files, to learn what it takes.
+    /// Without file contents, to measure the space required.
     Trial,
 }
 
-/// Inodes in use. How many there are in all may follow from the space left.
+/// Returns the number of inodes in use. The total may depend on free space.
 fn used(totals: &StatFs) -> u64 {
     totals.inodes.saturating_sub(totals.inodes_free)
 }
 
-/// A file system that was filled.
+/// Filled file system.
 struct Filled {
     image_bytes: u64,
     made: Made,
     left_out: LeftOut,
     protected: Vec<ProtectedFile>,
-    /// Blocks and inodes that the source took.
+    /// Blocks used by the source.
     blocks: u64,
     inodes: u64,
 }
 
-/// What came of an image whose size was reckoned.
+/// Result of filling an image of estimated size.
 enum Reckoned {
-    /// Its size is close enough to the smallest.
+    /// The size is close enough to the minimum.
     Close(Filled),
-    /// It is too large, but shows what is needed.
+    /// The image is too large, but its use is known.
     Known(Filled),
-    /// There is none.
+    /// No estimate is possible.
     Unknown,
 }
 
@@ -277,7 +276,7 @@ impl Build<'_> {
         })
     }
 
-    /// The size of the image, if it is not to be computed.
+    /// Returns the size of the image, or `None` if it is to be computed.
     fn size(&self) -> Result<Option<u64>, BuildError> {
         if self.options.size.is_some() || !self.target.is_device() {
             return Ok(self.options.size);
@@ -286,15 +285,15 @@ impl Build<'_> {
         Ok(Some(device.len()))
     }
 
-    /// Fills an image of a given size. If the usual number of inodes does not do, or the usual limit, the
-    /// entries are counted.
+    /// Fills an image of a given size. If the default number of inodes or its limit is too low, the entries are
+    /// counted.
     fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
         let rule = self.maker.inodes();
         let mut source = self.open_source(Contents::Read)?;
         let mut inodes = rule.first();
         if let InodeRule::Fitted(usual) = rule {
             let at_least = size::usual_or_at_least(usual, size, source.entries_min());
-            // So many may be more than such an image can have.
+            // The count may exceed the maximum of such an image.
             if self.plan(size, at_least).is_ok() {
                 inodes = at_least;
             }
@@ -306,7 +305,7 @@ impl Build<'_> {
                 let entries = size::count_entries(&mut *self.open_source(Contents::Unread)?)?;
                 let before = self.plan(size, inodes)?.inodes_max();
                 let inodes = size::inodes_for(entries);
-                // There may be no such image, or no more inodes in it than before.
+                // The layout may be impossible or have no more inodes than before.
                 if !self.plan(size, inodes).is_ok_and(|plan| plan.inodes_max() > before) {
                     return Err(e);
                 }
@@ -316,7 +315,7 @@ impl Build<'_> {
         }
     }
 
-    /// Fills the smallest image that holds the source and what is to be left free.
+    /// Fills the smallest image that contains the source and the requested free space.
     fn fill_smallest(&self) -> Result<Filled, BuildError> {
         let rule = self.maker.inodes();
         let needed = match self.fill_reckoned()? {
@@ -326,7 +325,7 @@ impl Build<'_> {
         };
         let (mut blocks, mut attempt) = (needed.blocks, 0);
         let (mut size, mut inodes) = self.smallest(blocks, needed.inodes)?;
-        // A trial does not know which blocks are zeros.
+        // A trial cannot detect blocks of zeros.
         let mut may_be_large = self.options.sparse;
         loop {
             let filled =
@@ -350,12 +349,11 @@ impl Build<'_> {
             }
             let wanted = size::inodes_for(needed.inodes);
             if limited && inodes != wanted {
-                // Fewer than the limit, but for what chunks have to spare.
+                // Lower than the limit, except for the reserve of inode chunks.
                 inodes = wanted;
                 continue;
             }
-            // Less space in one piece can take more blocks to map the same files, and more groups leave more
-            // alone.
+            // Smaller free extents may need more blocks to map the same files, and more groups waste more space.
             blocks += size::grow_by(blocks, attempt);
             attempt += 1;
             let limit = inodes;
@@ -366,7 +364,7 @@ impl Build<'_> {
         }
     }
 
-    /// The smallest size for what is needed, and the inodes to ask for.
+    /// Returns the smallest size for the requirements, and the inodes to request.
     fn smallest(&self, blocks: u64, needed: u64) -> Result<(u64, Inodes), BuildError> {
         let rule = self.maker.inodes();
         let inodes = match rule {
@@ -381,7 +379,7 @@ impl Build<'_> {
         if let InodeRule::Fitted(usual) = rule
             && size.saturating_sub(self.options.size_min) < 1024
         {
-            // Nothing needs so many bytes: there is room for as many inodes as usual.
+            // The size is at its minimum, so the default number of inodes fits.
             let usual = size::usual_or_at_least(usual, size, needed);
             if self.plan(size, usual).is_ok_and(|plan| plan.free_blocks() >= blocks) {
                 return Ok((size, usual));
@@ -393,10 +391,10 @@ impl Build<'_> {
         Ok((size, inodes))
     }
 
-    /// Reads the source once, reckons how large the image has to be, and fills it.
+    /// Reads the source once, estimates the image size and fills the image.
     fn fill_reckoned(&self) -> Result<Reckoned, BuildError> {
         let Some((needed, kept)) = self.reckon()? else { return Ok(Reckoned::Unknown) };
-        // Whatever is wrong, a trial finds out what.
+        // A trial reports the actual error.
         let blocks = size::with_spare(needed.blocks);
         let Ok((size, inodes)) = self.smallest(blocks, needed.inodes) else {
             return Ok(Reckoned::Unknown);
@@ -414,8 +412,8 @@ impl Build<'_> {
         Ok(if is_close { Reckoned::Close(filled) } else { Reckoned::Known(filled) })
     }
 
-    /// Reckons what the source takes, and keeps its entries if there are not too many. `None` if this cannot be
-    /// reckoned.
+    /// Estimates the requirements of the source and keeps its entries if there are not too many. Returns `None` if no
+    /// estimate is possible.
     fn reckon(&self) -> Result<Option<(Needed, Kept)>, BuildError> {
         let inodes = Inodes::PerBytes(size::TRIAL_INODE_RATIO);
         let Some(mut estimate) = self.plan(size::TRIAL_BYTES[0], inodes)?.estimate() else {
@@ -443,7 +441,7 @@ impl Build<'_> {
             let source = &mut *self.open_source(Contents::Unread)?;
             match self.fill(size, inodes, Fill::Trial, source) {
                 Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
-                // A larger file system cannot be: what did not fit before never will.
+                // Larger file systems are invalid, so the source cannot fit.
                 Err(BuildError::FileSystem(vfs::Error::Invalid(_))) if last.is_some() => break,
                 other => return other,
             }
@@ -470,10 +468,10 @@ impl Build<'_> {
         })
     }
 
-    /// Threads beside this one, which has the work of deciding what lies where.
+    /// Returns the number of additional threads. The current thread allocates blocks.
     fn helpers(&self) -> usize {
         let threads = self.options.thread_count();
-        // One thread in all means this one.
+        // A thread count of one is the current thread alone.
         if threads > 1 { threads } else { 0 }
     }
 
@@ -485,7 +483,7 @@ impl Build<'_> {
         Ok(corrected::wrap(source, self.corrections))
     }
 
-    /// Makes a file system and fills it from the source.
+    /// Creates a file system and fills it from the source.
     fn fill(
         &self,
         size: u64,
@@ -497,7 +495,7 @@ impl Build<'_> {
         self.target.reset(size)?;
         let device = self.device()?;
         if self.target.is_in_place() {
-            // Blocks that are never written, of holes and at the ends of files, read as zeros.
+            // Blocks that are never written, in holes and at ends of files, must read as zeros.
             device.zero_range(0, size).map_err(BuildError::Write)?;
         }
         let fresh = plan.make(&device)?;
@@ -521,7 +519,7 @@ impl Build<'_> {
         })
     }
 
-    /// Where the contents of files go.
+    /// Returns the destination of file contents.
     fn destination(&self, device: &Arc<dyn BlockDevice>, block_size: u64) -> Destination {
         Destination {
             device: Arc::clone(device),
@@ -533,7 +531,7 @@ impl Build<'_> {
         }
     }
 
-    /// Makes every entry of the source in `fs`.
+    /// Creates every entry of the source in `fs`.
     fn pour(
         &self,
         fs: &dyn FileSystem,

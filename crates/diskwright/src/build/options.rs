@@ -1,4 +1,4 @@
-//! What to build, and what was built.
+//! Options and report of a build.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -20,29 +20,29 @@ use crate::format::Format;
 use crate::output::{OutputOptions, OutputReport};
 use crate::text::shown;
 
-/// The owner of everything in an image.
+/// Owner of all files of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// User.
+    /// User ID.
     pub uid: u32,
-    /// Group.
+    /// Group ID.
     pub gid: u32,
 }
 
-/// A feature to turn on or off, in the format's own term.
+/// Feature to enable or disable, in the format's own terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureChange {
-    /// Its name.
+    /// Feature name.
     pub name: String,
-    /// Whether it is turned on.
+    /// Whether the feature is enabled.
     pub is_on: bool,
 }
 
 impl FromStr for FeatureChange {
     type Err = String;
 
-    /// `+name` or `name` turns it on, `-name` or `^name` off. Whether a format has it shows when an
-    /// image is made.
+    /// Parses `+name` or `name` (enable) and `-name` or `^name` (disable). The name is validated when the image is
+    /// built.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, is_on) = match text.strip_prefix(['-', '^']) {
             Some(name) => (name, false),
@@ -62,24 +62,24 @@ impl fmt::Display for FeatureChange {
     }
 }
 
-/// Where the files of an image come from.
+/// Source of the files of an image.
 #[derive(Clone, Debug)]
 pub enum BuildSource {
     /// Directory or archive; `-` is an archive on standard input.
     Files(PathBuf),
     /// A container image.
     Container(Container),
-    /// The image of a file system.
+    /// File system image.
     Image(ImageFile),
-    /// A manifest of mtree(5), with contents from a directory.
+    /// mtree(5) manifest, with contents from a directory.
     Manifest(ManifestFile),
-    /// A prototype file of mkfs.xfs(8), with contents from files of the host.
+    /// mkfs.xfs(8) prototype file, with contents from host files.
     Protofile(ProtofileSource),
-    /// Several, of which later ones are put over those before them.
+    /// Several sources; later ones are merged over earlier ones.
     Several(Vec<PlacedSource>),
 }
 
-/// As it is named on the command line.
+/// Formats the source in command-line syntax.
 impl fmt::Display for BuildSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,9 +118,9 @@ impl From<&Path> for BuildSource {
 /// One of several sources.
 #[derive(Clone, Debug)]
 pub struct PlacedSource {
-    /// What it is.
+    /// The source.
     pub source: BuildSource,
-    /// The directory of the image that its root becomes: names with slashes between them, none at the ends.
+    /// Target directory in the image: names separated by slashes, without leading or trailing slash.
     pub at: Vec<u8>,
 }
 
@@ -129,29 +129,29 @@ pub struct PlacedSource {
 pub struct ProtofileSource {
     /// The file.
     pub file: PathBuf,
-    /// Slashes in names stand for spaces.
+    /// Whether slashes in names represent spaces.
     pub slashes_are_spaces: bool,
 }
 
 /// A manifest as a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFile {
-    /// The manifest.
+    /// Path of the manifest.
     pub file: PathBuf,
-    /// The directory with the contents; `None` is that of the manifest.
+    /// Directory of the contents; `None` selects the directory of the manifest.
     pub root: Option<PathBuf>,
 }
 
 impl ManifestFile {
-    /// What `mtree:FILE[:ROOTDIR]` names; `None` if the text begins otherwise.
+    /// Parses `mtree:FILE[:ROOTDIR]`. Returns `None` if the prefix is missing.
     pub fn parse(text: &OsStr) -> Option<Self> {
         let rest = text.as_encoded_bytes().strip_prefix(b"mtree:")?;
         let path = |bytes| crate::host::path(bytes).ok().map(Path::to_owned);
         let whole = path(rest)?;
-        // The colon of a drive.
+        // Skip the colon after a drive letter.
         let first = if cfg!(windows) && rest.get(1) == Some(&b':') { 2 } else { 0 };
         let colon = rest.iter().skip(first).position(|&byte| byte == b':');
-        // A file whose name has a colon is named by all of it.
+        // An existing file whose name contains the colon takes precedence.
         let colon = colon.map(|at| first + at).filter(|_| !whole.exists());
         Some(match colon {
             Some(at) => Self { file: path(&rest[..at])?, root: Some(path(&rest[at + 1..])?) },
@@ -160,19 +160,19 @@ impl ManifestFile {
     }
 }
 
-/// A container image, and what of it is wanted.
+/// Container image and options for reading it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Container {
-    /// Its name.
+    /// Reference of the image.
     pub reference: Reference,
-    /// Which of an image for several platforms; `None` is the only one, or Linux on this processor.
+    /// Platform of a multi-platform image; `None` selects the only one, or Linux on this processor.
     pub platform: Option<Platform>,
-    /// Whether its layers stay apart, as overlayfs has its lower directories.
+    /// Whether layers are kept separate, in the format of overlayfs lower directories.
     pub is_overlay: bool,
-    /// Bytes that a layer may have when it is decompressed; `None` goes by what it has when it is not.
+    /// Maximum decompressed size of a layer in bytes; `None` derives it from the compressed size.
     pub layer_bytes_max: Option<u64>,
-    /// A file to write its configuration to.
+    /// Output file for the image configuration.
     pub config: Option<PathBuf>,
 }
 
@@ -184,7 +184,7 @@ setters!(Container {
 });
 
 impl Container {
-    /// The image of that name, for Linux on this processor, as its files are when it runs.
+    /// Selects the image for Linux on this processor, with its layers merged.
     pub fn new(reference: Reference) -> Self {
         Self { reference, platform: None, is_overlay: false, layer_bytes_max: None, config: None }
     }
@@ -197,7 +197,7 @@ impl From<Container> for BuildSource {
 }
 
 impl Container {
-    /// How it is read: by so many threads, with temporary files without names in `beside`.
+    /// Returns reading options: the number of threads, and `beside` for anonymous temporary files.
     pub(crate) fn options(&self, beside: &Path, threads: usize) -> ImageOptions {
         ImageOptions {
             platform: self.platform.clone(),
@@ -209,16 +209,16 @@ impl Container {
     }
 }
 
-/// What shares blocks with others that have the same bytes.
+/// Unit of deduplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dedupe {
-    /// Files, as a whole.
+    /// Whole files.
     Files,
-    /// Blocks, wherever they lie in files.
+    /// Blocks, at any block offset.
     Blocks,
 }
 
-/// What to build, and how.
+/// Options of a build.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -241,21 +241,21 @@ pub enum Dedupe {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuildOptions {
-    /// What is to be in the image.
+    /// Source of the files.
     pub source: BuildSource,
-    /// The image to make.
+    /// Image to create.
     pub image: PathBuf,
-    /// Its format.
+    /// Format of the image.
     pub format: Format,
-    /// Size in bytes; `None` is the smallest that holds the source.
+    /// Size in bytes; `None` selects the smallest that contains the source.
     pub size: Option<u64>,
-    /// Bytes that an image whose size is computed has at least.
+    /// Minimum size in bytes if the size is computed.
     pub size_min: u64,
-    /// Bytes left free in an image whose size is computed.
+    /// Free space in bytes if the size is computed.
     pub free: u64,
     /// Label.
     pub label: Option<Vec<u8>>,
-    /// The directory that it was last mounted on, as its superblock says (ext4).
+    /// Directory of the last mount for the superblock (ext4).
     pub last_mounted: Option<Vec<u8>>,
     /// UUID; `None` derives one from the contents.
     pub uuid: Option<[u8; 16]>,
@@ -271,11 +271,11 @@ pub struct BuildOptions {
     pub bytes_per_inode: Option<u64>,
     /// Number of inodes (ext4).
     pub inodes: Option<u64>,
-    /// Blocks kept for the privileged, in per cent of all: 0 to 50 (ext4).
+    /// Blocks reserved for privileged users, in percent: 0 to 50 (ext4).
     pub reserved_percent: Option<f64>,
     /// Size of the journal in bytes (ext4).
     pub journal_bytes: Option<u64>,
-    /// Whether to leave the journal out (ext4).
+    /// Whether to omit the journal (ext4).
     pub no_journal: bool,
     /// Size of a directory block in bytes (XFS).
     pub dir_block_size: Option<u32>,
@@ -289,42 +289,43 @@ pub struct BuildOptions {
     pub log_stripe_bytes: Option<u32>,
     /// Size of a sector in bytes (XFS).
     pub sector_size: Option<u32>,
-    /// Most space that inodes may take, in per cent; 0 is no limit (XFS). `None` follows from the size and the source.
+    /// Maximum space for inodes in percent; 0 is unlimited (XFS). `None` derives it from the size and the source.
     pub inodes_percent: Option<u8>,
-    /// Whether an image may be smaller than mkfs.xfs makes them, which is 300 MiB (XFS).
+    /// Whether images below the minimum of mkfs.xfs, 300 MiB, are allowed (XFS).
     pub small: bool,
-    /// What shares blocks with its like, if anything does (XFS).
+    /// Unit of deduplication, if enabled (XFS).
     pub dedupe: Option<Dedupe>,
-    /// Owner of everything, instead of the source's.
+    /// Owner of all files, overriding the source.
     pub owner: Option<Owner>,
-    /// What is changed on the way from the source.
+    /// Corrections of source entries.
     pub corrections: CorrectionOptions,
-    /// Files of a directory keep their times of last access. By default those are the times of last modification, so that
-    /// reading a directory does not change the image made of it.
+    /// Keep the access times of a source directory. By default they are set to the modification times, so that reading
+    /// a directory does not change the image built from it.
     pub access_times: bool,
-    /// Threads; `None` takes as many as there are processors.
+    /// Number of threads; `None` selects the number of processors.
     pub threads: Option<usize>,
     /// Whether an existing image may be overwritten.
     pub force: bool,
-    /// Writes an existing image in place, so that its inode, links, owner, mode and open descriptors stay. A
-    /// failed build then leaves it without a valid superblock. Otherwise a new file replaces it when it is finished.
+    /// Whether to write an existing image in place. Its inode, links, owner, mode and open descriptors are then
+    /// preserved, but a failed build leaves it without a valid superblock. Otherwise a new file replaces it on
+    /// completion.
     pub in_place: bool,
-    /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
+    /// `SOURCE_DATE_EPOCH`: upper limit of all times in the image, in seconds since 1970.
     pub source_date_epoch: Option<i64>,
-    /// The time of the file system itself, in seconds since 1970; `None` is now, or [`Self::source_date_epoch`].
+    /// Time of the file system itself, in seconds since 1970; `None` is [`Self::source_date_epoch`] or now.
     pub time: Option<i64>,
-    /// What is made of the finished file system.
+    /// Output formats of the finished file system.
     pub output: OutputOptions,
-    /// Makes holes of blocks of zeros in files. Otherwise files have the holes of the source.
+    /// Whether blocks of zeros become holes. Otherwise files have the holes of the source.
     pub sparse: bool,
-    /// Leaves the extended attributes of the source out.
+    /// Whether to omit the extended attributes of the source.
     pub no_xattrs: bool,
-    /// First byte of the image in its file. What precedes it stays as it is.
+    /// Byte offset of the image in its file. Preceding bytes are preserved.
     pub offset: u64,
-    /// Settings that few file systems need (ext4).
+    /// Rarely used settings (ext4).
     pub tuning: Tuning,
-    /// Whether names in directories are those that [`ExtractOptions::map_names`](crate::extract::ExtractOptions) gave
-    /// files, which get their own back.
+    /// Whether to restore original names from those created by
+    /// [`ExtractOptions::map_names`](crate::extract::ExtractOptions).
     pub map_names: bool,
 }
 
@@ -370,7 +371,7 @@ setters!(BuildOptions {
 });
 
 impl BuildOptions {
-    /// The smallest image of that format that holds the source, which no file may have the name of yet.
+    /// Creates options for the smallest image of a format that contains the source. The image file must not exist.
     pub fn new(source: impl Into<BuildSource>, image: impl Into<PathBuf>, format: Format) -> Self {
         Self {
             source: source.into(),
@@ -417,13 +418,13 @@ impl BuildOptions {
         }
     }
 
-    /// Threads to use.
+    /// Returns the number of threads to use.
     pub(super) fn thread_count(&self) -> usize {
         let processors = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.threads.unwrap_or_else(processors)
     }
 
-    /// The time of the file system itself.
+    /// Returns the time of the file system itself.
     pub(super) fn image_time(&self) -> Timestamp {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let sec = self.time.or(self.source_date_epoch).unwrap_or_else(|| now().cast_signed());
@@ -431,24 +432,24 @@ impl BuildOptions {
     }
 }
 
-/// What was built.
+/// Result of a build.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuildReport {
     /// Size of the image in bytes.
     pub image_bytes: u64,
-    /// Files of any type that were made.
+    /// Number of created files of any type.
     pub entries: u64,
     /// Bytes of file contents.
     pub data_bytes: u64,
-    /// How many of them took no blocks, because other contents have the same bytes ([`BuildOptions::dedupe`]).
+    /// Bytes of contents without blocks of their own because of deduplication ([`BuildOptions::dedupe`]).
     pub shared_bytes: u64,
-    /// What inodes of images had that the format does not keep, and how many files lost it.
+    /// Inode properties of source images that the format does not store, with the number of affected files.
     #[serde(skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,
-    /// What was corrected, if something was to be.
+    /// Applied corrections, if any were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrections: Option<CorrectionReport>,
-    /// What was made besides.
+    /// Additional output files.
     #[serde(flatten)]
     pub output: OutputReport,
 }

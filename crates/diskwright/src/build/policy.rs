@@ -1,37 +1,36 @@
-//! What becomes of the owners and times of a source's entries.
+//! Owners and times of entries in the image.
 
 use source::{Metadata, Time};
 use vfs::Timestamp;
 
 use super::Owner;
 
-/// How entries are changed on their way in.
+/// Changes applied to entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policy {
-    /// The owner of everything, instead of the source's.
+    /// Owner of all files, overriding the source.
     pub(super) owner: Option<Owner>,
-    /// No time is later than this (`SOURCE_DATE_EPOCH`).
+    /// Upper limit of all times (`SOURCE_DATE_EPOCH`).
     pub(super) latest: Option<i64>,
-    /// Time of what the source does not mention.
+    /// Time of files without one in the source.
     pub(super) time: Timestamp,
-    /// Take modification times for all times: when a file of the host was read, or when it came to
-    /// be there, is not part of what it is.
+    /// Set all times to the modification time. Access and change times of host files are not part of their contents.
     pub(super) mtime_only: bool,
-    /// Keep times of last access all the same.
+    /// Keep access times, even with `mtime_only`.
     pub(super) access_times: bool,
-    /// Leave the contents of files out.
+    /// Omit file contents.
     pub(super) is_trial: bool,
-    /// Makes holes of blocks of zeros.
+    /// Convert blocks of zeros to holes.
     pub(super) is_sparse: bool,
 }
 
 impl Policy {
-    /// Who owns an entry in the image.
+    /// Returns the owner of an entry in the image.
     pub(super) fn owner_of(&self, metadata: &Metadata) -> Owner {
         self.owner.unwrap_or(Owner { uid: metadata.uid, gid: metadata.gid })
     }
 
-    /// A time of the source as it is in the image.
+    /// Returns a source time limited to `latest`.
     pub(super) fn clamped(&self, time: Time) -> Timestamp {
         let time = Timestamp { sec: time.sec, nsec: time.nsec };
         match self.latest {

@@ -1,4 +1,4 @@
-//! Files that fs-verity is to protect, which are chosen when all are made.
+//! Selection of fs-verity files after all files are created.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::list::absolute;
 use crate::output::ProtectedFile;
 use crate::text::{hex, lossy, not_utf8};
 
-/// Protects the regular files whose paths match one of the patterns, in the order of their paths, or takes as much
-/// space as that would. A pattern that chooses nothing is an error.
+/// Protects the regular files whose paths match a pattern, in path order. A trial only allocates the space. A pattern
+/// without matches is an error.
 pub(super) fn protect(
     options: &BuildOptions,
     fresh: &dyn Fresh,
@@ -51,7 +51,7 @@ pub(super) fn protect(
                 protected.map_err(|e| failure(e, &path))?
             }
         };
-        // Another name of the same file.
+        // Another hard link to the same file.
         digests.insert(ino, digest);
         if let Some(digest) = digest {
             let digest = format!("sha256:{}", hex(&digest));
@@ -65,7 +65,7 @@ pub(super) fn protect(
     }
 }
 
-/// A file system that has no such files has none for any path.
+/// An unsupported feature is reported without a path.
 fn failure(error: vfs::Error, path: &[u8]) -> BuildError {
     match error {
         error @ vfs::Error::Unsupported(_) => error.into(),

@@ -1,4 +1,4 @@
-//! Several sources, put over each other.
+//! Several merged sources.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use source::{Combination, Combined, Part, Source};
 
 use super::{BuildError, BuildSource, PlacedSource};
 
-/// Sources that are read one after the other.
+/// Sources that are read in sequence.
 pub(super) struct Several<I> {
     parts: Vec<Part>,
     pub(super) inputs: Vec<I>,
-    /// What remains of each, as soon as that is known.
+    /// Merge plan: the remaining entries of each source, once computed.
     plan: OnceLock<Arc<Combination>>,
 }
 
@@ -21,8 +21,7 @@ impl<I> Several<I> {
         Self { parts, inputs, plan: OnceLock::new() }
     }
 
-    /// Reads all from their starts, as `open` opens them; first, if that has not been done, reads them as `look` opens
-    /// them to know what remains of each.
+    /// Opens all sources from the beginning with `open`. The first call reads them with `look` to compute the plan.
     pub(super) fn open(
         &self,
         look: impl FnMut(&I) -> Result<Box<dyn Source>, BuildError>,
@@ -40,7 +39,7 @@ impl<I> Several<I> {
     }
 }
 
-/// Refuses sources that do not go together whatever they hold.
+/// Rejects combinations that are invalid regardless of contents.
 pub(super) fn check(sources: &[PlacedSource]) -> Result<(), BuildError> {
     let is_stream = |placed: &&PlacedSource| match &placed.source {
         BuildSource::Files(path) => path.as_os_str() == "-",
@@ -69,7 +68,7 @@ pub(super) fn check(sources: &[PlacedSource]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// What a source is, also if it is named in two ways.
+/// Returns the canonical identity of a source.
 fn identity(source: &BuildSource) -> (PathBuf, String) {
     let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match source {

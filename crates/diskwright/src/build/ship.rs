@@ -1,5 +1,5 @@
-//! What a build does when the file system is finished, and before anything gets its name: the hash tree for
-//! dm-verity, and the format that is asked for.
+//! Output steps after the file system is finished and before files are renamed: the dm-verity hash tree and the output
+//! format.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,21 +14,21 @@ use crate::output::{OutputError, free_ranges};
 use crate::replace::{Replace, Replacement};
 use crate::verity::{self, Place, Verity, VerityReport};
 
-/// The files that a build makes beside the image.
+/// Additional output files of a build.
 pub(super) struct Shipping<'a> {
     options: &'a BuildOptions,
     tree: Option<SideFile>,
     root_hash: Option<SideFile>,
 }
 
-/// A file that gets its name together with the image.
+/// File that is renamed into place together with the image.
 struct SideFile {
     path: PathBuf,
     file: Replacement,
 }
 
 impl SideFile {
-    /// What is there already is replaced under the same condition as an image.
+    /// Creates the file. The rules for replacing an existing file are those for an image.
     fn create(path: &Path, options: &BuildOptions) -> Result<Self, BuildError> {
         let replace = if options.force { Replace::Anything } else { Replace::Empty };
         let file = Replacement::create(path, replace).map_err(|e| refusal(e, path))?;
@@ -42,7 +42,7 @@ impl SideFile {
 }
 
 impl<'a> Shipping<'a> {
-    /// Refuses what cannot be, before the work begins, and begins the files.
+    /// Rejects invalid options before the work starts, and creates the files.
     pub(super) fn create(
         options: &'a BuildOptions,
         target: &mut Target,
@@ -72,7 +72,7 @@ impl<'a> Shipping<'a> {
         Ok(Self { options, tree, root_hash })
     }
 
-    /// Does all of it with the finished file system.
+    /// Performs all output steps on the finished file system.
     pub(super) fn finish(
         self,
         target: &Target,
@@ -93,7 +93,7 @@ impl<'a> Shipping<'a> {
             report.output.verity = Some(made);
         }
         if let Some(file) = target.apart() {
-            // A tree covers free blocks, too: then they stay what they are.
+            // A hash tree covers free blocks, so their contents must be preserved.
             let free = if wanted.verity.is_some() {
                 Vec::new()
             } else {
@@ -130,7 +130,7 @@ impl<'a> Shipping<'a> {
         Ok(verity::protect(&place, verity, self.options.thread_count())?)
     }
 
-    /// Gives the files beside the image their names.
+    /// Renames the additional files into place.
     pub(super) fn keep(self) -> Result<(), BuildError> {
         for side in [self.tree, self.root_hash].into_iter().flatten() {
             side.keep()?;
@@ -143,7 +143,7 @@ fn written_error(path: &Path, source: std::io::Error) -> BuildError {
     BuildError::Image(Box::new(Error::host("write", path, source)))
 }
 
-/// Whether there can be a hash tree, as far as it can be told before the image is made.
+/// Checks whether a hash tree is possible, as far as known before the build.
 fn check_verity(
     options: &BuildOptions,
     verity: &Verity,
@@ -163,12 +163,12 @@ fn check_verity(
     Ok(())
 }
 
-/// The size of a block device, which its metadata do not tell.
+/// Returns the size of a block device, which `stat` does not report.
 fn device_bytes(mut device: &File) -> Result<u64, BuildError> {
     device.seek(SeekFrom::End(0)).map_err(BuildError::Write)
 }
 
-/// Refuses names that stand for one file.
+/// Rejects options that name the same file.
 fn check_names(options: &BuildOptions) -> Result<(), BuildError> {
     let wanted = &options.output;
     let tree = wanted.verity.as_ref().and_then(|verity| verity.file.as_deref());
@@ -185,7 +185,7 @@ fn check_names(options: &BuildOptions) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// A name and the directory that it is in, however that was written.
+/// Returns the canonical directory and the name of a path.
 fn place(path: &Path) -> (PathBuf, Option<OsString>) {
     let directory = super::input::beside(path);
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());

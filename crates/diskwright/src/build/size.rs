@@ -1,50 +1,48 @@
-//! How large an image has to be.
+//! Computation of the image size.
 
 use source::{EntryKind, Source};
 
 use super::BuildError;
 use super::format::{Inodes, Plan};
 
-/// Sizes of the image that a source is tried on, in bytes: sparse files, of which only metadata is
-/// written.
+/// Sizes of trial images in bytes: sparse files with metadata only.
 pub(super) const TRIAL_BYTES: [u64; 3] = [64 << 30, 1 << 40, 15 << 40];
 
-/// Bytes per inode in such an image.
+/// Bytes per inode in a trial image.
 pub(super) const TRIAL_INODE_RATIO: u64 = 16 << 10;
 
-/// Images built before giving up, each larger than the one before.
+/// Maximum number of builds, each with a larger image.
 pub(super) const ATTEMPTS: u32 = 24;
 
-/// Attempts after which what is added doubles each time.
+/// Number of attempts after which the increment doubles each time.
 const CAREFUL_ATTEMPTS: u32 = 8;
 
-/// Inodes that every file system uses itself, more than enough.
+/// Upper limit of the inodes that file systems use themselves.
 const INODES_RESERVED: u64 = 16;
 
-/// Bytes of the smallest image tried.
+/// Smallest size tried, in bytes.
 const SMALLEST_BYTES: u64 = 256 << 10;
 
-/// By how much an image whose size was reckoned may be larger than it has to be: this part of it, and some bytes.
+/// Tolerated excess of an estimated image size: this fraction of it, plus some bytes.
 const EXCESS_PART: u64 = 200;
 const EXCESS_BYTES: u64 = 256 << 10;
 
-/// Blocks for an image whose size was reckoned: what fills an image to its last block nearly always takes a
-/// little more space than that, as it does not come in one piece.
+/// Adds a reserve to an estimated number of blocks, because fragmentation slightly increases the use of a full image.
 pub(super) fn with_spare(blocks: u64) -> u64 {
     blocks.saturating_add(grow_by(blocks, 0))
 }
 
-/// Whether an image is about as small as it has to be.
+/// Returns whether the size is close to the minimum.
 pub(super) fn is_close(size: u64, smallest: u64) -> bool {
     size.saturating_sub(smallest) <= smallest / EXCESS_PART + EXCESS_BYTES
 }
 
-/// Inodes to ask for when `needed` will be used.
+/// Returns the inodes to request if `needed` will be used.
 pub(super) fn inodes_for(needed: u64) -> Inodes {
     Inodes::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
 }
 
-/// Inodes that usually come with so many bytes, for what is to be put into them.
+/// Returns the default number of inodes for the free space.
 pub(super) fn inodes_of_free(usual: Inodes, free: u64) -> u64 {
     match usual {
         Inodes::PerBytes(bytes) => free / bytes,
@@ -52,17 +50,16 @@ pub(super) fn inodes_of_free(usual: Inodes, free: u64) -> u64 {
     }
 }
 
-/// The usual number of inodes for an image of `size` bytes, or as many as `known` entries call for.
+/// Returns the default number of inodes for an image of `size` bytes, or more if `known` entries require it.
 pub(super) fn usual_or_at_least(usual: Inodes, size: u64, known: u64) -> Inodes {
     match usual {
         Inodes::PerBytes(bytes) if size / bytes >= known + INODES_RESERVED => usual,
-        // What is in subdirectories is not known yet.
+        // Reserve for subdirectories that are not counted yet.
         _ => inodes_for(known + known / 8),
     }
 }
 
-/// Counts what will need an inode, with something to spare for directories that an archive implies
-/// without listing them.
+/// Counts entries that need an inode, with a reserve for parent directories that an archive does not list.
 pub(super) fn count_entries(source: &mut dyn Source) -> Result<u64, BuildError> {
     let mut count = 0;
     while let Some(entry) = source.next_entry()? {
@@ -71,15 +68,13 @@ pub(super) fn count_entries(source: &mut dyn Source) -> Result<u64, BuildError> 
     Ok(count + count / 64)
 }
 
-/// Blocks to add when an image turned out too small for the `attempt`th time, from 0 on: 0.5 %, and at least
-/// 8 blocks.
+/// Returns the blocks to add after the `attempt`th failure, from 0 on: 0.5 %, at least 8 blocks.
 pub(super) fn grow_by(blocks: u64, attempt: u32) -> u64 {
     let doubled = (attempt + 1).saturating_sub(CAREFUL_ATTEMPTS);
     (blocks / 200).max(8) << doubled
 }
 
-/// The smallest size, in bytes, whose file system has `blocks` free blocks and `free` bytes more
-/// that ordinary users may take.
+/// Returns the smallest size in bytes whose file system has `blocks` free blocks plus `free` bytes for ordinary users.
 ///
 /// It is at least `size_min` bytes.
 pub(super) fn smallest(
@@ -94,7 +89,7 @@ pub(super) fn smallest(
         }
         let plan = match plan(size) {
             Ok(plan) => plan,
-            // Too small for a file system at all.
+            // Too small for any file system.
             Err(BuildError::FileSystem(vfs::Error::NoSpace | vfs::Error::Invalid(_))) => {
                 return Ok(false);
             }
@@ -106,13 +101,13 @@ pub(super) fn smallest(
     let mut high = SMALLEST_BYTES;
     while !holds(high)? {
         if high >= 1 << 60 {
-            // Nothing is large enough: let the plan say why.
+            // No size is large enough; the plan returns the reason.
             plan(high)?;
             return Err(vfs::Error::NoSpace.into());
         }
         high *= 2;
     }
-    // Sizes are tried in whole KiB, of which every block size is a multiple.
+    // Search in units of 1 KiB, which divides every block size.
     let is_first = high == SMALLEST_BYTES;
     let (mut low, mut high) = (if is_first { 0 } else { high >> 11 }, high >> 10);
     while low + 1 < high {
@@ -123,7 +118,7 @@ pub(super) fn smallest(
             low = middle;
         }
     }
-    // What does not fill a block is of no use.
+    // Round down, because a partial block is unusable.
     let size = high << 10;
     let block_size = plan(size)?.block_size();
     Ok(size / block_size * block_size)
@@ -139,7 +134,7 @@ mod tests {
     use super::super::format::Fresh;
     use super::*;
 
-    /// A file system in which every tenth block, and the first hundred, are metadata.
+    /// Mock file system: the first hundred blocks and every tenth one are metadata.
     struct Tenth(u64);
 
     impl Plan for Tenth {

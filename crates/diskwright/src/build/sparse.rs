@@ -11,16 +11,16 @@ use vfs::Ino;
 
 use super::BuildError;
 
-/// Bytes of contents after which the space of zeros is given back. It limits how many runs of zeros are kept in memory.
+/// Bytes of contents after which the space of zeros is freed. This limits the number of runs in memory.
 pub(super) const SETTLED_BYTES: u64 = 4 << 30;
 
-/// Bytes read at a time to look for zeros.
+/// Bytes read at a time when searching for zeros.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// Bytes compared at once.
+/// Bytes compared at a time.
 const WORD_BYTES: usize = 16;
 
-/// Blocks of zeros in a file.
+/// Run of zero blocks in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Zeros {
     pub(super) ino: Ino,
@@ -28,7 +28,7 @@ pub(super) struct Zeros {
     pub(super) len: u64,
 }
 
-/// Sorts runs and joins those that adjoin.
+/// Sorts runs and merges adjacent ones.
 pub(super) fn joined(mut zeros: Vec<Zeros>) -> Vec<Zeros> {
     zeros.sort_unstable();
     zeros.dedup_by(|next, before| {
@@ -41,7 +41,7 @@ pub(super) fn joined(mut zeros: Vec<Zeros>) -> Vec<Zeros> {
     zeros
 }
 
-/// Returns whether all bytes are zeros. The first byte of data rarely is.
+/// Returns whether all bytes are zero. Checks the first byte separately, because in data it is rarely zero.
 fn is_zero(bytes: &[u8]) -> bool {
     if bytes.first().is_some_and(|byte| *byte != 0) {
         return false;
@@ -50,18 +50,18 @@ fn is_zero(bytes: &[u8]) -> bool {
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// A part of a file, and the blocks that divide it.
+/// Block grid of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
-    /// Size of a block in bytes.
+    /// Block size in bytes.
     pub(super) unit: u64,
-    /// Size of the file. The last block ends there.
+    /// File size; the last block ends there.
     pub(super) size: u64,
 }
 
 impl Blocks {
-    /// The first run of zero blocks at or after index `from` of `bytes`, which start at byte `at` of the file. Only blocks
-    /// that are in `bytes` as a whole count.
+    /// Returns the first run of zero blocks at or after index `from` of `bytes`, which start at file offset `at`. Only
+    /// blocks completely within `bytes` count.
     pub(super) fn next_zeros(&self, at: u64, bytes: &[u8], from: usize) -> Option<Range<usize>> {
         let unit = usize::try_from(self.unit).unwrap_or(usize::MAX);
         let file_end = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX);
@@ -80,7 +80,7 @@ impl Blocks {
         zeros
     }
 
-    /// The parts of `bytes` between runs of zero blocks.
+    /// Returns the parts of `bytes` between runs of zero blocks.
     pub(super) fn data(&self, at: u64, bytes: &[u8]) -> Vec<Range<usize>> {
         let (mut parts, mut done) = (Vec::new(), 0);
         while let Some(zeros) = self.next_zeros(at, bytes, done) {
@@ -93,7 +93,7 @@ impl Blocks {
     }
 }
 
-/// The runs of a file without its blocks of zeros, which takes reading all of it.
+/// Returns the runs of a file without blocks of zeros. Reads the whole file.
 pub(super) fn data_runs(
     body: &Detached,
     runs: &[DataRun],
@@ -106,7 +106,7 @@ pub(super) fn data_runs(
         let mut done = 0;
         while done < run.len {
             let at = run.offset + done;
-            // A piece ends with a block.
+            // Pieces end at block boundaries.
             let len = (run.len - done).min(LOOK_BYTES - at % blocks.unit);
             let bytes = &mut buffer[..len as usize];
             file.read_at(at, bytes)?;
@@ -134,9 +134,9 @@ mod tests {
         bytes[10..48].fill(0);
         bytes[96..].fill(0);
         assert_eq!(blocks.data(0, &bytes), [0..16, 48..96]);
-        // A piece from byte 24 on: its first block is not whole.
+        // This piece starts at byte 24, so its first block is partial.
         assert_eq!(blocks.data(24, &bytes[24..]), [0..8, 24..72]);
-        // The file goes on, so the last bytes are not a block.
+        // The file continues, so the last bytes are not a whole block.
         assert_eq!(Blocks { unit: 16, size: 200 }.data(0, &bytes), [0..16, 48..100]);
         assert!(blocks.data(0, &[0; 100]).is_empty());
         assert!(Blocks { unit: 4096, size: 100 }.data(0, &[0; 100]).is_empty());

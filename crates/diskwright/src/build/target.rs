@@ -1,5 +1,4 @@
-//! The image file while it is being made: without its name, so that a failed build leaves nothing under
-//! the name that was asked for.
+//! Image file under construction. It is anonymous, so a failed build leaves no file under the requested name.
 
 use std::fs::File;
 use std::io;
@@ -12,29 +11,29 @@ use crate::lock::{self, Refused};
 use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};
 
-/// A file that becomes the image when [`Target::keep`] is called, and goes away otherwise.
+/// File that becomes the image on [`Target::keep`] and is removed otherwise.
 pub(super) struct Target {
     image: PathBuf,
     place: Place,
-    /// A file without a name for the raw image, if the file that gets the name has another format.
+    /// Anonymous file for the raw image, if the output has another format.
     raw: Option<File>,
-    /// The first bytes of an image that is written in place, until everything else is written.
+    /// First bytes of an image that is written in place; they are written last.
     head: Option<Head>,
-    /// First byte of the image in the file.
+    /// Byte offset of the image in the file.
     offset: u64,
 }
 
 enum Place {
-    /// A block device is written in place.
+    /// Block device, written in place.
     Device(File),
-    /// A regular file that is written in place.
+    /// Regular file, written in place.
     Existing(File),
     New(Replacement),
 }
 
 impl Target {
-    /// Prepares to write `image`. An existing file must be empty and regular, unless `force`, and no other process may
-    /// use it. With `in_place` it is written itself, otherwise it is replaced.
+    /// Prepares to write `image`. An existing file must be empty and regular, unless `force`, and not in use. With
+    /// `in_place` it is overwritten, otherwise replaced.
     pub(super) fn create(image: &Path, force: bool, in_place: bool) -> Result<Self, BuildError> {
         let at = |source| BuildError::Image(Box::new(Error::host("write", image, source)));
         let place = match std::fs::metadata(image) {
@@ -67,14 +66,14 @@ impl Target {
         Ok(Self { image: image.to_owned(), place, raw: None, head, offset: 0 })
     }
 
-    /// Puts the image behind the first `offset` bytes of the file, which stay as they are.
+    /// Sets the byte offset of the image in the file. Preceding bytes are preserved.
     pub(super) fn at(mut self, offset: u64) -> Self {
         self.head = self.head.map(|_| Head::new(offset));
         self.offset = offset;
         self
     }
 
-    /// Has the raw image made in a file of its own, without a name, in this directory.
+    /// Creates the raw image in an anonymous file in this directory.
     pub(super) fn set_apart(&mut self, directory: &Path) -> Result<(), BuildError> {
         self.raw = Some(tempfile::tempfile_in(directory).map_err(|e| self.error(e))?);
         if let Place::Existing(file) = &self.place {
@@ -84,12 +83,12 @@ impl Target {
         Ok(())
     }
 
-    /// The file that gets the name, if the raw image is in another one.
+    /// Returns the output file, if the raw image is in another one.
     pub(super) fn apart(&self) -> Option<&File> {
         self.raw.as_ref().map(|_| self.kept())
     }
 
-    /// The open file with the raw image.
+    /// Returns the open file of the raw image.
     pub(super) fn file(&self) -> &File {
         self.raw.as_ref().unwrap_or_else(|| self.kept())
     }
@@ -101,28 +100,27 @@ impl Target {
         }
     }
 
-    /// Whether it is a block device, whose size cannot be chosen.
+    /// Returns whether the target is a block device, whose size is fixed.
     pub(super) fn is_device(&self) -> bool {
         matches!(self.place, Place::Device(_))
     }
 
-    /// Returns true if the raw image goes over old contents.
+    /// Returns whether the raw image overwrites existing contents.
     pub(super) fn is_in_place(&self) -> bool {
         self.raw.is_none() && !matches!(self.place, Place::New(_))
     }
 
-    /// First byte of the image in the file.
+    /// Returns the byte offset of the image in the file.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The first bytes, if they are to be written last.
+    /// Returns the first bytes, if they are to be written last.
     pub(super) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// Where the file is on the host, and the one that it will replace, to leave them out of a
-    /// source that contains them.
+    /// Returns the identities of the new file and the file to be replaced, for exclusion from a source directory.
     pub(super) fn ids(&self) -> Result<Vec<source::FileId>, BuildError> {
         let mut ids = vec![host::id_of(self.file()).map_err(|e| self.error(e))?.into()];
         if let Some(kept) = self.apart() {
@@ -132,7 +130,8 @@ impl Target {
         Ok(ids)
     }
 
-    /// Empties the file and gives it `len` zero bytes, as holes. One that is written in place only becomes long enough.
+    /// Truncates the file and extends it to `len` bytes of holes. A file written in place is only extended if
+    /// necessary.
     pub(super) fn reset(&self, len: u64) -> Result<(), BuildError> {
         if self.is_device() {
             return Ok(());
@@ -146,7 +145,7 @@ impl Target {
         self.file().set_len(0).and_then(|()| self.file().set_len(len)).map_err(|e| self.error(e))
     }
 
-    /// Gives the finished image its name.
+    /// Renames the finished image into place.
     pub(super) fn keep(self) -> Result<(), BuildError> {
         if let Some(head) = &self.head {
             head.write(self.kept()).map_err(|e| self.error(e))?;
@@ -162,7 +161,7 @@ impl Target {
     }
 }
 
-/// Why a file cannot be made under its name.
+/// Converts the refusal to create or replace a file.
 pub(super) fn refusal(refused: Refused, image: &Path) -> BuildError {
     match refused {
         Refused::Exists => BuildError::TargetExists(image.to_owned()),

@@ -1,8 +1,8 @@
-//! A source whose files have no extended attributes.
+//! Source without extended attributes.
 
 use source::{Entry, Progress, Source, SourceError};
 
-/// Another source without them.
+/// Wraps a source and drops its extended attributes.
 pub(super) struct WithoutXattrs(pub(super) Box<dyn Source>);
 
 impl Source for WithoutXattrs {

@@ -1,8 +1,7 @@
-//! Turns the entries of a source into operations on a fresh file system.
+//! Writes the entries of a source to a fresh file system.
 //!
-//! Entries are applied in the order of the source by one thread, with the operations that any
-//! editor of an image uses; that order alone decides what lies where. Only the copying of file
-//! contents is spread over threads.
+//! One thread applies the entries in source order through the usual file system operations; this order alone determines
+//! the layout. Only the copying of file contents is parallel.
 
 use std::ops::ControlFlow;
 
@@ -23,36 +22,36 @@ use crate::made_names::MadeNames;
 /// Bytes of a streamed file read at a time.
 const STREAM_BYTES: usize = 1 << 20;
 
-/// Permission bits of directories that a source mentions in paths but never lists.
+/// Permissions of parent directories that the source does not list.
 const IMPLIED_DIRECTORY_PERMISSIONS: u16 = 0o755;
 
-/// What has been made so far.
+/// Totals of the entries created so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Made {
     pub(super) entries: u64,
     pub(super) bytes: u64,
-    /// Bytes that share blocks with others.
+    /// Bytes that share blocks with other files.
     pub(super) shared: u64,
 }
 
-/// Writes entries into a file system.
+/// Writer of entries to a file system.
 pub(super) struct Writer<'a, 'scope> {
     fs: &'a dyn FileSystem,
     policy: Policy,
     copier: Copier<'scope>,
-    /// Attributes that making further entries would change again.
+    /// Attributes to set at the end, because creating further entries would change them.
     directories: Vec<(Ino, SetAttributes)>,
     details: Details<'a>,
-    /// The directory of the last entry: nearly always that of the next one too.
+    /// Directory of the last entry, which is usually also that of the next one.
     parent: (Vec<u8>, Ino),
     made: Made,
-    /// Sum over the contents of streamed files.
+    /// Checksum of the contents of streamed files.
     contents: u64,
     buffer: Vec<u8>,
-    /// Contents that further files may share.
+    /// Contents available for deduplication.
     known: Option<Known<'a>>,
     names: MadeNames,
-    /// Bytes of contents since the space of zeros was given back.
+    /// Bytes of contents since the space of zeros was last freed.
     unsettled: u64,
 }
 
@@ -78,17 +77,17 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    /// Lets files share what they have alike.
+    /// Enables deduplication.
     pub(super) fn with_known(self, known: Option<Known<'a>>) -> Self {
         Self { known, ..self }
     }
 
-    /// What has been made so far.
+    /// Returns the totals so far.
     pub(super) fn made(&self) -> Made {
         self.made
     }
 
-    /// Makes one entry. The contents of a streamed file are read from `source`.
+    /// Creates one entry. The contents of a streamed file are read from `source`.
     pub(super) fn add(
         &mut self,
         mut entry: Entry,
@@ -99,7 +98,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         self.apply(&path, entry, source).map_err(|e| e.at(&path))
     }
 
-    /// Refuses a name that is, in its directory, that of another entry of the source.
+    /// Rejects a name that equals another entry's name in a case-insensitive directory.
     fn note_name(&mut self, dir: Ino, name: &[u8]) -> Result<(), BuildError> {
         match self.names.note(self.fs, dir, name)? {
             Some(other) => Err(BuildError::SameButForCase(other)),
@@ -164,7 +163,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// What an image has that is not kept is left out; what an archive or the host has is an error.
+    /// Sets extended attributes. Attributes that the format does not support are skipped if the source is an image, and
+    /// an error otherwise.
     fn set_xattrs(
         &mut self,
         ino: Ino,
@@ -180,7 +180,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Applies owner, permissions and xattrs of the source's root to the image's.
+    /// Applies owner, permissions and xattrs of the source's root to the root of the image.
     fn set_root(
         &mut self,
         xattrs: &[Xattr],
@@ -197,7 +197,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Makes a directory, or takes over one that is there.
+    /// Creates a directory or updates an existing one.
     fn directory(
         &mut self,
         dir: Ino,
@@ -234,7 +234,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Gives a new file its contents.
+    /// Writes the contents of a new file.
     fn fill(
         &mut self,
         ino: Ino,
@@ -276,7 +276,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Has a file copied. The space of zeros is given back when enough was copied since the last time.
+    /// Queues a file for copying. Frees the space of zeros after a certain amount of contents.
     fn copy(&mut self, file: Copied, runs: Runs) -> Result<(), BuildError> {
         if !self.policy.is_sparse {
             return self.copier.copy(file, runs);
@@ -297,8 +297,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Gives a file space for its data. Returns the data that got some, if that is not all: blocks of zeros get none if there
-    /// is not enough for them.
+    /// Allocates space for the data of a file. If there is not enough, blocks of zeros get none, and the allocated data
+    /// runs are returned.
     fn allocate(
         &mut self,
         ino: Ino,
@@ -327,14 +327,14 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         runs.try_for_each(|run| self.fs.allocate(ino, run.offset, run.len, AllocateMode::Exposed))
     }
 
-    /// Waits for the copying, and gives the space of zeros back.
+    /// Waits for the copying threads and frees the space of zeros.
     fn settle(&mut self) -> Result<(), BuildError> {
         self.unsettled = 0;
         let zeros = self.copier.settle()?;
         Ok(make_holes(self.fs, zeros)?)
     }
 
-    /// As [`Self::fill`], but for what other files have.
+    /// Same as [`Self::fill`], with deduplication.
     fn fill_shared(
         &mut self,
         ino: Ino,
@@ -366,15 +366,15 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Gives a file what others have; the rest of it has its blocks already.
+    /// Shares the parts that other files have. The remaining parts already have their blocks.
     fn share(&mut self, ino: Ino, looked: &Looked) -> Result<(), BuildError> {
         let Some(known) = &mut self.known else { return Ok(()) };
         self.contents = self.contents.wrapping_add(looked.contents);
         looked.parts.iter().try_for_each(|part| known.share(ino, part))
     }
 
-    /// As [`Self::stream`], but for what other files have: blocks are looked up before they are written, a file as a
-    /// whole afterwards.
+    /// Same as [`Self::stream`], with deduplication. Blocks are looked up before they are written, whole files
+    /// afterwards.
     fn stream_shared(
         &mut self,
         ino: Ino,
@@ -412,7 +412,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         known.share(ino, &part)
     }
 
-    /// Writes those blocks of a file that nobody has, and shares the others.
+    /// Writes the new blocks of a file and shares the others.
     fn write_unlike(
         &mut self,
         ino: Ino,
@@ -433,8 +433,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         self.share(ino, &looked)
     }
 
-    /// Finds where the allocated bytes of a run lie: in `one` if that is a single place for the
-    /// whole file, in `many` otherwise.
+    /// Finds the device location of the allocated bytes of a run. Stores it in `one` if the whole file has a single
+    /// location, in `many` otherwise.
     fn place(
         &self,
         ino: Ino,
@@ -461,7 +461,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(())
     }
 
-    /// Writes contents that come in order. Returns where the last bytes that were written end.
+    /// Writes streamed contents. Returns the end of the last bytes written.
     fn stream(
         &mut self,
         ino: Ino,
@@ -475,7 +475,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             let mut done = 0;
             while done < run.len {
                 let offset = run.offset + done;
-                // A piece ends with a block.
+                // Pieces end at block boundaries.
                 let room = STREAM_BYTES as u64 - offset % blocks.unit;
                 let want = (run.len - done).min(room) as usize;
                 let bytes = &mut self.buffer[..want];
@@ -497,8 +497,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         Ok(end)
     }
 
-    /// The directory an entry goes into, and its name there. Directories that the source has not
-    /// listed are made.
+    /// Returns the parent directory and name of an entry. Unlisted parent directories are created.
     fn parent_of<'p>(&mut self, path: &'p [u8]) -> Result<(Ino, &'p [u8]), BuildError> {
         let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
             return Ok((self.fs.root(), path));
@@ -556,13 +555,13 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             uid: owner.uid,
             gid: owner.gid,
             time,
-            // Directories get their own times at the end.
+            // The times of directories are set at the end.
             parent_time: None,
         }
     }
 
-    /// What the source does not say is the modification time, so that reading a source does not change the image
-    /// made of it.
+    /// Missing times are set to the modification time, so that reading a source does not change the image built from
+    /// it.
     fn times(&self, metadata: &Metadata, inode: Option<&InodeDetails>) -> Times {
         let clamp = |time: Time| self.policy.clamped(time);
         let mtime = clamp(metadata.mtime);
@@ -578,8 +577,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    /// Waits for the copying and settles the times of directories.
-    /// Returns what was made, the sum over all contents, and what was not kept.
+    /// Waits for the copying threads and sets the times of directories. Returns the totals, the checksum of all
+    /// contents, and the losses.
     pub(super) fn finish(mut self) -> Result<(Made, u64, LeftOut), BuildError> {
         self.made.shared = self.known.take().map_or(Ok(0), Known::finish)?;
         let copied = self.copier.finish()?;
@@ -595,7 +594,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 }
 
-/// Gives the space of zeros back.
+/// Frees the space of zeros.
 fn make_holes(fs: &dyn FileSystem, zeros: Vec<sparse::Zeros>) -> vfs::Result<()> {
     let zeros = sparse::joined(zeros);
     zeros
@@ -616,7 +615,7 @@ fn read_all(source: &mut dyn Source, buffer: &mut [u8]) -> Result<(), BuildError
     Ok(())
 }
 
-/// Archives that were appended to may list a name twice.
+/// Archives with appended entries may contain a name twice.
 fn once<T>(made: vfs::Result<T>) -> Result<T, BuildError> {
     match made {
         Err(vfs::Error::Exists) => Err(BuildError::Repeated),
@@ -630,7 +629,7 @@ struct Times {
     atime: Timestamp,
     mtime: Timestamp,
     ctime: Timestamp,
-    /// That of its creation, where the source knows it; it is the modification time otherwise.
+    /// Creation time, if known. The default is the modification time.
     crtime: Option<Timestamp>,
 }
 
@@ -639,7 +638,7 @@ impl Times {
         Self { atime: time, mtime: time, ctime: time, crtime: None }
     }
 
-    /// Whether they are those that a new inode has.
+    /// Returns whether all times are equal, as in a new inode.
     fn are_one(self) -> bool {
         let crtime = self.crtime.unwrap_or(self.mtime);
         [self.atime, self.ctime, crtime].iter().all(|time| *time == self.mtime)

@@ -1,4 +1,4 @@
-//! Findings by code, however many there are.
+//! Collection of findings by code, with bounded memory.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,29 +9,29 @@ use parking_lot::Mutex;
 
 use super::{FindingsOfKind, Format, Report, Subject};
 
-/// How many findings of one code are kept. All are counted.
+/// Limits of the findings kept per code. All are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most findings.
+    /// Maximum number of findings.
     pub findings_max: usize,
-    /// Most memory that they take, in bytes, as far as it takes more than one of them.
+    /// Maximum memory in bytes. One finding is always kept.
     pub bytes_max: usize,
 }
 
 impl Default for Limits {
-    /// 1000 findings and 1 MiB.
+    /// Returns limits of 1000 findings and 1 MiB.
     fn default() -> Self {
         Self { findings_max: 1000, bytes_max: 1 << 20 }
     }
 }
 
 impl Limits {
-    /// Findings are counted, and not kept.
+    /// Count findings without keeping them.
     pub const NONE: Self = Self { findings_max: 0, bytes_max: 0 };
 }
 
-/// Collects findings by code. Of each code it keeps those that come first by place, whatever the order in which
-/// they are found: a report is the same for every number of threads.
+/// Collects findings by code. For each code it keeps the first ones by location, whatever the order of discovery.
+/// Reports are therefore independent of the number of threads.
 #[derive(Debug)]
 pub struct Collector {
     limits: Limits,
@@ -39,20 +39,19 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// One that keeps so much.
+    /// Creates a collector with these limits.
     pub fn new(limits: Limits) -> Self {
         Self { limits, kinds: Mutex::default() }
     }
 
-    /// What was found until now, with what the check of that image said at its end. The collector is empty then.
+    /// Returns the report of the findings so far with the summary of the check, and empties the collector.
     pub fn report(&self, subject: &Subject, summary: Summary) -> Report {
         let mut report = self.report_on(subject.path(), subject.format(), summary);
         report.fail(subject.device_error());
         report
     }
 
-    /// As [`Self::report`], of what was checked without a [`Subject`], on a device of any kind. The report calls it
-    /// `image`.
+    /// Same as [`Self::report`], for a check on a device without a [`Subject`]. The report names it `image`.
     pub fn report_on(&self, image: &Path, format: Format, summary: Summary) -> Report {
         let kinds = self.take();
         Report {
@@ -65,11 +64,11 @@ impl Collector {
         }
     }
 
-    /// All kinds, the worst first.
+    /// Returns all kinds, most severe first.
     pub(super) fn take(&self) -> Vec<FindingsOfKind> {
         let kinds = std::mem::take(&mut *self.kinds.lock());
         let mut kinds: Vec<_> = kinds.into_values().map(Kind::finish).collect();
-        // Stable: they come by name.
+        // Stable sort: equal severities remain sorted by name.
         kinds.sort_by_key(|kind| std::cmp::Reverse(kind.code.severity));
         kinds
     }
@@ -83,15 +82,15 @@ impl Observer for Collector {
     }
 }
 
-/// The findings of one code.
+/// Findings of one code.
 #[derive(Debug)]
 struct Kind {
     code: &'static Code,
     count: u64,
-    /// The last one by place on top.
+    /// Kept findings; the heap's top is the last one by location.
     kept: BinaryHeap<ByPlace>,
     bytes: usize,
-    /// The first one by place that was not kept; none that come after it are.
+    /// First finding by location that was dropped. All findings after it are dropped too.
     left_out: Option<ByPlace>,
 }
 
@@ -127,7 +126,7 @@ impl Kind {
     }
 }
 
-/// A finding that is ordered by its place, and then by what it says.
+/// Finding ordered by location, then by text.
 #[derive(Debug)]
 struct ByPlace(Finding);
 
@@ -177,7 +176,7 @@ mod tests {
         kind.findings.iter().filter_map(|finding| finding.place.block).collect()
     }
 
-    /// Tells of a finding at each of these blocks.
+    /// Reports a finding at each of these blocks.
     fn collect(limits: Limits, found: impl IntoIterator<Item = (u64, usize)>) -> FindingsOfKind {
         let collector = Collector::new(limits);
         for (block, detail_len) in found {
@@ -192,7 +191,7 @@ mod tests {
     fn the_first_by_place_are_kept_whatever_their_order() {
         let limits = Limits { findings_max: 10, ..Limits::default() };
         for step in [1, 7, 93, 99] {
-            // Each of these steps goes through all of them.
+            // Each of these steps is coprime to 100, so it visits all numbers.
             let kind = collect(limits, (0..100).map(|number| (number * step % 100, 0)));
             assert_eq!(blocks(&kind), (0..10).collect::<Vec<_>>(), "step {step}");
             assert_eq!((kind.count, kind.left_out()), (100, 90));
@@ -204,7 +203,7 @@ mod tests {
         let limits = Limits { findings_max: 100, bytes_max: 10_000 };
         let sizes = [(1, 100), (2, 9_800), (3, 100)];
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            // What comes after one that has no room is left out too, or the order would show.
+            // Findings after one that does not fit are dropped too; otherwise the result would depend on the order.
             let kind = collect(limits, order.map(|number: usize| sizes[number]));
             assert_eq!(blocks(&kind), [1], "{order:?}");
             assert_eq!(kind.left_out(), 2);

@@ -1,4 +1,4 @@
-//! The checker of each format.
+//! Dispatch to the checker of each format.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reports and findings as programs read them. `docs/check.md` describes the forms.
+//! Reports and findings as JSON. `docs/check.md` describes the format.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl ImageName {
     }
 }
 
-/// A code, without what its meaning is where that is told elsewhere.
+/// Finding code. The meaning is omitted in some records.
 #[derive(Serialize)]
 struct CodeRecord {
     code: &'static str,
@@ -39,7 +39,7 @@ impl CodeRecord {
     }
 }
 
-/// What differs from finding to finding of one code.
+/// Properties of a single finding.
 #[derive(Serialize)]
 struct FindingRecord<'f> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ impl SummaryRecord {
     }
 }
 
-/// How many findings there are of each severity.
+/// Number of findings by severity.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Counts {
@@ -137,7 +137,7 @@ struct Counts {
     harmless: u64,
 }
 
-/// A report, or the line at the end of findings that are told one by one.
+/// Report, or the summary line after single findings.
 #[derive(Serialize)]
 struct ReportRecord<'r> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -178,13 +178,12 @@ struct ErrorRecord {
 }
 
 impl Report {
-    /// The report as one JSON object in a line, with all findings that were kept.
+    /// Returns the report as one line of JSON, with all kept findings.
     pub fn json_line(&self) -> String {
         line(&self.record(None))
     }
 
-    /// The line that follows the findings of an image where each has a line of its own: all of the report but the
-    /// findings.
+    /// Returns the summary line that follows the findings of an image: the report without findings.
     pub fn json_summary_line(&self) -> String {
         line(&self.record(Some("summary")))
     }
@@ -211,7 +210,7 @@ impl Report {
     }
 }
 
-/// A finding in an image as one JSON object in a line.
+/// Returns a finding as one line of JSON.
 pub fn finding_line(image: &Path, finding: &Finding) -> String {
     line(&FindingLine {
         line_type: "finding",
@@ -221,7 +220,7 @@ pub fn finding_line(image: &Path, finding: &Finding) -> String {
     })
 }
 
-/// An image that cannot be checked, as one JSON object in a line.
+/// Returns the error for an image that cannot be checked as one line of JSON.
 pub fn error_line(image: &Path, error: &Error) -> String {
     let outcome: Outcome = error.outcome();
     line(&ErrorRecord {
@@ -233,7 +232,7 @@ pub fn error_line(image: &Path, error: &Error) -> String {
 }
 
 pub(crate) fn line(record: &impl Serialize) -> String {
-    // Strings and numbers under fixed keys always have a JSON form.
+    // Serialisation cannot fail, because records contain only strings and numbers under fixed keys.
     let mut line = address::safe_json(serde_json::to_string(record).unwrap_or_default());
     line.push('\n');
     line

@@ -1,4 +1,4 @@
-//! A device that counts the bytes read from it, and remembers the first failed read.
+//! Device that counts bytes read and records the first read error.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +9,8 @@ use blockdev::BlockDevice;
 
 use crate::{Error, Outcome};
 
-/// A device that counts the bytes read from it. It keeps the first error of a read: findings that follow from the error
-/// say nothing about the image.
+/// Device that counts bytes read. It records the first read error, because findings caused by it do not describe the
+/// image.
 pub(crate) struct Meter {
     inner: Arc<dyn BlockDevice>,
     is_writable: bool,
@@ -20,12 +20,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Wraps a device that is only read.
+    /// Wraps a device for reading.
     pub(super) fn new(inner: Arc<dyn BlockDevice>) -> Self {
         Self { is_writable: false, ..Self::writable(inner) }
     }
 
-    /// Wraps a device that may be written.
+    /// Wraps a device for reading and writing.
     pub(crate) fn writable(inner: Arc<dyn BlockDevice>) -> Self {
         Self {
             inner,
@@ -40,17 +40,17 @@ impl Meter {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Number of reads within the device that failed.
+    /// Returns the number of failed reads within the device.
     pub(crate) fn reads_failed(&self) -> u64 {
         self.reads_failed.load(Ordering::Acquire)
     }
 
-    /// The error of the first read that failed, with its place.
+    /// Returns the first read error with its offset.
     pub(crate) fn first_error(&self) -> Option<&str> {
         self.first_error.get().map(String::as_str)
     }
 
-    /// Returns the error of the device instead of an error about contents that may be its consequence.
+    /// Returns the device error instead of an error about contents that it may have caused.
     pub(crate) fn blame(&self, path: &Path, error: Error) -> Error {
         match (self.first_error(), error.outcome()) {
             (Some(failure), Outcome::Image | Outcome::No) => {
@@ -61,7 +61,7 @@ impl Meter {
     }
 
     fn note(&self, offset: u64, len: usize, error: &io::Error) {
-        // An image that is cut short is damaged; its device is not.
+        // Reads past the end mean that the image is truncated, not that the device failed.
         if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
             return;
         }
@@ -69,7 +69,7 @@ impl Meter {
         self.reads_failed.fetch_add(1, Ordering::Release);
     }
 
-    /// Refuses writes to an image that is open for reading only.
+    /// Rejects writes to an image that is open for reading.
     fn check_writable(&self) -> io::Result<()> {
         if self.is_writable { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
     }

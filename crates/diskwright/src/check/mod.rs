@@ -1,11 +1,10 @@
-//! Checking an image: what is wrong with it, where, and what a repair would do.
+//! Checks of images. A report contains the damage, its location and the effect of a repair.
 //!
-//! [`check()`] is all that most programs need. It gives a [`Report`], which can be walked through, and written as
-//! text or JSON. [`Subject`] is for those that want to be told of each [`Finding`] as it comes, to show how far
-//! the check is, or to end it early.
+//! [`check()`] is sufficient for most programs. It returns a [`Report`], which can be iterated and written as text or
+//! JSON. [`Subject`] reports each [`Finding`] as it is found, for progress display and cancellation.
 //!
-//! Nothing is ever written to an image, and what its journal or log holds is replayed in memory first: what is
-//! checked is what a mount would show.
+//! Checks never write to the image. The journal or log is replayed in memory first, so the check examines the state
+//! after a mount.
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -43,7 +42,7 @@ pub use report::{FindingsOfKind, Report, Verdict};
 use crate::{Error, OpenImage, Result, SuperblockPlace, image};
 use meter::Meter;
 
-/// Checks an image and collects what is wrong, as far as [`Limits`] allow by default.
+/// Checks an image and collects findings within the default [`Limits`].
 ///
 /// ```no_run
 /// use diskwright::OpenImage;
@@ -59,7 +58,7 @@ use meter::Meter;
 /// ```
 ///
 /// # Errors
-/// As [`Subject::open`] and [`Subject::check`]. Damage is no error.
+/// Same as [`Subject::open`] and [`Subject::check`]. Damage is not an error.
 pub fn check(path: &Path, open: &OpenImage, options: &Options) -> Result<Report> {
     let subject = Subject::open(path, open)?;
     let collector = Collector::new(Limits::default());
@@ -67,12 +66,12 @@ pub fn check(path: &Path, open: &OpenImage, options: &Options) -> Result<Report>
     Ok(collector.report(&subject, summary))
 }
 
-/// All that can be found in images of a format, in the order of its catalogue.
+/// Returns all codes of a format, in catalogue order.
 pub fn codes(format: Format) -> &'static [&'static Code] {
     dispatch::codes(format)
 }
 
-/// An image that is open to be checked. Nobody can change it meanwhile, unless [`OpenImage::norecovery`] allows it.
+/// Image opened for a check. Other programs cannot change it meanwhile, unless [`OpenImage::norecovery`] allows it.
 pub struct Subject {
     path: PathBuf,
     format: Format,
@@ -82,12 +81,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Opens an image and finds its format: by its superblock or, where that is gone, by what is left of others
-    /// and of the structures beside it.
+    /// Opens an image and detects its format: by its superblock or, if that is lost, by superblock copies and other
+    /// structures.
     ///
     /// # Errors
-    /// If the file cannot be read or is in use, or nothing in it tells a format; the error says what it seems to be
-    /// instead.
+    /// If the file cannot be read or is in use, or the format cannot be detected. The error describes the detected
+    /// contents.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         Self::with_device(path, image::open_device(path, options)?, options)
     }
@@ -101,10 +100,10 @@ impl Subject {
         Ok(Self { path: path.to_owned(), format, device, norecovery, superblock })
     }
 
-    /// The same of what lies on any device, which nobody else may change meanwhile. Errors call it `name`.
+    /// Opens the image on any device, which must not change meanwhile. Errors call it `name`.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Same as [`Self::open`].
     pub fn on_device(
         name: &Path,
         device: Arc<dyn BlockDevice>,
@@ -114,32 +113,32 @@ impl Subject {
         Self::with_device(name, device, options)
     }
 
-    /// The image file.
+    /// Returns the path of the image.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The format that it is checked as.
+    /// Returns the format for the check.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Bytes read until now.
+    /// Returns the number of bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.device.bytes_read()
     }
 
-    /// The first error of its device until now, with its place. Then the check is incomplete: a finding may follow from
-    /// it.
+    /// Returns the first device error so far, with its offset. The check is incomplete then, and findings may be caused
+    /// by the error.
     pub fn device_error(&self) -> Option<&str> {
         self.device.first_error()
     }
 
-    /// Looks at everything in the image and tells `observer` of each thing that is wrong. The image is checked as
-    /// it lies if [`OpenImage::norecovery`] or the options ask for it.
+    /// Checks the whole image and reports each finding to `observer`. With [`OpenImage::norecovery`] or the
+    /// corresponding option, the image is checked without recovery.
     ///
     /// # Errors
-    /// If it cannot be checked at all: it has features that are not known, or its log is on another device.
+    /// If the image cannot be checked at all: it has unknown features, or its log is on another device.
     pub fn check(&self, options: &Options, observer: &dyn Observer) -> Result<Summary> {
         let options = options.with_norecovery(options.norecovery || self.norecovery);
         let device = Arc::clone(&self.device) as Arc<dyn BlockDevice>;
@@ -148,14 +147,14 @@ impl Subject {
             None => dispatch::check(self.format, device, &options, observer),
         };
         match checked {
-            // The report has the error.
+            // The report contains the device error.
             Err(_) if self.device_error().is_some() => Ok(Summary::default()),
             checked => checked.map_err(|source| Error::Image { image: self.path.clone(), source }),
         }
     }
 }
 
-/// The format of what is open, by its superblock or by what is left.
+/// Returns the format of a device, by its superblock or by other structures.
 pub(crate) fn format_of_device(
     path: &Path,
     device: &Arc<dyn BlockDevice>,

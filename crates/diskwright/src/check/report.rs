@@ -1,4 +1,4 @@
-//! What a check found.
+//! Report of a check.
 
 use std::path::PathBuf;
 
@@ -7,48 +7,47 @@ use ::check::{Code, Finding, Severity, Summary};
 use super::Format;
 use crate::Outcome;
 
-/// What a check found in an image.
+/// Result of the check of an image.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The image file.
     pub image: PathBuf,
-    /// The format that it was checked as.
+    /// Format used for the check.
     pub format: Format,
-    /// What was looked at; all zero if that is not known, as the check was interrupted.
+    /// Extent of the check; all zero if it was interrupted.
     pub summary: Summary,
-    /// Whether somebody ended the check before its time.
+    /// Whether the check was cancelled.
     pub is_interrupted: bool,
-    /// The first error of the device, if it failed to read: the check is incomplete then, and each finding may follow
-    /// from the error.
+    /// First read error of the device. The check is incomplete then, and findings may be caused by the error.
     pub device_error: Option<String>,
-    /// What is wrong, the worst kinds first, and by name where they are as bad as each other.
+    /// Findings, most severe kinds first, then by name.
     pub kinds: Vec<FindingsOfKind>,
 }
 
 /// All findings of one code.
 #[derive(Clone, Debug)]
 pub struct FindingsOfKind {
-    /// What they have in common.
+    /// Common properties.
     pub code: &'static Code,
-    /// How many there are, those that are left out included.
+    /// Number of findings, including dropped ones.
     pub count: u64,
-    /// The findings by place: all of them or, where there are too many to be kept, the first ones.
+    /// Findings by location: all, or the first ones if there are too many.
     pub findings: Vec<Finding>,
 }
 
-/// What a check comes to.
+/// Overall result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything was looked at, and nothing is wrong.
+    /// The check was complete and found nothing.
     Clean,
-    /// Something is wrong.
+    /// The check found damage.
     Damaged,
-    /// The device failed to read, or the check found nothing, but did not look at everything.
+    /// The device failed, or the check found nothing but was incomplete.
     Incomplete,
 }
 
 impl Verdict {
-    /// The word for it in reports: `clean`, `damaged` or `incomplete`.
+    /// Returns the name in reports: `clean`, `damaged` or `incomplete`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Clean => "clean",
@@ -59,14 +58,14 @@ impl Verdict {
 }
 
 impl FindingsOfKind {
-    /// How many findings were not kept.
+    /// Returns the number of dropped findings.
     pub fn left_out(&self) -> u64 {
         self.count.saturating_sub(self.findings.len() as u64)
     }
 }
 
 impl Report {
-    /// What it comes to.
+    /// Returns the overall result.
     pub fn verdict(&self) -> Verdict {
         match () {
             () if self.device_error.is_some() => Verdict::Incomplete,
@@ -76,24 +75,24 @@ impl Report {
         }
     }
 
-    /// Makes it the report of a check whose device failed, if it did.
+    /// Adds a device error, if there is one.
     pub(crate) fn fail(&mut self, device_error: Option<&str>) {
         self.device_error = device_error.map(str::to_owned);
         self.summary.is_complete &= device_error.is_none();
     }
 
-    /// How many findings there are.
+    /// Returns the number of findings.
     pub fn count(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.count).sum()
     }
 
-    /// How many findings are that bad.
+    /// Returns the number of findings of a severity.
     pub fn count_of(&self, severity: Severity) -> u64 {
         let kinds = self.kinds.iter().filter(|kind| kind.code.severity == severity);
         kinds.map(|kind| kind.count).sum()
     }
 
-    /// How a command ends that has no more to say than this.
+    /// Returns the exit status for this report.
     pub fn outcome(&self) -> Outcome {
         match self.verdict() {
             _ if self.is_interrupted => Outcome::Interrupted,

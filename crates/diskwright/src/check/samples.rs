@@ -1,4 +1,4 @@
-//! Findings to be written in tests.
+//! Sample findings for tests.
 
 use ::check::{Code, Finding, Severity, Summary};
 
@@ -20,7 +20,7 @@ pub(super) static COUNT_OFF: Code = Code {
     repair: "It is counted.",
 };
 
-/// A finding with everything, and five of which two were kept.
+/// Returns a report with a finding that has all fields, and five findings of which two were kept.
 pub(super) fn report() -> Report {
     let gone = Finding::new(&TREE_GONE).of_inode(12).at_block(77).field("eh_magic");
     let gone = gone.named(b"n\xffme\n").path(b"/dir/n\xffme\n".to_vec());

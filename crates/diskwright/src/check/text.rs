@@ -1,4 +1,4 @@
-//! A report for people.
+//! Reports as text.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -10,11 +10,11 @@ use crate::text::escaped;
 use crate::text::shown;
 
 impl Report {
-    /// Writes the report: each kind of finding with its number and the first of them, and a line that says what the
-    /// check comes to. Whatever could deceive a reader is escaped.
+    /// Writes the report as text: each kind of finding with its number and first findings, and a summary line.
+    /// Deceptive characters are escaped.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         for kind in &self.kinds {
             write_kind(kind, out)?;
@@ -22,7 +22,7 @@ impl Report {
         writeln!(out, "{}: {}", shown(&self.image), self.sentence())
     }
 
-    /// What was found and what was looked at, in one line.
+    /// Returns the summary line.
     fn sentence(&self) -> String {
         let mut parts = Vec::new();
         if !self.kinds.is_empty() {
@@ -55,7 +55,7 @@ impl Report {
         }
     }
 
-    /// How many findings there are, and how bad they are.
+    /// Returns the number of findings by severity.
     fn findings(&self) -> String {
         let severities = [Severity::Unusable, Severity::AtRisk, Severity::Harmless];
         let counts = severities.map(|severity| (self.count_of(severity), severity.word()));
@@ -66,7 +66,7 @@ impl Report {
     }
 }
 
-/// What was looked at, if that is known.
+/// Returns the extent of the check, if known.
 fn looked_at(summary: &Summary) -> Option<String> {
     let &Summary { inodes, directories, blocks_used, blocks, .. } = summary;
     (blocks > 0).then(|| {
@@ -99,7 +99,7 @@ fn write_kind(kind: &FindingsOfKind, out: &mut dyn Write) -> io::Result<()> {
     line("repair:", &code.repair)
 }
 
-/// All of a finding but the path, in a line.
+/// Returns a finding without its path as one line.
 fn said(finding: &Finding) -> String {
     let Finding { place, detail, expected, found, .. } = finding;
     let text =
@@ -114,7 +114,7 @@ fn said(finding: &Finding) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
 }
 
-/// A place from the large to the small.
+/// Formats a location from large to small units.
 pub(crate) fn where_it_is(place: &Place) -> Option<String> {
     let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name} {number}"));
     let parts = [

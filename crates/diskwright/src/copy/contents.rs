@@ -1,4 +1,4 @@
-//! The contents of files to be copied into an image.
+//! Contents of files to be copied into an image.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,16 +14,16 @@ use crate::{Error, Result, host};
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Takes a piece of a file and its offset.
+/// Receiver of a piece of a file, with its offset.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<()>;
 
-/// What a regular file is filled with.
+/// Contents of a regular file.
 pub(crate) trait Contents {
-    /// Hands over the data in pieces, without holes; returns the size.
+    /// Passes the data in pieces, without holes. Returns the size.
     fn copy(&self, each: Each<'_>) -> Result<u64>;
 }
 
-/// Hands over the bytes `offset..offset + len` that `read` reads.
+/// Passes the bytes `offset..offset + len` as returned by `read`.
 fn pieces(
     offset: u64,
     len: u64,
@@ -54,7 +54,7 @@ impl Contents for Content {
     }
 }
 
-/// A file of the host that is named itself.
+/// Host file that is named as a source.
 pub(super) struct HostFile<'a> {
     pub(super) file: File,
     pub(super) path: &'a Path,
@@ -64,7 +64,7 @@ pub(super) struct HostFile<'a> {
 impl Contents for HostFile<'_> {
     fn copy(&self, each: Each<'_>) -> Result<u64> {
         let failed = |e: std::io::Error| Error::host("read", self.path, e);
-        // What says that it is empty may be of /proc: only reading tells.
+        // Files of /proc report a size of 0, so they must be read to the end.
         if self.size == 0 || !self.file.metadata().map_err(failed)?.is_file() {
             return self.copy_stream(each);
         }
@@ -86,7 +86,7 @@ impl Contents for HostFile<'_> {
 }
 
 impl HostFile<'_> {
-    /// Copies what a pipe or device gives, or a file that does not know its size, to its end.
+    /// Copies a pipe, a device, or a file of unknown size to its end.
     fn copy_stream(&self, each: Each<'_>) -> Result<u64> {
         let mut buffer = vec![0; READ_BYTES];
         let mut done = 0;
@@ -102,7 +102,7 @@ impl HostFile<'_> {
     }
 }
 
-/// A file of an image.
+/// File of an image.
 pub(super) struct ImageFile<'a> {
     pub(super) fs: &'a dyn FileSystem,
     pub(super) ino: Ino,

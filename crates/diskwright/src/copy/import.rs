@@ -1,7 +1,7 @@
-//! Making the files of a copy in an image.
+//! Creation of the files of a copy in an image.
 //!
-//! A regular file is filled without a name. Names are given in batches, after everything in the
-//! batch is durable, so that one wait serves many files.
+//! Regular files are written without a name. They get their names in batches after the batch is durable, so that one
+//! flush covers many files.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::inode::CAPABILITY;
 use crate::made_names::MadeNames;
 use crate::{Error, Result};
 
-/// Most files that wait for their names.
+/// Maximum number of files without names.
 const WAITING_FILES_MAX: usize = 1024;
 
-/// Most bytes of contents in files that wait for their names.
+/// Maximum content bytes of files without names.
 const WAITING_BYTES_MAX: u64 = 256 << 20;
 
-/// A file to be made.
+/// File to create.
 pub(super) struct Item<'a> {
     pub(super) kind: Kind<'a>,
     pub(super) permissions: u16,
@@ -31,7 +31,7 @@ pub(super) struct Item<'a> {
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Its type, and what belongs to that type.
+/// File type and its data.
 pub(super) enum Kind<'a> {
     Directory,
     File(&'a dyn Contents),
@@ -53,7 +53,7 @@ impl Kind<'_> {
     }
 }
 
-/// A place in the image, and the path that messages call it by.
+/// Target location in the image, and its path for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) dir: Ino,
@@ -72,7 +72,7 @@ struct Waiting {
     dir: Ino,
     name: Vec<u8>,
     path: Vec<u8>,
-    /// Whether this holds the reference that keeps the file.
+    /// Whether this entry owns the reference that keeps the file alive.
     holds: bool,
 }
 
@@ -83,10 +83,10 @@ pub(super) struct Importer<'a> {
     report: CopyReport,
     names: &'a mut MadeNames,
     waiting: Vec<Waiting>,
-    /// What waits under a place, for further names of it.
+    /// Files without names by target location, for hard links to them.
     by_place: HashMap<(Ino, Vec<u8>), Ino>,
     waiting_bytes: u64,
-    /// Times of directories, which making files in them changes.
+    /// Times of directories, which are set at the end because creating files changes them.
     directories: Vec<(Ino, SetAttributes)>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Makes a file, or replaces one. A directory that is there is kept and filled.
+    /// Creates or replaces a file. An existing directory is kept.
     pub(super) fn add(&mut self, place: Place<'_>, item: &Item<'_>) -> Result<Ino> {
         if !self.observer.goes_on() {
             return Err(Error::Stopped);
@@ -125,7 +125,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Refuses a name that is, in its directory, that of another file of this copy.
+    /// Rejects a name that equals the name of another copied file in a case-insensitive directory.
     fn note_name(&mut self, place: Place<'_>) -> Result<()> {
         let other = self.names.note(self.editor.fs(), place.dir, place.name);
         match other.map_err(|e| place.at(e))? {
@@ -134,7 +134,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// What has this place, or will have it.
+    /// Returns the file that has, or will get, this name.
     pub(super) fn lookup(&self, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
         match self.by_place.get(&(dir, name.to_vec())) {
             Some(&ino) => Ok(ino),
@@ -142,7 +142,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Gives a file that was copied before another name.
+    /// Adds a hard link to a file that was copied before.
     pub(super) fn link(&mut self, place: Place<'_>, ino: Ino) -> Result<()> {
         self.note_name(place)?;
         self.report.files += 1;
@@ -153,7 +153,7 @@ impl<'a> Importer<'a> {
         self.editor.put(ino, place.dir, place.name).map_err(|e| place.at(e))
     }
 
-    /// Gives all files their names and directories their times.
+    /// Names all files and sets the times of directories.
     pub(super) fn finish(mut self) -> Result<CopyReport> {
         self.name_waiting()?;
         for (ino, change) in std::mem::take(&mut self.directories) {
@@ -163,9 +163,9 @@ impl<'a> Importer<'a> {
         Ok(self.report)
     }
 
-    /// Ends after an error: what is whole gets its name.
+    /// Ends after an error. Complete files get their names.
     pub(super) fn give_up(mut self) {
-        // The error that led here is the one to tell.
+        // Report the earlier error instead.
         let _ = self.name_waiting();
         for waiting in self.waiting.drain(..).filter(|waiting| waiting.holds) {
             let _ = self.editor.fs().close(waiting.ino);
@@ -241,7 +241,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Makes a link or special file, which has no contents, at once.
+    /// Creates a link or special file immediately, because it has no contents.
     fn small(&mut self, place: Place<'_>, item: &Item<'_>) -> vfs::Result<Ino> {
         let fs = self.editor.fs();
         let Place { dir, name, .. } = place;
@@ -290,7 +290,7 @@ impl<'a> Importer<'a> {
             fs.set_attributes(ino, &self.times(item)).map_err(|e| place.at(e))
         });
         if let Err(error) = filled {
-            // The first error is the one to tell.
+            // Report the first error.
             let _ = fs.close(ino);
             return Err(error);
         }
@@ -321,8 +321,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Gives a file the extended attributes of the one it replaces, as if that had been written to:
-    /// which takes its capabilities.
+    /// Copies the extended attributes of the replaced file, except capabilities, which a write would clear too.
     fn take_xattrs(&self, ino: Ino, old: Ino) -> vfs::Result<()> {
         let fs = self.editor.fs();
         let mut names = Vec::new();

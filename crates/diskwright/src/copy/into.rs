@@ -1,4 +1,4 @@
-//! From the host or an image into an image.
+//! Copying from the host or an image into an image.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,17 +20,16 @@ use crate::made_names::MadeNames;
 use crate::windows_names::{STANDS_FOR_NONE, unmapped, unmapped_path};
 use crate::{Error, Result, host};
 
-/// Threads that read a directory of the host ahead.
+/// Threads that prefetch a host directory.
 const READ_AHEAD_THREADS: usize = 2;
 
-/// Copies a file or directory to `to` in an image, or into it, if it is a directory.
+/// Copies a file or directory to `to` in an image, or into it if it is a directory.
 ///
-/// A file that is there is replaced, unless the same copy made it and the names differ only in case. Without
-/// `preserve`, the new one takes over its permissions, owner and extended attributes. Files with several names keep
-/// them within one copy.
+/// An existing file is replaced, unless the same copy created it and the names differ only in case. Without `preserve`,
+/// the new file inherits its permissions, owner and extended attributes. Hard links within one copy are preserved.
 ///
 /// # Errors
-/// If something cannot be read or made; what was copied before it stays.
+/// If something cannot be read or created. Files copied before remain.
 pub fn into_image<'a>(
     editor: Editor<'a>,
     from: From<'a>,
@@ -41,12 +40,12 @@ pub fn into_image<'a>(
     into_image_after(editor, from, to, options, &mut MadeNames::default(), observer)
 }
 
-/// Copies as [`into_image`] does, as one of several copies that share `names`.
+/// Same as [`into_image`], as one of several copies that share `names`.
 ///
-/// A file does not replace one that an earlier copy made and whose name differs only in case.
+/// A file does not replace a file of an earlier copy whose name differs only in case.
 ///
 /// # Errors
-/// Those of [`into_image`].
+/// Same as [`into_image`].
 pub fn into_image_after<'a>(
     editor: Editor<'a>,
     from: From<'a>,
@@ -69,7 +68,7 @@ pub fn into_image_after<'a>(
     }
 }
 
-/// Directory, name and path of the place that something goes to.
+/// Returns directory, name and path of the target.
 fn target(
     editor: &Editor<'_>,
     name: &[u8],
@@ -115,7 +114,7 @@ fn is_directory(shown: &str) -> Error {
     Error::Usage(format!("{shown} is a directory: use -r to copy it with all that is in it"))
 }
 
-/// Copies a file that is named itself.
+/// Copies a file that is named as a source.
 fn host_file(
     importer: &mut Importer<'_>,
     path: &Path,
@@ -162,7 +161,7 @@ fn host_file(
     Ok(())
 }
 
-/// The name that a file of the host has in the image.
+/// Returns the name of a host file in the image.
 fn image_name(path: &Path, options: CopyOptions) -> Result<Vec<u8>> {
     let name = host_name(path)?;
     if !options.map_names {
@@ -171,8 +170,7 @@ fn image_name(path: &Path, options: CopyOptions) -> Result<Vec<u8>> {
     path_in_image(&name, true).map_err(|e| Error::host("copy", path, e))
 }
 
-/// A path of the host below a directory that is copied, as the image has it: if `maps`, with the names that stand-ins
-/// stand for.
+/// Converts a relative host path to an image path. With `maps`, mapped names are restored.
 fn path_in_image(path: &[u8], maps: bool) -> std::io::Result<Vec<u8>> {
     if !maps {
         return Ok(path.to_vec());
@@ -253,18 +251,18 @@ fn kind_of(kind: &EntryKind) -> Kind<'_> {
     }
 }
 
-/// Directories of a copy, by their path below its top.
+/// Directories of a copy by relative path.
 #[derive(Default)]
 struct Tree {
     top: Option<Ino>,
-    /// The path of the one used last: nearly always that of the one used next, or of one beside it.
+    /// Path of the directory used last. The next one is usually the same or close to it.
     path: Vec<u8>,
-    /// The directories on that path, each with the length of its own.
+    /// Directories on that path, each with its path length.
     levels: Vec<(usize, Ino)>,
 }
 
 impl Tree {
-    /// The directory at a path, found name by name: no link leads out of the copy.
+    /// Returns the directory at a path by looking up each name, so that links are not followed.
     fn directory(&mut self, fs: &dyn FileSystem, path: &[u8]) -> vfs::Result<Ino> {
         let top = self.top.ok_or(FsError::NotFound)?;
         let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -281,7 +279,7 @@ impl Tree {
         Ok(self.levels.last().map_or(top, |&(_, ino)| ino))
     }
 
-    /// Lets go of the directories that are not on the way to `path`.
+    /// Closes the directories that are not on the way to `path`.
     fn leave_for(&mut self, path: &[u8]) {
         if path == self.path {
             return;
@@ -350,7 +348,7 @@ fn from_image(
     Ok(())
 }
 
-/// Refuses to copy a file to itself, and a directory into itself.
+/// Rejects copying a file to itself or a directory into itself.
 fn check_apart(fs: &dyn FileSystem, from: Ino, dir: Ino, name: &[u8]) -> vfs::Result<()> {
     if fs.lookup(dir, name).is_ok_and(|taken| taken == from) {
         return Err(FsError::Invalid("source and destination are the same file"));

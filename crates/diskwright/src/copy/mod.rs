@@ -1,7 +1,7 @@
-//! What `diskwright cp` does: copies files into an image, out of one, and from image to image.
+//! Copying files into an image, out of an image and between images (`diskwright cp`).
 //!
-//! Into an image, every file is whole or absent: its data goes into a file without a name, which
-//! gets its name when the data is durable.
+//! Within an image, each file is complete or absent: data is written to a file without a name, which is named when the
+//! data is durable.
 //!
 //! ```no_run
 //! use diskwright::copy::{CopyOptions, From, Observer, into_image};
@@ -45,21 +45,21 @@ pub use crate::made_names::MadeNames;
 pub use into::{into_image, into_image_after};
 pub use out::out_of_image;
 
-/// How to copy.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// Directories with everything in them, links as links, and special files. Otherwise only
-    /// regular files are copied, and links are followed.
+    /// Copy directories recursively, with links and special files as such. Otherwise only regular files are copied, and
+    /// links are followed.
     pub recursive: bool,
     /// Keep owners, all permission bits, times and extended attributes.
     pub preserve: bool,
-    /// The destination must be a directory, as several files go there.
+    /// The destination must be a directory, because there are several sources.
     pub into_directory: bool,
-    /// Out of an image, give what has a name that Windows cannot have another one, which leads back to it. Into an
-    /// image, give such files their names back.
+    /// Out of an image, map names that Windows does not support to reversible replacements. Into an image, restore the
+    /// original names.
     pub map_names: bool,
-    /// Out of an image, continue after damage: files that cannot be read are left out or filled with zeros, and
+    /// Out of an image, continue after damage. Unreadable files are omitted or filled with zeros, and
     /// [`Observer::unreadable`] is called for each.
     pub keep_going: bool,
 }
@@ -72,14 +72,14 @@ setters!(CopyOptions {
     keep_going: bool,
 });
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CopyReport {
-    /// Files of any type.
+    /// Number of files of any type.
     pub files: u64,
     /// Bytes of contents, without holes.
     pub bytes: u64,
-    /// Files and attributes that the destination did not take.
+    /// Number of files and attributes that the destination did not accept.
     pub left_out: u64,
 }
 
@@ -91,16 +91,16 @@ impl std::ops::AddAssign for CopyReport {
     }
 }
 
-/// Where to copy from.
+/// Source of a copy.
 #[derive(Clone, Copy)]
 pub enum From<'a> {
-    /// A file or directory of the host.
+    /// File or directory on the host.
     Host(&'a Path),
-    /// A file or directory of an image.
+    /// File or directory in an image.
     Image(Paths<'a>, &'a [u8]),
 }
 
-/// A source or destination as it is typed.
+/// Source or destination in command-line syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     /// A path on the host.
@@ -115,9 +115,9 @@ pub enum Side {
 }
 
 impl Side {
-    /// Tells an image from a path on the host: in `IMAGE:PATH`, what is before the colon is a file
-    /// that exists and no directory, or a place, behind which the path is absolute. A path on the host that would be taken for one can be written
-    /// so that it is not, as an absolute path of a link to it, for example.
+    /// Distinguishes image paths from host paths. In `IMAGE:PATH`, the part before the colon is an existing file that
+    /// is not a directory, or a remote location, after which the path must be absolute. An ambiguous host path can be
+    /// written in another form, for example as an absolute path of a link to it.
     pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_encoded_bytes();
         for (colon, _) in bytes.iter().enumerate().filter(|&(_, &byte)| byte == b':') {
@@ -133,11 +133,11 @@ impl Side {
     }
 }
 
-/// The name that a file of the host has in a directory it is copied to.
+/// Returns the name of a host file in its target directory.
 fn host_name(path: &Path) -> Result<Vec<u8>> {
     let name = match path.file_name() {
         Some(name) => Some(name.to_owned()),
-        // A path that ends in "." or ".." has a name all the same.
+        // Resolve paths that end in "." or "..".
         None => path.canonicalize().ok().and_then(|path| path.file_name().map(OsStr::to_owned)),
     };
     let problem = || Error::Usage(format!("{} has no name of its own", path.display()));

@@ -1,4 +1,4 @@
-//! From an image to the host.
+//! Copying from an image to the host.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,13 +14,12 @@ use crate::extract::{ExtractOptions, extract_to_directory};
 use crate::host::{self, FileTypeExt};
 use crate::{Error, Result, lock};
 
-/// Copies a file or directory of an image to `to` on the host, or into it, if it is a directory.
+/// Copies a file or directory of an image to `to` on the host, or into it if it is a directory.
 ///
-/// Files in the way are replaced, links in the way too (they are not followed), but no image that somebody
-/// uses.
+/// Existing files and links are replaced without following links, except images in use.
 ///
 /// # Errors
-/// If something cannot be read or made; what was copied before it stays.
+/// If something cannot be read or created. Files copied before remain.
 pub fn out_of_image(
     paths: Paths<'_>,
     from: &[u8],
@@ -41,7 +40,7 @@ pub fn out_of_image(
     let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
     let name_here = match host_name(own_name, options.map_names) {
         Ok(name) => name,
-        // A name of the user's own may do.
+        // The user chose another name, which may be valid.
         Err(_) if !to.is_dir() => own_name.into(),
         Err(problem) => {
             let shown = crate::text::escaped(from);
@@ -65,7 +64,7 @@ pub fn out_of_image(
         }
     };
     let name = destination.file_name().map(|name| name.as_encoded_bytes().to_vec());
-    // A link that is followed has no path of its own: the walk starts at what it leads to.
+    // With `follow`, the walk starts at the target of a symbolic link.
     let mut extraction = ExtractOptions {
         path: from.to_vec(),
         follow: !options.recursive,
@@ -93,9 +92,9 @@ pub fn out_of_image(
 
 enum Destination {
     File(PathBuf),
-    /// A character device or pipe that is written to.
+    /// Character device or pipe.
     Stream,
-    /// A block device, which nobody else may use meanwhile.
+    /// Block device, which must not be in use.
     Device,
 }
 

@@ -1,4 +1,4 @@
-//! Compares what two files say about themselves.
+//! Comparison of file attributes.
 
 use vfs::{FileType, InodeFlags, Timestamp};
 
@@ -6,7 +6,7 @@ use super::change::{Difference, Ignored, XattrChange};
 use super::tree::{Node, Tree, Xattrs};
 use crate::Result;
 
-/// Flags that every format has.
+/// Flags that all formats support.
 const COMMON_FLAGS: InodeFlags = InodeFlags::IMMUTABLE
     .union(InodeFlags::APPEND)
     .union(InodeFlags::SYNC)
@@ -14,7 +14,7 @@ const COMMON_FLAGS: InodeFlags = InodeFlags::IMMUTABLE
     .union(InodeFlags::NODUMP)
     .union(InodeFlags::PROJINHERIT);
 
-/// Flags that say how a format keeps a file, which is nothing that a file is.
+/// Flags that describe storage and are not properties of the file.
 const OWN_FLAGS: InodeFlags = InodeFlags::DESCRIBING
     .union(InodeFlags::EXTENTS)
     .union(InodeFlags::EXTSIZE)
@@ -22,7 +22,7 @@ const OWN_FLAGS: InodeFlags = InodeFlags::DESCRIBING
     .union(InodeFlags::COWEXTSIZE)
     .union(InodeFlags::REALTIME);
 
-/// Compares two files of the same type, but for contents.
+/// Compares the attributes of two files of the same type.
 pub(super) fn compare(
     (a_tree, a): (&dyn Tree, &Node),
     (b_tree, b): (&dyn Tree, &Node),
@@ -31,7 +31,7 @@ pub(super) fn compare(
     let (x, y) = (&a.attributes, &b.attributes);
     let file_type = x.file_type;
     let mut found = Vec::new();
-    // Nobody looks at the permissions of a link.
+    // Permissions of symbolic links have no effect.
     if !ignored.mode && file_type != FileType::Symlink && x.permissions != y.permissions {
         found.push(Difference::Mode(x.permissions, y.permissions));
     }
@@ -71,7 +71,7 @@ pub(super) fn compare(
     Ok(found)
 }
 
-/// Compares two sorted lists.
+/// Compares two sorted lists of extended attributes.
 fn compare_xattrs(a: Xattrs, b: Xattrs, found: &mut Vec<Difference>) {
     let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
     loop {

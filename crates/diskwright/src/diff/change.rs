@@ -1,35 +1,35 @@
-//! What can be different.
+//! Types of differences.
 
 use vfs::{DeviceNumber, FileType, InodeFlags, Timestamp};
 
-/// What is different about one path.
+/// Difference at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Path from the root, without leading `/`; empty for the root itself.
     pub path: Vec<u8>,
-    /// What happened to it.
+    /// Kind of change.
     pub kind: ChangeKind,
-    /// What it is in the second tree; in the first one, if it is gone.
+    /// File type in the second tree, or in the first one if the file was removed.
     pub file_type: FileType,
-    /// What is different; empty unless it was modified.
+    /// Differences; empty unless the file was modified.
     pub differences: Vec<Difference>,
 }
 
-/// What happened to a path between the first tree and the second.
+/// Kind of change between the first tree and the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// Only the second tree has it.
+    /// Exists only in the second tree.
     Added,
-    /// Only the first tree has it. What was in a directory is gone with it and not told.
+    /// Exists only in the first tree. Files below a removed directory are not reported.
     Removed,
-    /// Both have it, and it is not the same.
+    /// Exists in both trees, with differences.
     Modified,
 }
 
-/// One thing that is different about a file, as it was and as it is.
+/// Difference of one property, with the old and the new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Its type; nothing else was compared then.
+    /// File type. Other properties were not compared then.
     Type(FileType, FileType),
     /// Permission bits.
     Mode(u16, u16),
@@ -37,34 +37,34 @@ pub enum Difference {
     Owner((u32, u32), (u32, u32)),
     /// Size in bytes.
     Size(u64, u64),
-    /// The bytes of a file.
+    /// Contents.
     Contents,
-    /// The target of a symbolic link.
+    /// Symbolic link target.
     Target(Vec<u8>, Vec<u8>),
-    /// The number of a device.
+    /// Device number.
     Device(DeviceNumber, DeviceNumber),
-    /// The time of the last change of the contents.
+    /// Modification time.
     Mtime(Timestamp, Timestamp),
     /// An extended attribute, by name.
     Xattr(Vec<u8>, XattrChange),
     /// Flags.
     Flags(InodeFlags, InodeFlags),
-    /// Which other names lead to the same file.
+    /// Hard links: the set of names of the file.
     Links,
 }
 
-/// What happened to an extended attribute.
+/// Kind of change of an extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrChange {
-    /// Only the second tree has it.
+    /// Exists only in the second tree.
     Added,
-    /// Only the first tree has it.
+    /// Exists only in the first tree.
     Removed,
-    /// Its value is another one.
+    /// The value differs.
     Modified,
 }
 
-/// What does not count as a difference.
+/// Properties to ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
     /// Modification times.
@@ -75,8 +75,8 @@ pub struct Ignored {
     pub mode: bool,
     /// Extended attributes.
     pub xattrs: bool,
-    /// Flags of inodes.
+    /// Inode flags.
     pub flags: bool,
-    /// Which names lead to the same file.
+    /// Hard links.
     pub links: bool,
 }

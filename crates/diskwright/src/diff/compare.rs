@@ -1,4 +1,4 @@
-//! Walks two trees in step and tells what is different.
+//! Comparison of two trees by a simultaneous walk.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -15,25 +15,25 @@ use super::tree::{Id, Node, Steps, Tree};
 use super::{Observer, Side};
 use crate::Result;
 
-/// Files whose contents are compared together, and changes that wait for them.
+/// Number of files whose contents are compared in one batch, and maximum number of pending changes.
 const BATCH_FILES: usize = 256;
 const BATCH_CHANGES: usize = 4096;
 
-/// The directory that ext4 has for its checkers. Where it is empty, and when it was made, says nothing.
+/// Directory that ext4 reserves for e2fsck. Its time, and its absence while empty, are ignored.
 const LOST_FOUND: &[u8] = b"lost+found";
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DiffOptions {
-    /// What does not count.
+    /// Properties to ignore.
     pub ignored: Ignored,
-    /// Threads that compare contents, at least 1.
+    /// Number of threads that compare contents, at least 1.
     pub threads: usize,
 }
 
 impl Default for DiffOptions {
-    /// Everything counts, and one thread compares.
+    /// Returns the defaults: ignore nothing, one thread.
     fn default() -> Self {
         Self { ignored: Ignored::default(), threads: 1 }
     }
@@ -41,36 +41,34 @@ impl Default for DiffOptions {
 
 setters!(DiffOptions { ignored: Ignored, threads: usize });
 
-/// What was compared.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiffReport {
-    /// Paths that only the second tree has.
+    /// Paths that exist only in the second tree.
     pub added: u64,
-    /// Paths that only the first tree has, but for what is below them.
+    /// Paths that exist only in the first tree, without those below them.
     pub removed: u64,
-    /// Paths of both that are not the same.
+    /// Paths that exist in both trees with differences.
     pub modified: u64,
-    /// Bytes that were read to compare contents.
+    /// Bytes read to compare contents.
     pub bytes_read: u64,
 }
 
 impl DiffReport {
-    /// Whether there is no difference.
+    /// Returns whether there are no differences.
     pub fn is_equal(&self) -> bool {
         self.added + self.removed + self.modified == 0
     }
 }
 
-/// Compares two trees. `each` gets what is different, in the order of the paths: parents before what is in them, and
-/// names of a directory by their bytes.
+/// Compares two trees. Passes differences to `each` in path order: parents before children, names sorted by bytes.
 ///
-/// Compared are types, permissions, owners, modification times (as exactly as both trees keep them), contents
-/// (without regard to holes), targets, device numbers, extended attributes, flags (where both trees have them) and
-/// which names lead to the same file. An empty `lost+found` at the top that only one tree has is no difference, nor is
-/// its time.
+/// Compared properties are types, permissions, owners, modification times (with the lower precision of both trees),
+/// contents (ignoring holes), link targets, device numbers, extended attributes, flags (if both trees have them) and
+/// hard links. The time of `lost+found` at the top is ignored, and so is its absence from one tree if it is empty.
 ///
 /// # Errors
-/// If something cannot be read, and what `each` returns.
+/// If something cannot be read, or the error returned by `each`.
 pub fn diff(
     a: Side<'_>,
     b: Side<'_>,
@@ -84,18 +82,18 @@ pub fn diff(
     Ok(compared.report)
 }
 
-/// Takes a change, and what the second tree has there.
+/// Receiver of a change and of the file in the second tree.
 pub(super) type Take<'a> = &'a mut dyn FnMut(Change, Option<Node>) -> Result<()>;
 
-/// What a comparison leaves.
+/// Results of a comparison.
 #[derive(Default)]
 pub(super) struct Compared {
     pub(super) report: DiffReport,
-    /// The names in the second tree of files with several, if they were asked for.
+    /// Names in the second tree of files with several names, if requested.
     pub(super) linked: HashMap<Id, Vec<Node>>,
 }
 
-/// Two trees being compared.
+/// Comparison of two trees.
 pub(super) struct Comparison<'a> {
     a: &'a dyn Tree,
     b: &'a dyn Tree,
@@ -104,23 +102,23 @@ pub(super) struct Comparison<'a> {
     take: Take<'a>,
     links: Links,
     waiting: Vec<Waiting>,
-    /// Those of them whose contents are to be compared.
+    /// Number of pending changes whose contents are to be compared.
     to_compare: usize,
     keeps_linked: bool,
     compared: Compared,
 }
 
-/// A path that comes when the contents of those before it are compared.
+/// Pending path, reported after the contents before it are compared.
 struct Waiting {
     change: Change,
     b: Option<Node>,
-    /// What it is in the first tree, if contents are to be compared.
+    /// File in the first tree, if contents are to be compared.
     a: Option<Node>,
 }
 
-/// The order in which a walk comes to two paths: what is in a directory comes right behind it.
+/// Compares two paths in walk order: the contents of a directory directly follow it.
 pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
-    // No name has a NUL.
+    // Names contain no NUL byte.
     let first = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
     a.iter().map(first).cmp(b.iter().map(first))
 }
@@ -137,7 +135,7 @@ impl<'a> Comparison<'a> {
         Self { a, b, options, observer, take, links, waiting, to_compare, keeps_linked, compared }
     }
 
-    /// Notes all names of the second tree that lead to files with several.
+    /// Requests [`Compared::linked`].
     pub(super) fn keeping_linked(self) -> Self {
         Self { keeps_linked: true, ..self }
     }
@@ -189,7 +187,7 @@ impl<'a> Comparison<'a> {
             return Ok(());
         }
         let mut ignored = self.options.ignored;
-        // It has the time when the image was made, as has what an archive does not list.
+        // Its time, like that of an implied directory of an archive, is the creation time of the image.
         ignored.times |= b.path == LOST_FOUND || !self.a.knows(&a) || !self.b.knows(&b);
         let mut found = attributes::compare((self.a, &a), (self.b, &b), ignored)?;
         if pairing == Pairing::Different {
@@ -224,7 +222,7 @@ impl<'a> Comparison<'a> {
         self.wait(Waiting { change, b: None, a: None })
     }
 
-    /// A path of both trees that is different, or whose contents are still to be compared with those of `a`.
+    /// Adds a path of both trees that differs, or whose contents are to be compared with those of `a`.
     fn modified(&mut self, a: Option<Node>, b: Node, differences: Vec<Difference>) -> Result<()> {
         let (path, file_type) = (b.path.clone(), b.attributes.file_type);
         let change = Change { path, kind: ChangeKind::Modified, file_type, differences };
@@ -246,7 +244,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// Compares the contents that are to be compared, and hands over all that waits.
+    /// Compares the pending contents and reports all pending paths.
     fn settle(&mut self) -> Result<()> {
         let pairs = self.waiting.iter();
         let pairs = pairs.filter_map(|waiting| waiting.a.as_ref().zip(waiting.b.as_ref()));
@@ -278,7 +276,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// A `lost+found` at the top that has nothing in it: ext4 has it from the start, and XFS does not.
+/// Returns whether a node is an empty `lost+found` at the top. ext4 has it from the start, XFS does not.
 fn is_empty_lost_found(tree: &dyn Tree, node: &Node) -> Result<bool> {
     Ok(node.path == LOST_FOUND && node.is_directory() && tree.count(node)? == 0)
 }

@@ -1,4 +1,4 @@
-//! Compresses a layer while it is written. The same layer gives the same bytes.
+//! Compression of a layer during writing. The same layer gives the same bytes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,22 +6,22 @@ use std::path::Path;
 use flate2::write::GzEncoder;
 use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
 
-/// Bytes that become one zstd frame.
+/// Uncompressed size of a zstd frame.
 const FRAME_BYTES: usize = 8 << 20;
 
-/// How a layer is stored.
+/// Compression of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As it is.
+    /// Uncompressed.
     None,
-    /// gzip, which every container engine reads.
+    /// gzip, which every container engine supports.
     Gzip,
     /// zstd, in frames of 8 MiB.
     Zstd,
 }
 
 impl Compression {
-    /// What the name of a file says: `.gz`, `.tgz`, `.zst`, `.tzst`, or none.
+    /// Selects the compression by file extension: `.gz`, `.tgz`, `.zst`, `.tzst`, or none.
     pub fn of_name(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz" | "tgz") => Self::Gzip,
@@ -31,14 +31,14 @@ impl Compression {
     }
 }
 
-/// Writes compressed bytes to `W`.
+/// Encoder that writes compressed bytes to `W`.
 pub(super) enum Encoder<W: Write> {
     None(W),
     Gzip(GzEncoder<W>),
     Zstd(Frames<W>),
 }
 
-/// Collects what becomes a frame.
+/// Buffer for a zstd frame.
 pub(super) struct Frames<W> {
     out: W,
     collected: Vec<u8>,
@@ -53,7 +53,7 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Writes what is left, and the end.
+    /// Writes the remaining data and the end of the stream.
     pub(super) fn finish(self) -> io::Result<()> {
         let mut out = match self {
             Self::None(out) => out,
@@ -98,7 +98,7 @@ impl<W: Write> Write for Encoder<W> {
         match self {
             Self::None(out) => out.flush(),
             Self::Gzip(encoder) => encoder.flush(),
-            // A frame ends when it is full.
+            // A frame ends only when it is full.
             Self::Zstd(frames) => frames.out.flush(),
         }
     }

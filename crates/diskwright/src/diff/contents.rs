@@ -1,4 +1,4 @@
-//! Compares the contents of files: only where one of the two has data.
+//! Comparison of file contents. Common holes are skipped.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -12,8 +12,8 @@ use crate::extract::contents::Run;
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Whether the contents of pairs of files are the same, in the order of the pairs. The two files of a pair have the
-/// same size. `read` counts the bytes that were read of both.
+/// Compares the contents of file pairs and returns the results in order. The files of a pair have equal sizes. `read`
+/// counts the bytes read from both.
 pub(super) fn compare_all(
     (a, b): (&dyn Tree, &dyn Tree),
     pairs: &[(&Node, &Node)],
@@ -36,12 +36,12 @@ pub(super) fn compare_all(
     };
     thread::scope(|scope| {
         for _ in 1..threads.clamp(1, pairs.len().max(1)) {
-            // Fewer where the system provides no more: this thread works too.
+            // Use fewer threads if the system provides no more. The current thread works too.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
-    // Each pair was taken by one of the threads.
+    // Every pair was processed by a thread.
     results.into_iter().filter_map(Mutex::into_inner).collect()
 }
 
@@ -83,7 +83,7 @@ fn is_same(
     Ok(true)
 }
 
-/// Tells data from holes along a file.
+/// Cursor over data runs that distinguishes data from holes.
 struct Places<'a> {
     runs: &'a [Run],
     size: u64,
@@ -94,7 +94,7 @@ impl<'a> Places<'a> {
         Self { runs, size }
     }
 
-    /// Whether there is data at a place, and where that ends. Places ascend.
+    /// Returns whether an offset is in data, and the end of that data or hole. Offsets must ascend.
     fn at(&mut self, place: u64) -> (bool, u64) {
         while let Some((run, rest)) = self.runs.split_first() {
             if run.offset > place {

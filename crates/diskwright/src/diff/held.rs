@@ -1,4 +1,4 @@
-//! Walks a tree that lies in memory.
+//! Walk of a tree in memory.
 
 use std::collections::btree_map;
 
@@ -11,16 +11,16 @@ use crate::extract::contents::Run;
 use crate::list::join;
 use crate::{Error, Result};
 
-/// Names of a directory in order, and the numbers of what they stand for.
+/// Names of a directory in order, with file indices.
 type Names<'a> = btree_map::Iter<'a, Box<[u8]>, usize>;
 
 struct SourceSteps<'a> {
     tree: &'a SourceTree,
     has_begun: bool,
-    /// Of each directory on the way: the length of its path, and the names that are to come.
+    /// For each directory on the current path: its path length and the remaining names.
     levels: Vec<(usize, Names<'a>)>,
     path: Vec<u8>,
-    /// The directory that came last, if it is still to be entered.
+    /// Last returned directory, if it is not entered yet.
     enters: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ fn node(tree: &SourceTree, path: Vec<u8>, number: usize) -> Node {
     Node { path, attributes: tree.file(number).attributes, device: 0 }
 }
 
-/// The file that a node is; nodes come from this tree.
+/// Returns the file of a node, which must come from this tree.
 fn held<'a>(tree: &'a SourceTree, node: &Node) -> &'a Held {
     tree.file((node.attributes.ino.0 - 1) as usize)
 }
@@ -129,7 +129,7 @@ impl Tree for &SourceTree {
         let runs = content.runs().iter().map(|run| Run { offset: run.offset, len: run.len });
         let file = match content.body() {
             Body::Detached(detached) => Some(detached.open()?),
-            // Archives are read so that nothing is left to be streamed.
+            // Archives are read in a way that leaves no streamed contents.
             Body::Empty | Body::Stream => None,
         };
         Ok(Box::new(SourceData { runs: runs.collect(), file }))

@@ -1,4 +1,4 @@
-//! The tree of a directory of the host.
+//! Tree of a host directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,16 +11,16 @@ use super::tree::{Data, Node, Steps, Tree, Xattrs};
 use crate::extract::contents::Run;
 use crate::{Error, Result, host};
 
-/// The tree of a directory of the host, as it is at that time. File systems that are mounted below belong to it.
+/// Tree of a host directory in its current state. File systems mounted below are included.
 pub(super) struct HostTree {
     root: PathBuf,
 }
 
 impl HostTree {
-    /// The tree of a directory.
+    /// Opens the tree of a directory.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the path is not a directory.
     pub(super) fn open(root: &Path) -> Result<Self> {
         let found = fs::metadata(root).map_err(|e| Error::host("open", root, e))?;
         if !found.is_dir() {
@@ -40,14 +40,14 @@ impl HostTree {
 
     fn node(&self, path: Vec<u8>) -> Result<Node> {
         let place = self.path(&path)?;
-        // The directory itself may be named by a link.
+        // The root path may be a link.
         let found =
             if path.is_empty() { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
         let found = found.map_err(|e| Error::host("read the attributes of", &place, e))?;
         Ok(Node { path, attributes: host::attributes(&found), device: host::device_of(&found) })
     }
 
-    /// The names in a directory, the first one last.
+    /// Returns the names in a directory in reverse order.
     fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let place = self.path(path)?;
         let list = || -> io::Result<Vec<Vec<u8>>> {
@@ -66,10 +66,10 @@ impl HostTree {
 struct HostSteps<'a> {
     tree: &'a HostTree,
     has_begun: bool,
-    /// Of each directory on the way: the length of its path, and the names that are to come, the next one last.
+    /// For each directory on the current path: its path length and the remaining names, the next one last.
     levels: Vec<(usize, Vec<Vec<u8>>)>,
     path: Vec<u8>,
-    /// Whether what came last is a directory that is still to be entered.
+    /// Whether the last returned file is a directory that is not entered yet.
     enters: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The tree of an image.
+//! Tree of an image.
 
 use vfs::path::{LastLink, Order, Walk};
 use vfs::{Corruption, FileSystem, FileType, Ino, InodeFlags};
@@ -8,16 +8,16 @@ use crate::extract::contents::{Run, data_runs, read_exactly};
 use crate::list::join;
 use crate::{Error, Image, Result};
 
-/// The smallest inodes of ext4 that have room for nanoseconds, in bytes.
+/// Minimum inode size of ext4 with nanosecond timestamps, in bytes.
 const EXT4_NANOSECONDS_BYTES: u32 = 256;
 
-/// The tree of an image.
+/// Tree of an image.
 pub(super) struct ImageTree<'a> {
     image: &'a Image,
 }
 
 impl<'a> ImageTree<'a> {
-    /// The tree of an open image.
+    /// Wraps an open image.
     pub(super) fn new(image: &'a Image) -> Self {
         Self { image }
     }

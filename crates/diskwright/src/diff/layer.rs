@@ -1,9 +1,9 @@
-//! What is different, as a layer of a container image: applied to the first tree, it gives the second.
+//! Differences in the form of a container image layer: applied to the first tree, it gives the second.
 //!
-//! A file that is different is in it as a whole, with its attributes, and so are the directories above it. A file with
-//! several names comes with all of them, because a hard link in a layer leads to the layer's own file. What is gone
-//! has a whiteout, or its directory is opaque, if nothing that it held is left. Entries come in the order of their
-//! paths, and nothing depends on when or where the layer is written.
+//! The layer contains each changed file completely, with its attributes, and the directories above it. It contains all
+//! names of a file with several names, because a hard link in a layer must refer to a file in the same layer. Removed
+//! names get a whiteout; if nothing of a directory remains, it is marked opaque. Entries are in path order, and the
+//! layer does not depend on time or place of writing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -24,32 +24,33 @@ use crate::replace::{Replace, Replacement};
 use crate::text::escaped;
 use crate::{Error, Result};
 
-/// What names of whiteouts begin with.
+/// Prefix of whiteout names.
 const WHITEOUT_PREFIX: &[u8] = b".wh.";
 
-/// The name that makes a directory opaque.
+/// Name that marks a directory as opaque.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
 /// Bytes read or written at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// What was written.
+/// Result of writing a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
-    /// What was compared.
+    /// Result of the comparison.
     #[serde(flatten)]
     pub compared: DiffReport,
-    /// Entries of the layer, whiteouts included.
+    /// Number of entries, whiteouts included.
     pub entries: u64,
-    /// Whiteouts and opaque directories.
+    /// Number of whiteouts and opaque directories.
     pub whiteouts: u64,
     /// Bytes of contents, without holes.
     pub bytes: u64,
-    /// What a layer cannot hold: sockets, flags, and names that begin like those of whiteouts.
+    /// Number of omitted files and properties that layers do not support: sockets, flags, and names with the prefix of
+    /// whiteouts.
     pub left_out: u64,
 }
 
-/// Compares two trees and writes a layer that turns the first into the second.
+/// Compares two trees and writes a layer that changes the first into the second.
 ///
 /// # Errors
 /// If something cannot be read or written.
@@ -84,10 +85,11 @@ pub fn diff_to_layer(
     Ok(report)
 }
 
-/// The same, to a file, which gets its name when it is whole. With `force` it replaces another one then.
+/// Same as [`diff_to_layer`], to a file that is renamed into place when complete. With `force` it replaces an existing
+/// file.
 ///
 /// # Errors
-/// As [`diff_to_layer`]; also if somebody uses the file that it would replace.
+/// Same as [`diff_to_layer`], and if the existing file is in use.
 pub fn diff_to_layer_file(
     sides: (Side<'_>, Side<'_>),
     options: &DiffOptions,
@@ -109,20 +111,20 @@ pub fn diff_to_layer_file(
     Ok(report)
 }
 
-/// An entry of a layer.
+/// Entry of a layer.
 enum Item {
     File(Node),
-    /// Hides a name: the path of the entry.
+    /// Whiteout entry, with its own path.
     Whiteout(Vec<u8>),
 }
 
-/// Finds out what a layer has to hold.
+/// Computes the contents of a layer.
 struct Plan<'a> {
     a: &'a dyn Tree,
     b: &'a dyn Tree,
     linked: HashMap<Id, Vec<Node>>,
     files: BTreeMap<Vec<u8>, Node>,
-    /// Names that are gone, by directory.
+    /// Removed names by directory.
     gone: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     report: LayerReport,
 }
@@ -177,14 +179,14 @@ impl<'a> Plan<'a> {
         self.files.insert(node.path.clone(), node);
     }
 
-    /// All entries in their order.
+    /// Returns all entries in order.
     fn finish(mut self, observer: &mut dyn Observer) -> Result<(Vec<Item>, LayerReport)> {
         let mut items: Vec<(Vec<u8>, Item)> = Vec::new();
         for (parent, names) in std::mem::take(&mut self.gone) {
             let is_opaque =
                 names.len() > 1 && self.a.count(&self.a.find(&parent)?)? == names.len() as u64;
             if is_opaque {
-                // Right behind the directory, before whatever the layer has in it.
+                // Directly after the directory and before its entries in the layer.
                 let entry = below(&parent, OPAQUE);
                 items.push(([&parent[..], b"/"].concat(), Item::Whiteout(entry)));
                 continue;
@@ -229,17 +231,17 @@ impl Item {
     }
 }
 
-/// Writes entries of a layer.
+/// Writer of layer entries.
 struct Writer<'a, W: Write> {
     tree: &'a dyn Tree,
     out: Encoder<W>,
-    /// First path of each file with several.
+    /// First path of each file with several names.
     written: HashMap<Id, Vec<u8>>,
     buffer: Vec<u8>,
 }
 
 impl<W: Write> Writer<'_, W> {
-    /// Writes an entry; returns the bytes of its contents.
+    /// Writes an entry. Returns the size of its contents.
     fn write(&mut self, item: &Item, observer: &mut dyn Observer) -> Result<u64> {
         match item {
             Item::Whiteout(path) => {
@@ -284,7 +286,7 @@ impl<W: Write> Writer<'_, W> {
             }
             FileType::CharDevice => b'3',
             FileType::BlockDevice => b'4',
-            // Sockets were left out.
+            // Sockets were omitted before.
             FileType::Fifo | FileType::Socket => b'6',
         };
         if matches!(member.typeflag, b'3' | b'4') {
@@ -334,12 +336,12 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// One time for all: when a file was read, or its inode changed, is not part of what it is.
+/// Returns the modification time for all times, because access and change times are not part of a file's contents.
 fn all_times(time: Timestamp) -> Times {
     Times { atime: time, mtime: time, ctime: time }
 }
 
-/// Notes the directories above a path, but for the root.
+/// Adds the parents of a path, except the root.
 fn note_above<'p>(path: &'p [u8], above: &mut HashSet<&'p [u8]>) {
     let mut path = path;
     while let Some(slash) = path.iter().rposition(|&b| b == b'/') {
@@ -350,7 +352,7 @@ fn note_above<'p>(path: &'p [u8], above: &mut HashSet<&'p [u8]>) {
     }
 }
 
-/// Splits a path into that of the directory and the name in it.
+/// Splits a path into directory and name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&b| b == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

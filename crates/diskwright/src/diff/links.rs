@@ -1,21 +1,21 @@
-//! Which files of both trees are the same file under several names.
+//! Detection of different hard links in two trees.
 
 use std::collections::HashMap;
 
 use super::tree::{Id, Node};
 
-/// How the files that one path leads to in both trees go together.
+/// Relation of the two files at one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pairing {
-    /// They were not seen before: they are to be compared.
+    /// Neither was seen before: compare them.
     New,
     /// They were compared under another name.
     Same,
-    /// Names that lead to one file in one tree lead to two in the other.
+    /// Two names of one file in one tree are two files in the other.
     Different,
 }
 
-/// Files with several names that were seen under a path that both trees have.
+/// Files with several names that were seen at a path of both trees.
 #[derive(Default)]
 pub(super) struct Links {
     b_of_a: HashMap<Id, Id>,
@@ -23,7 +23,8 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Pairs what one path leads to. Names that only one tree has do not count: that they are there or gone says it.
+    /// Relates the files at one path. Names that exist in one tree only are ignored, because they are reported as added
+    /// or removed.
     pub(super) fn pair(&mut self, a: &Node, b: &Node) -> Pairing {
         if !a.is_linked() && !b.is_linked() {
             return Pairing::New;

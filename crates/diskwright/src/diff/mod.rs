@@ -1,10 +1,9 @@
-//! What `diskwright diff` does: compares two trees by what is in them, and writes what is different as a layer of a
-//! container image.
+//! Comparison of two trees by contents (`diskwright diff`), and output of the differences as a container image layer.
 //!
-//! Both trees are walked in step, in the order of the bytes of their names. Memory is taken for the directories on
-//! the way, for the files that have several names, and for a bounded number of files whose contents are compared at
-//! the same time; a layer also keeps what it will hold. What cannot be walked, an archive or a container image, is read
-//! first, and all its names are in memory.
+//! Both trees are walked simultaneously, sorted by the bytes of their names. Memory is used for the directories on the
+//! current path, files with several names, and a bounded number of files whose contents are compared at a time. A layer
+//! also keeps its entries in memory. Archives and container images cannot be walked, so they are read first and their
+//! names are kept in memory.
 //!
 //! ```no_run
 //! use diskwright::diff::{DiffOptions, Observer, Side, diff, line};
@@ -57,14 +56,14 @@ pub use source_tree::SourceTree;
 
 use tree::Tree;
 
-/// A tree to be compared.
+/// Tree to compare.
 #[derive(Clone, Copy)]
 pub enum Side<'a> {
-    /// That of an image.
+    /// Image.
     Image(&'a Image),
-    /// That of a directory of the host.
+    /// Host directory.
     Directory(&'a Path),
-    /// That of an archive, a container image or a manifest.
+    /// Archive, container image or manifest.
     Source(&'a SourceTree),
 }
 

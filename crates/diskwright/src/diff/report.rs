@@ -1,4 +1,4 @@
-//! Differences as lines of text and as JSON.
+//! Differences as text and JSON.
 
 use serde_json::{Map, Value, json as value};
 use vfs::{DeviceNumber, InodeFlags};
@@ -7,8 +7,8 @@ use super::change::{Change, ChangeKind, Difference, XattrChange};
 use crate::list::join;
 use crate::text::{escaped, lossy, not_utf8, rfc3339, type_word};
 
-/// A change as one line, without its end: `A`, `D` or `M`, the path, and for `M` what is different. Bytes that could
-/// deceive a reader are escaped, so that every change is one line.
+/// Formats a change as one line without newline: `A`, `D` or `M`, the path, and for `M` the differences. Deceptive
+/// bytes are escaped, so each change is exactly one line.
 pub fn line(change: &Change) -> String {
     let path = join(b"/", &change.path);
     let path = escaped(&path);
@@ -56,7 +56,7 @@ fn words(difference: &Difference) -> String {
     }
 }
 
-/// A change as a JSON object.
+/// Returns a change as a JSON object.
 pub fn json(change: &Change) -> Value {
     let path = join(b"/", &change.path);
     let mut object = Map::new();
@@ -119,7 +119,7 @@ fn fields(difference: &Difference) -> Value {
     }
 }
 
-/// Text under a key, and its bytes beside it if they are not UTF-8.
+/// Adds text under a key, and its bytes under a second key if they are not UTF-8.
 fn bytes(object: &mut Map<String, Value>, key: &str, value: &[u8]) {
     object.insert(key.into(), lossy(value).into());
     if let Some(hex) = not_utf8(value) {
@@ -127,7 +127,7 @@ fn bytes(object: &mut Map<String, Value>, key: &str, value: &[u8]) {
     }
 }
 
-/// Names of flags, as `lsattr --json` has them.
+/// Returns the names of flags as in `lsattr --json`.
 fn names(flags: InodeFlags) -> Vec<&'static str> {
     let names = crate::lsattr::NAMES.iter();
     names.filter(|(flag, _)| flags.contains(*flag)).map(|&(_, name)| name).collect()

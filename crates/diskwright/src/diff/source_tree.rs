@@ -1,5 +1,5 @@
-//! A tree that was read from an archive, a container image or a manifest: names and attributes lie in memory, contents
-//! where they can be read at any time.
+//! Tree read from an archive, a container image or a manifest. Names and attributes are in memory; contents can be read
+//! at any time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,33 +19,33 @@ use crate::build::{BuildError, Container, ManifestFile};
 use crate::host::{FileTypeExt, path_to_show};
 use crate::text::shown;
 
-/// Permission bits of directories that are only parts of paths; they belong to root.
+/// Permissions of implied directories, which belong to root.
 const IMPLIED_PERMISSIONS: u16 = 0o755;
 
-/// Most files, directories that are only parts of paths included. What an archive lists is limited by the memory for its
-/// names to half of that.
+/// Maximum number of files, implied directories included. The memory limit for names restricts listed entries to half
+/// of that.
 const FILES_MAX: usize = 1 << 23;
 
-/// A tree that was read from what cannot be walked by itself.
+/// Tree read from a source that cannot be walked.
 #[derive(Debug)]
 pub struct SourceTree {
     name: String,
-    /// The root first.
+    /// All files; the root is first.
     files: Vec<Held>,
     has_nanoseconds: bool,
 }
 
-/// A file in memory.
+/// File in memory.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) attributes: Attributes,
     pub(super) xattrs: Xattrs,
     pub(super) body: HeldBody,
-    /// Whether the source says something of it: a directory may be there only as a part of paths.
+    /// Whether the source lists it. Implied directories are not listed.
     pub(super) is_listed: bool,
 }
 
-/// What belongs to a type.
+/// Data of a file type.
 #[derive(Debug)]
 pub(super) enum HeldBody {
     Directory(BTreeMap<Box<[u8]>, usize>),
@@ -55,11 +55,11 @@ pub(super) enum HeldBody {
 }
 
 impl SourceTree {
-    /// The number of the root.
+    /// Index of the root.
     pub(super) const ROOT: usize = 0;
 
-    /// Whether [`Self::of_archive`] is to read a file, rather than an image being in it: it begins as an archive, is a
-    /// pipe, or is `-`.
+    /// Returns whether a path is for [`Self::of_archive`] instead of an image: it starts like an archive, is a pipe, or
+    /// is `-`.
     pub fn is_archive(path: &Path) -> bool {
         if path.as_os_str() == "-" {
             return true;
@@ -74,23 +74,23 @@ impl SourceTree {
         read.is_ok() && source::is_archive(&head)
     }
 
-    /// Reads a container image and flattens it, as a build does. What has to be kept of it lies in a file without a
-    /// name in `beside`.
+    /// Loads a container image and merges its layers, like a build. Temporary data is stored in an anonymous file in
+    /// `beside`.
     ///
     /// # Errors
-    /// If it cannot be read, is not what its digests and sizes say, or asks for too much.
+    /// If it cannot be read, does not match its digests and sizes, or exceeds a limit.
     pub fn of_container(container: &Container, beside: &Path, threads: usize) -> Result<Self> {
         let options = container.options(beside, threads);
         let image = oci::Image::load(&container.reference, &options).map_err(BuildError::from)?;
         Ok(Self::read(container.reference.to_string(), &mut image.source())?)
     }
 
-    /// Reads an archive: a tar, plain or compressed with gzip or zstd, or `-` for one on standard input. Contents of
-    /// what is compressed or can be read only once go into a file without a name in `beside`. It may become
-    /// `bytes_max` bytes when it is decompressed; `None` is 1 GiB, and 1024 for each that is stored.
+    /// Loads a tar archive, plain or compressed with gzip or zstd; `-` is standard input. Contents of compressed or
+    /// streamed archives are stored in an anonymous file in `beside`. `bytes_max` limits the decompressed size; `None`
+    /// is 1 GiB plus 1024 times the compressed size.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, lists a file twice, or asks for more than the limit.
+    /// If it cannot be read, is damaged, lists a file twice, or exceeds a limit.
     pub fn of_archive(path: &Path, beside: &Path, bytes_max: Option<u64>) -> Result<Self> {
         let limits = Limits { layer_bytes: bytes_max, ..Limits::default() };
         let entries = oci::read_archive(path, beside, &limits).map_err(BuildError::from)?;
@@ -100,10 +100,10 @@ impl SourceTree {
         Ok(added.map(|()| tree).map_err(BuildError::from)?)
     }
 
-    /// Reads a manifest, and verifies the contents that it is about.
+    /// Loads a manifest and verifies the contents that it lists.
     ///
     /// # Errors
-    /// If it cannot be read or followed, or contents are others.
+    /// If it cannot be read or parsed, or the contents differ.
     pub fn of_manifest(manifest: &ManifestFile, threads: usize) -> Result<Self> {
         let options = ManifestOptions { threads, time: Time::default() };
         let read = Manifest::load(&manifest.file, manifest.root.as_deref(), &options);
@@ -122,7 +122,7 @@ impl SourceTree {
         Self { name, files: vec![implied(Self::ROOT)], has_nanoseconds: false }
     }
 
-    /// Whether a time has a fraction of a second: archives often have none, and then say nothing of it.
+    /// Returns whether any time has a fraction of a second. Archives without fractions usually do not store them.
     pub(super) fn has_nanoseconds(&self) -> bool {
         self.has_nanoseconds
     }
@@ -131,7 +131,7 @@ impl SourceTree {
         &self.files[number]
     }
 
-    /// The names in a directory; `None` of anything else.
+    /// Returns the names in a directory, or `None` for other files.
     pub(super) fn names(&self, number: usize) -> Option<&BTreeMap<Box<[u8]>, usize>> {
         match &self.files[number].body {
             HeldBody::Directory(names) => Some(names),
@@ -139,19 +139,19 @@ impl SourceTree {
         }
     }
 
-    /// The number of what has a path; no link is followed.
+    /// Returns the index of the file at a path, without following links.
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
         names.try_fold(Self::ROOT, |dir, name| self.names(dir)?.get(name).copied())
     }
 
-    /// Adds an entry, in the order of the source.
+    /// Adds an entry, in source order.
     fn add(&mut self, entry: Entry) -> Result<(), SourceError> {
         let path = entry.path.clone();
         let Err(conflict) = self.put(entry) else { return Ok(()) };
         let name = self.name.clone();
         Err(match conflict {
-            // There is no earlier source that could be meant.
+            // There is only one source, so the error refers to it.
             Conflict::NotADirectory(parent) => {
                 let entry = Some(path_to_show(&path));
                 let fault = Box::new(ContainerFault::NotADirectory(parent));
@@ -182,7 +182,7 @@ impl SourceTree {
         if !is_directory(old) || !is_directory(&held) {
             return Err(Conflict::Repeated);
         }
-        // What is in it stays.
+        // An existing directory keeps its entries.
         old.attributes = Attributes { ino: old.attributes.ino, ..held.attributes };
         (old.xattrs, old.is_listed) = (held.xattrs, true);
         Ok(())
@@ -217,7 +217,7 @@ impl SourceTree {
         Ok(number)
     }
 
-    /// The names in the directory of a path, which is made if it is not there.
+    /// Returns the names in a directory, which is created if missing.
     fn directory(&mut self, path: &[u8]) -> Result<&mut BTreeMap<Box<[u8]>, usize>, Conflict> {
         let (mut dir, mut end) = (Self::ROOT, 0);
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -240,13 +240,13 @@ impl SourceTree {
         }
         match &mut self.files[dir].body {
             HeldBody::Directory(names) => Ok(names),
-            // The walk ends at directories only.
+            // Only directories can be walked through.
             _ => Err(Conflict::NotADirectory(path.to_vec())),
         }
     }
 }
 
-/// A directory that is only a part of paths.
+/// Creates an implied directory.
 fn implied(number: usize) -> Held {
     let metadata = Metadata {
         permissions: IMPLIED_PERMISSIONS,
@@ -260,7 +260,7 @@ fn implied(number: usize) -> Held {
     Held { is_listed: false, ..made }
 }
 
-/// What an entry makes; a hard link makes nothing and is not asked for.
+/// Creates the file of an entry. Not called for hard links.
 fn held(number: usize, kind: EntryKind, metadata: &Metadata, xattrs: Xattrs) -> Held {
     let mut device = DeviceNumber::default();
     let (file_type, size, body) = match kind {

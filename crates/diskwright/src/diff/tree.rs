@@ -1,22 +1,22 @@
-//! A tree that can be compared: of an image, or of the host.
+//! Interface of trees for comparison.
 
 use vfs::{Attributes, InodeFlags};
 
 use crate::Result;
 use crate::extract::contents::Run;
 
-/// A file that a walk came to.
+/// File visited by a walk.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     /// Path from the root, without leading `/`; empty for the root.
     pub(super) path: Vec<u8>,
-    /// Attributes of the inode.
+    /// Inode attributes.
     pub(super) attributes: Attributes,
-    /// The device that the inode is on, where there may be several.
+    /// Device of the inode, if the tree spans several.
     pub(super) device: u64,
 }
 
-/// What identifies an inode of a tree.
+/// Identity of an inode in a tree.
 pub(super) type Id = (u64, u64);
 
 impl Node {
@@ -24,7 +24,7 @@ impl Node {
         (self.device, self.attributes.ino.0)
     }
 
-    /// Whether other names may lead to it, too.
+    /// Returns whether the file may have other names.
     pub(super) fn is_linked(&self) -> bool {
         !self.is_directory() && self.attributes.links > 1
     }
@@ -37,61 +37,61 @@ impl Node {
 /// Extended attributes, sorted by name.
 pub(super) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Goes through a tree: parents before their children, each directory's names in the order of their bytes.
+/// Walk of a tree: parents before children, names sorted by bytes.
 pub(super) trait Steps {
-    /// The next file.
+    /// Returns the next file.
     ///
     /// # Errors
     /// If it cannot be read.
     fn advance(&mut self) -> Result<Option<Node>>;
 
-    /// Leaves out what is below the directory that came last.
+    /// Skips the children of the directory returned last.
     fn skip_children(&mut self);
 }
 
-/// The contents of a regular file.
+/// Contents of a regular file.
 pub(super) trait Data {
-    /// Where there is data, in order, within the size.
+    /// Returns the data runs in order, within the size.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If they cannot be read.
     fn runs(&self) -> Result<Vec<Run>>;
 
-    /// Fills `buf` from `offset` on, which must lie within the size.
+    /// Fills `buf` with the bytes at `offset`, which must be within the size.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If they cannot be read.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 }
 
-/// A tree that can be compared with another one.
+/// Tree that can be compared with another one.
 pub(super) trait Tree: Sync {
     fn steps(&self) -> Box<dyn Steps + '_>;
 
-    /// The file at a path, whose last component is not followed if it is a link.
+    /// Returns the file at a path. A symbolic link in the last component is not followed.
     fn find(&self, path: &[u8]) -> Result<Node>;
 
-    /// How many names a directory has.
+    /// Returns the number of names in a directory.
     fn count(&self, directory: &Node) -> Result<u64>;
 
     fn xattrs(&self, node: &Node) -> Result<Xattrs>;
 
     fn target(&self, node: &Node) -> Result<Vec<u8>>;
 
-    /// The flags, where the tree has any.
+    /// Returns the flags, if the tree has flags.
     fn flags(&self, node: &Node) -> Result<Option<InodeFlags>>;
 
     fn open(&self, node: &Node) -> Result<Box<dyn Data + '_>>;
 
-    /// Whether times are kept to the nanosecond, and not to the second.
+    /// Returns whether times have nanosecond precision instead of seconds.
     fn has_nanoseconds(&self) -> bool;
 
-    /// Whether something says what the attributes of a file are. Of a directory that is only a part of paths in an
-    /// archive, nothing does, and its time is no difference.
+    /// Returns whether the attributes of a file are known. Those of implied directories of an archive are not, so their
+    /// times are ignored.
     fn knows(&self, _: &Node) -> bool {
         true
     }
 
-    /// What tells apart which flags a tree can have.
+    /// Returns the format name, which determines the supported flags.
     fn format(&self) -> &str;
 }

@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Formatting of bytes as text.
 
 use super::Node;
 use crate::text::hex;
@@ -6,13 +6,13 @@ use crate::text::hex;
 /// Bytes on a line.
 const LINE_BYTES: usize = 16;
 
-/// Bytes as text; in hexadecimal, after `0x`, if they are not UTF-8.
+/// Returns bytes as text, or as `0x` and hexadecimal digits if they are not UTF-8.
 pub(super) fn bytes_text(bytes: &[u8]) -> Node {
     let text = std::str::from_utf8(bytes).map(str::to_owned);
     text.unwrap_or_else(|_| format!("0x{}", hex(bytes))).into()
 }
 
-/// Bytes as lines of offset, hexadecimal and text; lines like the one before are left out.
+/// Formats bytes as lines of offset, hexadecimal and text. Repeated lines are omitted.
 pub(super) fn hex_lines(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut before: &[u8] = &[];

@@ -1,7 +1,7 @@
-//! What `diskwright dump` does: shows structures of an image as they lie on disk.
+//! Output of on-disk structures (`diskwright dump`).
 //!
-//! Names of fields are those of the format's documents. What is damaged is shown as far as it goes,
-//! and the damage is named beside it. Nothing is replayed, and nothing is written.
+//! Field names are those of the format's documentation. Damaged structures are shown as far as possible, together with
+//! a description of the damage. The journal is not replayed, and nothing is written.
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -35,55 +35,55 @@ use crate::{Error, OpenImage, Outcome, Result};
 
 pub use node::{Fields, Node};
 
-/// An inode, by number or by path.
+/// Inode, by number or by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The inode of this number.
+    /// By inode number.
     Number(u64),
-    /// What this path leads to; a symbolic link at its end is not followed.
+    /// By path. A symbolic link at its end is not followed.
     Path(Vec<u8>),
 }
 
 impl Target {
-    /// A number, or a path.
+    /// Parses a number or a path.
     pub fn parse(text: &[u8]) -> Self {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         number.map_or_else(|| Self::Path(text.to_vec()), Self::Number)
     }
 }
 
-/// What to show.
+/// Structure to dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// The superblock.
     Superblock,
-    /// A group's descriptor; for XFS, the headers of an allocation group.
+    /// Group descriptor; for XFS, the headers of an allocation group.
     Group(u32),
     /// An inode.
     Inode(Target),
     /// The blocks of a directory.
     Directory(Target),
-    /// A block's bytes, and what it is.
+    /// Block with its type and bytes.
     Block(u64),
-    /// The journal's superblock and the blocks of its log.
+    /// Journal superblock and the blocks of its log.
     Journal,
 }
 
-/// A structure of an image.
+/// Contents of a structure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Dump {
-    /// Its fields.
+    /// Fields.
     #[serde(flatten)]
     pub fields: Fields,
-    /// What is wrong with it.
+    /// Damage.
     pub problems: Vec<String>,
-    /// What else is to be known about the image.
+    /// Other remarks on the image.
     #[serde(skip)]
     pub remarks: Vec<String>,
 }
 
 impl Dump {
-    /// How the command ends.
+    /// Returns the exit status.
     pub fn outcome(&self) -> Outcome {
         if self.problems.is_empty() { Outcome::Done } else { Outcome::Image }
     }
@@ -93,11 +93,10 @@ impl Dump {
     }
 }
 
-/// Reads a structure of an image. Its journal is not replayed.
+/// Reads a structure of an image without replaying its journal.
 ///
 /// # Errors
-/// If the image cannot be read or has no such structure. Damage of the structure itself is in
-/// [`Dump::problems`].
+/// If the image cannot be read or has no such structure. Damage of the structure itself is in [`Dump::problems`].
 pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
     let device = open_device(path, options)?;
     let at = |source| Error::Image { image: path.to_owned(), source };
@@ -126,7 +125,7 @@ pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
     shown.map(|dump| Dump { remarks: volume.remarks().to_vec(), ..dump })
 }
 
-/// The superblock of an image, which is shown even if it is not recognised.
+/// Dumps the superblock of an image even if its format is not recognised.
 fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
     let dump = match format_of(path, device)? {
         Some(Kind::Xfs) => xfs::superblock::dump(device),
@@ -135,7 +134,7 @@ fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
     dump.map_err(|source| Error::Image { image: path.to_owned(), source })
 }
 
-/// The structures of an image, of some format.
+/// Dump functions of a format.
 trait Structures {
     fn device(&self) -> &Arc<dyn BlockDevice>;
     fn file_system(&self) -> &dyn FileSystem;

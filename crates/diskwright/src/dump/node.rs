@@ -1,4 +1,4 @@
-//! What a dump is made of, and how it is written.
+//! Data model of a dump and its output.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::text::escaped;
 
-/// A value with a name of its own at most one level up.
+/// Value of a field or list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// Text.
@@ -31,7 +31,7 @@ impl Fields {
         self.0.push((name, value.into()));
     }
 
-    /// Whether they take more than a line.
+    /// Returns whether the output needs more than one line.
     fn is_deep(&self) -> bool {
         let is_deep = |value: &Node| match value {
             Node::Fields(_) => true,
@@ -146,7 +146,7 @@ impl Serialize for Fields {
     }
 }
 
-/// A line each, what is inside of something further to the right. Text is escaped for a terminal.
+/// Formats one line per value, with nested values indented. Text is escaped for a terminal.
 impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_fields(f, self, 0)
@@ -185,7 +185,7 @@ fn write_fields(f: &mut fmt::Formatter<'_>, fields: &Fields, indent: usize) -> f
     Ok(())
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 struct Inline<'a>(&'a Node);
 
 impl fmt::Display for Inline<'_> {

@@ -1,4 +1,4 @@
-//! Extended attributes of an inode, shown alike for every format.
+//! Extended attributes of an inode, in the same form for both formats.
 
 use vfs::{FileSystem, Ino};
 
@@ -6,7 +6,7 @@ use super::Fields;
 use super::bytes::bytes_text;
 use crate::text::hex;
 
-/// Adds the attributes of an inode, if it has any: names, sizes and values.
+/// Adds the names, sizes and values of an inode's attributes, if there are any.
 pub(super) fn add_xattrs(fs: &dyn FileSystem, ino: Ino, fields: &mut Fields) -> vfs::Result<()> {
     let mut names = Vec::new();
     fs.list_xattrs(ino, &mut |name| names.push(name.to_vec()))?;

@@ -1,4 +1,4 @@
-//! Changing permissions, owners, extended attributes and sizes.
+//! Changes of permissions, owners, extended attributes and sizes.
 
 use vfs::path::{LastLink, Order};
 use vfs::{Attributes, Error as FsError, FileType, Ino, SetAttributes};
@@ -8,24 +8,25 @@ use crate::inode::change_owner;
 use crate::list::{absolute, join};
 use crate::{Error, Result};
 
-/// Permissions of a file that `truncate` makes.
+/// Permissions of a file created by `truncate`.
 const FILE_PERMISSIONS: u16 = 0o644;
 
-/// Whether a symbolic link that is named itself is followed. Links below a directory never are.
+/// Whether a symbolic link given as the path is followed. Links below a directory are not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// It is followed.
+    /// Follow the link.
     #[default]
     Follow,
-    /// It is changed itself.
+    /// Change the link itself.
     Keep,
 }
 
 impl Editor<'_> {
-    /// Changes permissions; with `recursive`, also of everything below. Symbolic links have none.
+    /// Changes permissions, with `recursive` also of all files below. Symbolic links are skipped, because they have no
+    /// permissions.
     ///
     /// # Errors
-    /// If a file cannot be read or written; those before it are changed.
+    /// If a file cannot be read or written. Files before it are changed.
     pub fn change_mode(&self, path: &[u8], mode: &ModeChange, recursive: bool) -> Result<u64> {
         self.each(path, Links::Follow, recursive, &|old| {
             if old.file_type == FileType::Symlink {
@@ -40,12 +41,11 @@ impl Editor<'_> {
         })
     }
 
-    /// Changes owners; with `recursive`, also of everything below. As in Linux, a file that is not a
-    /// directory loses its set-user-id bit, its set-group-id bit if the group may execute it, and
-    /// its capabilities.
+    /// Changes owners, with `recursive` also of all files below. As on Linux, files except directories lose their
+    /// set-user-ID bit, their set-group-ID bit if they are group-executable, and their capabilities.
     ///
     /// # Errors
-    /// If a file cannot be read or written; those before it are changed.
+    /// If a file cannot be read or written. Files before it are changed.
     pub fn change_owner(
         &self,
         path: &[u8],
@@ -61,7 +61,7 @@ impl Editor<'_> {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// If the file is not there, or the format cannot hold the attribute.
+    /// If the file does not exist, or the format cannot store the attribute.
     pub fn set_xattr(&self, path: &[u8], links: Links, name: &[u8], value: &[u8]) -> Result<()> {
         self.each(path, links, false, &|old| {
             self.fs().set_xattr(old.ino, name, value)?;
@@ -73,7 +73,7 @@ impl Editor<'_> {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// If the file or the attribute is not there.
+    /// If the file or the attribute does not exist.
     pub fn remove_xattr(&self, path: &[u8], links: Links, name: &[u8]) -> Result<()> {
         self.each(path, links, false, &|old| {
             self.fs().remove_xattr(old.ino, name)?;
@@ -82,11 +82,10 @@ impl Editor<'_> {
         Ok(())
     }
 
-    /// Sets the size of a regular file. One that is missing is made if `create`; with `create` off
-    /// it is left alone.
+    /// Sets the size of a regular file. A missing file is created if `create`, and ignored otherwise.
     ///
     /// # Errors
-    /// If it is no regular file, or the size is more than the format can hold.
+    /// If it is not a regular file, or the format does not support the size.
     pub fn truncate(&self, path: &[u8], size: SizeChange, create: bool) -> Result<()> {
         let truncated = match self.paths.resolve(path, LastLink::Follow) {
             Ok(ino) => self.fs().attributes(ino).and_then(|old| self.resize(&old, size)),
@@ -126,7 +125,7 @@ impl Editor<'_> {
         self.fs().set_attributes(ino, &SetAttributes { ctime, ..SetAttributes::default() })
     }
 
-    /// Applies a change to a file, or to it and everything below it; returns to how many.
+    /// Applies a change to a file, with `recursive` also to all files below. Returns the number of files.
     pub(super) fn each(
         &self,
         path: &[u8],

@@ -1,4 +1,4 @@
-//! Changing flags, projects and hints for extents.
+//! Changes of flags, project IDs and extent size hints.
 
 use vfs::{FileAttributesChange, FileType, InodeFlags};
 
@@ -6,7 +6,7 @@ use super::{Editor, Links};
 use crate::Result;
 use crate::lsattr::{LETTERS, NAMES};
 
-/// A change of flags as chattr(1) writes it: `+`, `-` or `=`, and letters, or names that are longer.
+/// Change of flags in the syntax of chattr(1): `+`, `-` or `=` followed by letters or long names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlagChange {
     /// Flags to set.
@@ -15,7 +15,7 @@ pub struct FlagChange {
     pub clear: InodeFlags,
 }
 
-/// What `=` clears unless it is named: all that can be set and cleared, and is no part of a hint.
+/// Flags cleared by `=` unless listed: all changeable flags that are not part of a hint.
 const REPLACED: InodeFlags = InodeFlags::all()
     .difference(InodeFlags::DESCRIBING)
     .difference(InodeFlags::EXTENTS)
@@ -25,10 +25,10 @@ const REPLACED: InodeFlags = InodeFlags::all()
     .difference(InodeFlags::COWEXTSIZE);
 
 impl FlagChange {
-    /// Adds what one word says.
+    /// Adds the change of one argument.
     ///
     /// # Errors
-    /// Why it is none.
+    /// A message if the argument is invalid.
     pub fn parse(self, word: &str) -> Result<Self, String> {
         let mut chars = word.chars();
         let sign = chars.next();
@@ -42,7 +42,7 @@ impl FlagChange {
         Ok(Self { set, clear })
     }
 
-    /// Whether nothing is to be changed.
+    /// Returns whether there is no change.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -63,12 +63,11 @@ fn flags_of(text: &str) -> Result<InodeFlags, String> {
 }
 
 impl Editor<'_> {
-    /// Changes flags, project and hints; with `recursive`, also of everything below. Symbolic links that
-    /// are not named themselves are left alone, and so are, below a directory, files that can have none
-    /// of what is to be changed.
+    /// Changes flags, project ID and hints, with `recursive` also of all files below. Symbolic links below a directory
+    /// are skipped, and so are files there that support none of the changes.
     ///
     /// # Errors
-    /// If a file cannot be read or written, or cannot have what is asked for; those before it are changed.
+    /// If a file cannot be read or written, or does not support the change. Files before it are changed.
     pub fn change_flags(
         &self,
         path: &[u8],

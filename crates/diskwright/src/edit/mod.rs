@@ -1,10 +1,9 @@
-//! Changing an image in place: what `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `setfattr` and
-//! `truncate` do.
+//! Changes of an image in place: `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `setfattr` and `truncate`.
 //!
-//! [`OpenToEdit`] is an image that is open for writing and locked; [`Editor`] has the changes, on
-//! any file system. A change happens as a whole or not at all. A program that is killed leaves an
-//! image with the changes up to some moment, with one exception: regular files created in a large
-//! directory (1024 blocks or more) since the last sync may be missing in any order.
+//! [`OpenToEdit`] is an image that is open for writing and locked. [`Editor`] implements the changes on any file
+//! system. Each change is atomic. If the program is killed, the image contains the changes up to some moment, with one
+//! exception: regular files created in a large directory (1024 blocks or more) since the last sync may be missing in
+//! any order.
 //!
 //! ```no_run
 //! use diskwright::edit::Policy;
@@ -41,17 +40,17 @@ pub use values::{OwnerChange, SizeChange, parse_owner_change, parse_xattr_value}
 pub use crate::open_to_edit::OpenToEdit;
 pub use crate::writable::{RecoverDetails, RecoverReport};
 
-/// Owner and time of what is made or changed.
+/// Owner and time of changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Owner of new files. A directory with the set-group-id bit gives them its group instead.
+    /// Owner of new files. Files in a set-group-ID directory inherit its group instead.
     pub owner: Owner,
-    /// The time of all changes.
+    /// Time of all changes.
     pub time: Timestamp,
 }
 
 impl Policy {
-    /// New files belong to `owner` (root if `None`), and the time is now.
+    /// Creates a policy with this owner (root if `None`) and the current time.
     pub fn now(owner: Option<Owner>) -> Self {
         let time = SystemTime::now().into();
         Self { owner: owner.unwrap_or(Owner { uid: 0, gid: 0 }), time }
@@ -59,13 +58,13 @@ impl Policy {
 }
 
 impl OpenToEdit {
-    /// The changes that can be made to it.
+    /// Returns an editor for the image.
     pub fn editor(&self, policy: Policy) -> Editor<'_> {
         Editor { paths: self.paths(), policy }
     }
 }
 
-/// Changes to a file system, by path.
+/// Changes of a file system by path.
 #[derive(Clone, Copy)]
 pub struct Editor<'a> {
     paths: Paths<'a>,
@@ -73,17 +72,17 @@ pub struct Editor<'a> {
 }
 
 impl<'a> Editor<'a> {
-    /// Changes to a file system that is open for writing.
+    /// Creates an editor for a file system that is open for writing.
     pub fn new(paths: Paths<'a>, policy: Policy) -> Self {
         Self { paths, policy }
     }
 
-    /// The files by path.
+    /// Returns access to the files by path.
     pub fn paths(&self) -> Paths<'a> {
         self.paths
     }
 
-    /// Owner and time of changes.
+    /// Returns owner and time of changes.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -96,8 +95,8 @@ impl<'a> Editor<'a> {
         Some(self.policy.time)
     }
 
-    /// What a new file in `dir` starts with. As in Linux, a directory with the set-group-id bit
-    /// gives its group on, and directories inherit the bit.
+    /// Returns the initial attributes of a new file in `dir`. As on Linux, files in a set-group-ID directory inherit
+    /// its group, and directories also the bit.
     pub(crate) fn new_inode(
         &self,
         dir: Ino,

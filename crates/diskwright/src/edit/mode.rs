@@ -1,8 +1,8 @@
-//! Modes as `chmod` takes them: octal, or symbolic.
+//! Modes in the syntax of `chmod`: octal or symbolic.
 
 use vfs::FileType;
 
-/// A change of permission bits.
+/// Change of permission bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeChange(Vec<Clause>);
 
@@ -14,7 +14,7 @@ enum Clause {
     /// Exactly these bits.
     Octal(u16),
     Symbolic {
-        /// Whom it is about: the bits of user, group and others with theirs of 0o7000.
+        /// Affected classes: the bits of user, group and others, including theirs of 0o7000.
         who: u16,
         operator: u8,
         what: What,
@@ -23,18 +23,18 @@ enum Clause {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Bits as for everybody, and whether `X` is among them.
+    /// Permission bits for all classes, and whether `X` is included.
     Bits { bits: u16, conditional_execute: bool },
-    /// The bits that this class has, as a shift.
+    /// Copy of the bits of a class, given as a shift.
     CopyOf(u16),
 }
 
 impl ModeChange {
-    /// Parses `755`, `u+rwx,go-w`, `a=rX`, `g=u`, `+t`. Without letters before the operator, it is
-    /// about everybody: an image has no file mode creation mask.
+    /// Parses `755`, `u+rwx,go-w`, `a=rX`, `g=u`, `+t`. Without letters before the operator, all classes are affected,
+    /// because an image has no umask.
     ///
     /// # Errors
-    /// A sentence that says what is expected.
+    /// A message with the expected syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let problem = || {
             format!(
@@ -52,13 +52,13 @@ impl ModeChange {
         Ok(Self(clauses))
     }
 
-    /// The bits that `permissions` become.
+    /// Returns the new permission bits.
     pub fn apply(&self, permissions: u16, file_type: FileType) -> u16 {
         self.0.iter().fold(permissions & ALL, |bits, clause| clause.apply(bits, file_type))
     }
 }
 
-/// One part between commas: whom it is about, then operators with what each one does.
+/// Parses one comma-separated part: classes, followed by operators with permissions.
 fn parse_clauses(part: &[u8], clauses: &mut Vec<Clause>) -> Option<()> {
     let letters = part.iter().take_while(|&b| b"ugoa".contains(b)).count();
     let who = part[..letters].iter().fold(0, |who, letter| {
@@ -122,13 +122,13 @@ impl Clause {
                 bits | if conditional_execute && executes { 0o111 } else { 0 }
             }
         };
-        // The sticky bit is everybody's: "u+t" does nothing, "+t" and "o+t" set it.
+        // The sticky bit belongs to all classes: "u+t" has no effect, "+t" and "o+t" set it.
         let bits = bits & who;
         match operator {
             b'+' => old | bits,
             b'-' => old & !bits,
             _ if file_type == FileType::Directory => {
-                // As chmod has it, "=" leaves a directory's special bits unless it names them.
+                // As in chmod, "=" preserves a directory's special bits unless it lists them.
                 old & (!who | 0o6000) | bits
             }
             _ => old & !who | bits,

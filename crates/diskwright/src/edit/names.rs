@@ -1,4 +1,4 @@
-//! Making, moving and removing names.
+//! Creating, moving and removing names.
 
 use vfs::path::{LastLink, WalkError, split_last};
 use vfs::{Error as FsError, FileType, Ino, RenameMode, Timestamp};
@@ -7,34 +7,34 @@ use super::{Editor, ModeChange};
 use crate::list::{absolute, join};
 use crate::{Error, Result};
 
-/// Permissions of a new directory unless told otherwise.
+/// Default permissions of a new directory.
 const DIRECTORY_PERMISSIONS: u16 = 0o755;
 
-/// Permission bits that symbolic links have.
+/// Permissions of symbolic links.
 const SYMLINK_PERMISSIONS: u16 = 0o777;
 
-/// Most names tried for a temporary file.
+/// Maximum number of temporary names tried.
 const TEMPORARY_TRIES: u32 = 1000;
 
-/// What a move does if the new name is taken.
+/// Behaviour of a move if the new name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Move {
-    /// Replaces what has the name, but a directory only by a directory, and only if it is empty.
+    /// Replaces the existing file, but a directory only by a directory, and only if it is empty.
     #[default]
     Replace,
-    /// Refuses.
+    /// Fails.
     NoReplace,
-    /// Both change places.
+    /// Exchanges both files.
     Exchange,
 }
 
-/// How to move.
+/// Options of a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MoveOptions {
-    /// What is done if the new name is taken.
+    /// Behaviour if the new name exists.
     pub mode: Move,
-    /// The destination must be a directory, as several files go there.
+    /// The destination must be a directory, because there are several sources.
     pub into_directory: bool,
 }
 
@@ -45,11 +45,10 @@ fn at(path: &[u8]) -> impl Fn(FsError) -> Error + '_ {
 }
 
 impl Editor<'_> {
-    /// Makes a directory; with `parents`, also those above that are missing, and none if it is
-    /// there already.
+    /// Creates a directory. With `parents`, also creates missing parents and accepts an existing directory.
     ///
     /// # Errors
-    /// If the name is taken or a directory above it is missing.
+    /// If the name exists or a parent is missing.
     pub fn make_directory(
         &self,
         path: &[u8],
@@ -94,24 +93,23 @@ impl Editor<'_> {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// If it is not there, no directory, or not empty.
+    /// If it does not exist, is not a directory, or is not empty.
     pub fn remove_directory(&self, path: &[u8]) -> Result<()> {
         self.paths.remove_dir(path, self.time()).map_err(at(path))
     }
 
-    /// Removes a file of any type but a directory.
+    /// Removes a file that is not a directory.
     ///
     /// # Errors
-    /// If it is not there, or a directory.
+    /// If it does not exist or is a directory.
     pub fn remove_file(&self, path: &[u8]) -> Result<()> {
         self.paths.remove_file(path, self.time()).map_err(at(path))
     }
 
-    /// Removes a file or a directory with all that is in it. `each` hears of every name that is
-    /// gone.
+    /// Removes a file, or a directory recursively. Calls `each` for every removed name.
     ///
     /// # Errors
-    /// If something cannot be removed; what was removed before it stays so.
+    /// If something cannot be removed. Files removed before are gone.
     pub fn remove_all(&self, path: &[u8], each: &mut dyn FnMut()) -> Result<()> {
         let removed = self.paths.remove_all(path, self.time(), each);
         removed.map_err(|WalkError { path: below, error }| {
@@ -120,21 +118,20 @@ impl Editor<'_> {
         })
     }
 
-    /// Moves a file or directory to another name, or into a directory. Links are not followed,
-    /// except one to the directory it goes into. In a directory that folds names, a file can move to
-    /// another spelling of its name.
+    /// Moves a file or directory to another name or into a directory. Links are not followed, except a link to the
+    /// destination directory. In a directory that folds names, a file can be renamed to another spelling of its name.
     ///
     /// # Errors
-    /// If there is nothing to move, or what has the new name cannot be replaced.
+    /// If the source does not exist, or the existing target cannot be replaced.
     pub fn rename(&self, from: &[u8], to: &[u8], options: MoveOptions) -> Result<()> {
         let (from_dir, from_name) = self.paths.parent(from).map_err(at(from))?;
         let ino = self.fs().lookup(from_dir, from_name).map_err(at(from))?;
-        // A directory does not move into itself if the new name only spells its name differently.
+        // Another spelling of a directory's own name is a rename, not a move into itself.
         let is_respelling = !options.into_directory
             && self.is_respelling((from_dir, from_name), to).map_err(at(to))?;
         let to = match options.mode {
             Move::Exchange => to.to_vec(),
-            // A file whose new name ends in a slash is refused there.
+            // A file whose new name ends in a slash is rejected there.
             _ if is_respelling && !to.ends_with(b"/") => to.to_vec(),
             _ if is_respelling && self.is_directory(ino).map_err(at(to))? => to.to_vec(),
             _ => self.destination(from_name, to, options.into_directory, Some(ino))?,
@@ -155,7 +152,7 @@ impl Editor<'_> {
                 && !is_respelling
                 && taken.is_ok_and(|taken| taken == ino)
             {
-                // For two names of one file, a rename would do nothing.
+                // A rename between two names of one file has no effect, so remove the old name.
                 return self.fs().unlink(from_dir, from_name, self.time());
             }
             self.fs().rename((from_dir, from_name), target, mode, self.time())
@@ -163,7 +160,7 @@ impl Editor<'_> {
         moved.map_err(at(&to))
     }
 
-    /// Returns whether the last name of `to` is another spelling of a name, in the same directory.
+    /// Returns whether `to` is another spelling of a name in the same directory.
     fn is_respelling(&self, (dir, name): (Ino, &[u8]), to: &[u8]) -> vfs::Result<bool> {
         if !self.fs().folds_names() || split_last(to).is_none() {
             return Ok(false);
@@ -172,7 +169,7 @@ impl Editor<'_> {
             Ok((to_dir, to_name)) => Ok(to_dir == dir
                 && to_name != name
                 && self.fs().is_same_name(dir, name, to_name)?),
-            // The move itself tells.
+            // The rename reports the error.
             Err(_) => Ok(false),
         }
     }
@@ -181,8 +178,8 @@ impl Editor<'_> {
         Ok(self.fs().attributes(ino)?.file_type == FileType::Directory)
     }
 
-    /// Where something of this name goes that is moved, linked or copied to `to`: into it, if it is
-    /// a directory. `ino` is what goes there, if that is known.
+    /// Returns the destination path for a file of this name: inside `to` if that is a directory. `ino` is the file
+    /// itself, if known.
     pub(crate) fn destination(
         &self,
         name: &[u8],
@@ -209,11 +206,10 @@ impl Editor<'_> {
         Ok(to.to_vec())
     }
 
-    /// Gives a file another name, or its own name in a directory. A symbolic link at `existing` is
-    /// given the name itself.
+    /// Creates a hard link, with its old name if `name` is a directory. A symbolic link at `existing` is not followed.
     ///
     /// # Errors
-    /// If there is no such file, it is a directory, or the name is taken (unless `replace`).
+    /// If the file does not exist or is a directory, or the name exists (unless `replace`).
     pub fn hard_link(&self, existing: &[u8], name: &[u8], replace: bool) -> Result<()> {
         let found = self.paths.parent(existing).and_then(|(dir, name)| {
             let ino = self.fs().lookup(dir, name)?;
@@ -233,10 +229,10 @@ impl Editor<'_> {
         linked.map_err(at(&name))
     }
 
-    /// Makes a symbolic link to `target`, of the target's last name if `name` is a directory.
+    /// Creates a symbolic link to `target`, with the target's last name if `name` is a directory.
     ///
     /// # Errors
-    /// If the name is taken (unless `replace`), or a directory above it is missing.
+    /// If the name exists (unless `replace`), or a parent directory is missing.
     pub fn symlink(&self, target: &[u8], name: &[u8], replace: bool) -> Result<()> {
         let own_name = split_last(target).map_or(&b""[..], |(_, name)| name);
         let name = match own_name {
@@ -251,7 +247,7 @@ impl Editor<'_> {
         made.map_err(at(&name))
     }
 
-    /// Gives a file a name, which leads to the old file or to this one at any moment.
+    /// Names a file atomically, replacing an existing file.
     pub(crate) fn put(&self, ino: Ino, dir: Ino, name: &[u8]) -> vfs::Result<()> {
         match self.fs().link_over(ino, dir, name, self.time()) {
             Err(FsError::NotFound) => self.fs().link(ino, dir, name, self.time()),
@@ -259,7 +255,7 @@ impl Editor<'_> {
         }
     }
 
-    /// Makes something of a name that may be taken: under a temporary name first, if it is.
+    /// Creates a file under a name. If the name exists, the file is created under a temporary name and renamed.
     pub(crate) fn replace(
         &self,
         dir: Ino,
@@ -269,7 +265,7 @@ impl Editor<'_> {
         self.replace_at(dir, name, make, self.time())
     }
 
-    /// The same, with another time for what changes beside it; `None` leaves it.
+    /// Same as [`Self::replace`], but with another time for the directory; `None` keeps its times.
     pub(crate) fn replace_at(
         &self,
         dir: Ino,
@@ -289,13 +285,13 @@ impl Editor<'_> {
         let (from, to) = ((dir, temporary.as_slice()), (dir, name));
         let renamed = self.fs().rename(from, to, RenameMode::Replace, time);
         if renamed.is_err() {
-            // The first error is the one to tell.
+            // Report the first error.
             let _ = self.fs().unlink(dir, &temporary, time);
         }
         renamed
     }
 
-    /// Makes something under a name that was free; returns the name.
+    /// Creates a file under an unused temporary name and returns the name.
     fn make_temporary(make: &dyn Fn(&[u8]) -> vfs::Result<()>) -> vfs::Result<Vec<u8>> {
         for number in 0..TEMPORARY_TRIES {
             let name = format!(".diskwright-{number}").into_bytes();

@@ -1,23 +1,23 @@
-//! What is typed: owners, sizes and values of extended attributes.
+//! Command-line syntax of owners, sizes and extended attribute values.
 
 use crate::text::parse_size;
 
-/// The number that system calls take for "no change".
+/// ID that system calls interpret as "no change".
 const NO_ID: u32 = u32::MAX;
 
-/// A new owner; `None` leaves one as it is.
+/// New owner; `None` keeps the old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerChange {
-    /// User.
+    /// User ID.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group ID.
     pub gid: Option<u32>,
 }
 
-/// Parses `USER`, `USER:GROUP` or `:GROUP`, as numbers.
+/// Parses numeric `USER`, `USER:GROUP` or `:GROUP`.
 ///
 /// # Errors
-/// A sentence that says what is expected.
+/// A message with the expected syntax.
 pub fn parse_owner_change(text: &str) -> Result<OwnerChange, String> {
     let problem = || {
         format!(
@@ -33,18 +33,18 @@ pub fn parse_owner_change(text: &str) -> Result<OwnerChange, String> {
     }
 }
 
-/// A new size, absolute or as a change of the old one.
+/// New size, absolute or relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeChange {
-    /// Exactly this.
+    /// Absolute size.
     To(u64),
-    /// So much more (`+`).
+    /// Increase (`+`).
     Grow(u64),
-    /// So much less, at least 0 (`-`).
+    /// Decrease, to at least 0 (`-`).
     Shrink(u64),
-    /// At most this (`<`).
+    /// Upper limit (`<`).
     AtMost(u64),
-    /// At least this (`>`).
+    /// Lower limit (`>`).
     AtLeast(u64),
     /// Rounded down to a multiple (`/`).
     RoundDown(u64),
@@ -53,10 +53,10 @@ pub enum SizeChange {
 }
 
 impl SizeChange {
-    /// Parses a size with `+`, `-`, `<`, `>`, `/`, `%` or nothing before it.
+    /// Parses a size with an optional prefix `+`, `-`, `<`, `>`, `/` or `%`.
     ///
     /// # Errors
-    /// A sentence that says what is expected.
+    /// A message with the expected syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let change = match text.as_bytes().first() {
             Some(b'+') => Self::Grow,
@@ -75,7 +75,7 @@ impl SizeChange {
         }
     }
 
-    /// The size that a file of `old` bytes gets. `None` if that is more than 64 bits hold.
+    /// Returns the new size of a file of `old` bytes, or `None` on overflow.
     pub fn apply(self, old: u64) -> Option<u64> {
         match self {
             Self::To(size) => Some(size),
@@ -89,11 +89,11 @@ impl SizeChange {
     }
 }
 
-/// Parses the value of an extended attribute as `setfattr` does: `0x` and hexadecimal digits, `0s`
-/// and base64, or text, which may stand in double quotes and then have `\\`, `\"` and octal `\000`.
+/// Parses the value of an extended attribute like `setfattr`: `0x` and hexadecimal digits, `0s` and base64, or text.
+/// Text in double quotes may contain the escapes `\\`, `\"` and octal `\000`.
 ///
 /// # Errors
-/// A sentence that says what is expected.
+/// A message with the expected syntax.
 pub fn parse_xattr_value(value: &[u8]) -> Result<Vec<u8>, String> {
     if let Some(digits) = value.strip_prefix(b"0x").or_else(|| value.strip_prefix(b"0X")) {
         return hex(digits).ok_or_else(|| "after 0x, write pairs of hexadecimal digits".into());

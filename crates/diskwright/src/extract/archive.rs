@@ -10,13 +10,12 @@ use vfs::{FileType, Ino, Paths};
 use super::{ExtractOptions, ExtractReport, Job, Observer};
 use crate::{Error, Result, scout};
 
-/// Extracts to a tar archive in the PAX format, as GNU tar reads it: times to the nanosecond,
-/// extended attributes (`SCHILY.xattr`), ACLs (`SCHILY.acl`), hard links, devices, holes (GNU's
-/// sparse format 1.0), names of any bytes. The same image gives the same archive. Sockets have no
-/// place in an archive and are left out.
+/// Extracts to a tar archive in PAX format, as read by GNU tar. It contains times in nanoseconds, extended attributes
+/// (`SCHILY.xattr`), ACLs (`SCHILY.acl`), hard links, devices, holes (GNU sparse format 1.0) and names of arbitrary
+/// bytes. The same image gives the same archive. Sockets are omitted, because archives do not support them.
 ///
 /// # Errors
-/// If the image cannot be read (the error names the file), or the output not written.
+/// If the image cannot be read (the error names the file), or the output cannot be written.
 pub fn extract_to_tar(
     paths: Paths<'_>,
     out: &mut dyn Write,
@@ -43,7 +42,7 @@ pub fn extract_to_tar(
 struct Archiver<'a> {
     job: Job<'a>,
     out: &'a mut dyn Write,
-    /// First path of each file with several.
+    /// First path of each file with several names.
     links: HashMap<Ino, Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -89,12 +88,11 @@ impl Archiver<'_> {
         Ok(())
     }
 
-    /// Writes a file that is no further name of another; returns whether it has a place in an
-    /// archive.
+    /// Writes a file under its first name. Returns whether archives support its type.
     fn member(&mut self, walked: &Walked, member: Member<'_>) -> Result<bool> {
         let attributes = &walked.attributes;
         let target;
-        // A link's target lives shorter than the member that came in.
+        // `target` must outlive the modified member.
         let mut member = member;
         member.typeflag = match attributes.file_type {
             FileType::Regular => return self.regular(walked, member).map(|()| true),

@@ -1,4 +1,4 @@
-//! The data of a file in an image, without its holes.
+//! Data of a file in an image, without holes.
 
 use vfs::Ino;
 pub(crate) use vfs::runs::{Run, data_runs, read_exactly};
@@ -10,7 +10,7 @@ use crate::Result;
 const READ_BYTES: u64 = 1 << 20;
 
 impl Job<'_> {
-    /// Where a file has data; nowhere if that cannot be read and it is told to keep going.
+    /// Returns the data runs of a file. On a read error with `keep_going`, returns none.
     pub(super) fn data_runs(&mut self, path: &[u8], ino: Ino, size: u64) -> Result<Vec<Run>> {
         match data_runs(self.fs(), ino, size) {
             Ok(runs) => Ok(runs),
@@ -18,8 +18,8 @@ impl Job<'_> {
         }
     }
 
-    /// Hands over the data of a file in pieces, with their offsets. If it is told to keep going,
-    /// what cannot be read comes as zeros.
+    /// Passes on the data of a file in pieces with their offsets. With `keep_going`, unreadable data is replaced by
+    /// zeros.
     pub(super) fn copy_runs(
         &mut self,
         path: &[u8],

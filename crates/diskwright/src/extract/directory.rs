@@ -15,18 +15,17 @@ use crate::host::path_to_show;
 use crate::windows_names::Problem;
 use crate::{Error, Result, scout};
 
-/// Extracts to a directory, which is made if it is not there.
+/// Extracts to a directory, which is created if missing.
 ///
-/// Everything is restored exactly: types, permissions, times to the nanosecond, hard links, holes,
-/// extended attributes and, for root, owners. Without root, owners stay the user's and the
-/// set-user-id and set-group-id bits are dropped, which is said once. No path leads out of the
-/// directory, whatever the image holds.
+/// Restores types, permissions, times in nanoseconds, hard links, holes, extended attributes and, as root, owners.
+/// Otherwise files belong to the user and lose the set-user-ID and set-group-ID bits, with one warning. No path in the
+/// image can lead outside the directory.
 ///
-/// What Windows cannot have is left out there: names (unless [`ExtractOptions::map_names`] gives them others), and
-/// types of files and attributes that it does not know.
+/// On Windows, unsupported names (unless mapped with [`ExtractOptions::map_names`]), file types and attributes are
+/// omitted.
 ///
 /// # Errors
-/// If the image cannot be read, or the destination not written; each error names the file.
+/// If the image cannot be read or the destination cannot be written. The error names the file.
 pub fn extract_to_directory(
     paths: Paths<'_>,
     destination: &Path,
@@ -74,30 +73,30 @@ struct Extractor<'a> {
     tree: HostTree,
     destination: PathBuf,
     names: HostNames,
-    /// What the current directory and those above it get when they are left, the top's first.
+    /// Attributes to set on leaving the current directory and its ancestors, outermost first.
     directories: Vec<Attributes>,
-    /// First path of each file with several, as the host has it.
+    /// Host path of the first name of each file with several names.
     links: HashMap<Ino, Vec<u8>>,
-    /// User and group that new files belong to, where there are such.
+    /// User and group of new files, if the host has them.
     user: Option<(u32, u32)>,
-    /// Permission bits that new files do not get, if they get nothing else of their own.
+    /// Permission bits to clear in new files with default permissions.
     umask: u16,
     has_told_owners: bool,
     buffer: Vec<u8>,
 }
 
 impl Extractor<'_> {
-    /// Makes what the walk came to. False if it is left out, with all that is in it.
+    /// Creates the visited file. Returns false if it is omitted together with its children.
     fn add(&mut self, visit: &Visit, path: &[u8], name: &[u8]) -> Result<bool> {
         self.leave_to(visit.depth)?;
         let attributes = visit.attributes;
         let is_directory = attributes.file_type == FileType::Directory;
-        // Only a file that is extracted alone has no name below the top.
+        // A file that is extracted alone has no name below the top.
         let alone = self.job.top_name.clone();
         let (path, name) = if visit.depth > 0 { (path, name) } else { (&alone[..], &alone[..]) };
         self.job.begin_file(path)?;
         let name = match self.names.name(name) {
-            // The user's own name.
+            // This name was chosen by the user.
             _ if visit.depth == 0 && (is_directory || self.job.options.name.is_some()) => {
                 name.into()
             }
@@ -119,7 +118,7 @@ impl Extractor<'_> {
         Ok(true)
     }
 
-    /// Leaves out what has a name that the host cannot have.
+    /// Omits a file whose name the host does not support.
     fn refuse(&mut self, path: &[u8], problem: Problem, is_directory: bool) {
         let all = if is_directory { ", and all that is in it is left out" } else { "" };
         let what = format!(
@@ -128,7 +127,7 @@ impl Extractor<'_> {
         self.job.left_out(path, &what);
     }
 
-    /// Makes anything but a directory.
+    /// Creates any file except a directory.
     fn file(&mut self, path: &[u8], name: &[u8], attributes: Attributes) -> Result<()> {
         if attributes.links > 1
             && let Some(first) = self.links.get(&attributes.ino)
@@ -191,7 +190,7 @@ impl Extractor<'_> {
         Ok(true)
     }
 
-    /// Whether a link leads to a directory of the image.
+    /// Returns whether a link leads to a directory of the image.
     fn leads_to_directory(&self, path: &[u8]) -> bool {
         let image_path = self.job.image_path(path);
         let found = self.job.paths.resolve(&image_path, LastLink::Follow);
@@ -217,7 +216,7 @@ impl Extractor<'_> {
         Ok(true)
     }
 
-    /// Finishes the directories that are deeper than those above `depth`.
+    /// Finishes all directories deeper than `depth`.
     fn leave_to(&mut self, depth: usize) -> Result<()> {
         while self.directories.len() > depth {
             let Some(attributes) = self.directories.pop() else { break };
@@ -238,8 +237,8 @@ impl Extractor<'_> {
         self.finish(path, Made::named(&dir, name), attributes)
     }
 
-    /// Gives a file its attributes, in the order in which none undoes another: a new owner clears
-    /// capabilities and the set-user-id bit, and a read-only file takes no attributes.
+    /// Sets the attributes of a file in the required order: a change of owner clears capabilities and the set-user-ID
+    /// bit, and a read-only file accepts no attributes.
     fn finish(&mut self, path: &[u8], made: Made<'_>, attributes: &Attributes) -> Result<()> {
         if self.job.options.plain {
             if attributes.file_type == FileType::Symlink {
@@ -273,7 +272,7 @@ impl Extractor<'_> {
         }
     }
 
-    /// Sets the owner if that is possible; returns whether it is what it should be.
+    /// Sets the owner if possible. Returns whether the file has the correct owner.
     fn set_owner(&mut self, path: &[u8], made: Made<'_>, attributes: &Attributes) -> Result<bool> {
         let (uid, gid) = (attributes.uid, attributes.gid);
         if self.user.is_some_and(|(user, _)| user == 0) {
@@ -297,7 +296,7 @@ impl Extractor<'_> {
     }
 }
 
-/// Where on the host a path of the tree is, for messages.
+/// Returns the host path of a file, for messages.
 fn below(destination: &Path, path: &[u8]) -> PathBuf {
     destination.join(path_to_show(path))
 }

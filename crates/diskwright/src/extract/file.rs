@@ -1,4 +1,4 @@
-//! Extraction to a tar archive in a file, which gets its name when it is whole.
+//! Extraction to a tar file, which is renamed into place when complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,13 +15,13 @@ use crate::{Error, Result};
 /// Bytes written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Extracts to a tar archive called `archive`, as [`extract_to_tar`] does. It gets its name when it is
-/// whole: with [`ExtractOptions::force`] it replaces another file then, which stays as it is until then and
-/// whatever fails. A device or pipe is written to.
+/// Extracts to a tar archive named `archive`, like [`extract_to_tar`]. The file gets its name when it is complete. With
+/// [`ExtractOptions::force`] it then replaces an existing file, which is unchanged on failure. Devices and pipes are
+/// written directly.
 ///
 /// # Errors
-/// If the image cannot be read (the error names the file), if the archive cannot be written, or if somebody
-/// uses the file that it would replace.
+/// If the image cannot be read (the error names the file), the archive cannot be written, or the existing file is in
+/// use.
 pub fn extract_to_tar_file(
     paths: Paths<'_>,
     archive: &Path,
@@ -42,7 +42,7 @@ pub fn extract_to_tar_file(
     Ok(report)
 }
 
-/// Opens what is no regular file, to be written to.
+/// Opens a file that is not a regular file for writing.
 fn in_place(archive: &Path, found: &std::fs::Metadata) -> Result<File> {
     if found.file_type().is_block_device() {
         return lock::open_to_write(archive);

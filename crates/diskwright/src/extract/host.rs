@@ -1,9 +1,8 @@
-//! A tree being made on Linux, into which no name or link from an image can lead astray.
+//! Creates a file tree on Linux, safe against malicious names and links of an image.
 //!
-//! Every step is taken from an open directory by one name that holds no `/` and is neither `.` nor
-//! `..` (the walk has checked that), and never through a symbolic link. At most [`OPEN_MAX`]
-//! directories are open, whatever the depth; one further up is opened again through `..` from the one
-//! below, and must then be the directory that it was.
+//! Every system call uses an open directory and one name without `/` that is neither `.` nor `..` (checked by the
+//! walk), and never follows a symbolic link. At most [`OPEN_MAX`] directories are open, whatever the depth. Those
+//! further up are opened again through `..`, and must then have the same identity as before.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -22,7 +21,7 @@ use super::names::{check_spelling, in_other_case};
 use crate::claim::{self, Link};
 use crate::lock::LoopFiles;
 
-/// Most directories kept open on the current path.
+/// Maximum number of open directories on the current path.
 const OPEN_MAX: usize = 64;
 
 const DIRECTORY: OFlags =
@@ -33,35 +32,35 @@ const NEW_FILE: OFlags = OFlags::CREATE
     .union(OFlags::CLOEXEC)
     .union(OFlags::WRONLY);
 
-/// Whether a link says if it leads to a directory.
+/// Whether symbolic links to directories are a type of their own.
 pub(super) const LINKS_HAVE_TYPES: bool = false;
 
-/// What is said once where owners are not restored.
+/// Warning if owners are not restored.
 pub(super) const OWNERS_ARE_LOST: &str = "owners are not restored, as only root can do that; set-user-id and set-group-id bits are dropped";
 
-/// A tree on the host and the directory in it that is being filled.
+/// Tree on the host with its current directory.
 pub(super) struct HostTree {
     root: OwnedFd,
     /// Path of the current directory below the root.
     path: Vec<u8>,
-    /// The directories on the way to the current one, which is the last, without the root.
+    /// Directories from the root, which is excluded, to the current one.
     levels: Vec<Level>,
-    /// The last few of them, open; empty only if `levels` is.
+    /// Open descriptors of the last directories; empty only if `levels` is.
     open: VecDeque<OwnedFd>,
-    /// Whether files that are in the way are replaced.
+    /// Whether existing files are replaced.
     replace: bool,
-    /// What was attached to loop devices when the first file was in the way.
+    /// Files attached to loop devices, read when the first file is to be replaced.
     loops: OnceCell<LoopFiles>,
 }
 
-/// A directory on the way.
+/// Directory on the current path.
 struct Level {
     id: Id,
-    /// Length of its path.
+    /// Length of the directory's path.
     path_len: usize,
 }
 
-/// Device and inode of a directory.
+/// Device and inode number of a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Id(u64, u64);
 
@@ -73,7 +72,7 @@ impl Id {
 }
 
 impl HostTree {
-    /// Opens or makes the directory that the tree goes into.
+    /// Opens or creates the destination directory.
     pub(super) fn open(path: &Path, force: bool) -> io::Result<Self> {
         match std::fs::create_dir(path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -83,29 +82,29 @@ impl HostTree {
             let problem = "the directory is not empty; use --force to extract into it";
             return Err(io::Error::other(problem));
         }
-        // The user's own path may well be a link.
+        // Links are followed here, because the user chose the path.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
         let (path, levels, open) = (Vec::new(), Vec::new(), VecDeque::new());
         Ok(Self { root, path, levels, open, replace: force, loops: OnceCell::new() })
     }
 
-    /// The directory being filled.
+    /// Returns the current directory.
     fn current(&self) -> BorrowedFd<'_> {
         self.open.back().unwrap_or(&self.root).as_fd()
     }
 
-    /// The directory being filled, to be given attributes, or for files in it.
+    /// Returns a handle to the current directory, for its attributes or for files in it.
     pub(super) fn handle(&self) -> io::Result<Directory> {
         self.current().try_clone_to_owned().map(Directory)
     }
 
-    /// The path of the directory being filled, below the top.
+    /// Returns the path of the current directory, relative to the top.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Makes a directory in the current one, for its owner only, and makes it the current one.
+    /// Creates a directory with access for its owner only, and enters it.
     pub(super) fn enter(&mut self, name: &[u8]) -> io::Result<()> {
         let dir = self.current();
         let made = rustix::fs::mkdirat(dir, name, Mode::RWXU);
@@ -136,8 +135,8 @@ impl HostTree {
         Ok(())
     }
 
-    /// Sees to it that the parent of the current directory is open: before the current one gets
-    /// permissions that may not allow to go through it.
+    /// Opens the parent of the current directory. Must be called before the current directory gets permissions that may
+    /// deny the access through `..`.
     pub(super) fn hold_parent(&mut self) -> io::Result<()> {
         let (1, Some(above)) = (self.open.len(), self.levels.len().checked_sub(2)) else {
             return Ok(());
@@ -151,7 +150,7 @@ impl HostTree {
         Ok(())
     }
 
-    /// Makes the parent of the current directory the current one.
+    /// Returns to the parent directory.
     pub(super) fn leave(&mut self) -> io::Result<()> {
         self.hold_parent()?;
         self.open.pop_back();
@@ -160,7 +159,7 @@ impl HostTree {
         Ok(())
     }
 
-    /// Opens the directory at a path below the top, step by step from the nearest one that is open.
+    /// Opens the directory at a path below the top, step by step from the nearest open directory.
     fn open_below(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let first_open = self.levels.len() - self.open.len();
         let mut open = self.levels[first_open..].iter().zip(&self.open).rev();
@@ -176,7 +175,7 @@ impl HostTree {
         Ok(dir)
     }
 
-    /// Makes a file under a name. Replaces an existing file if that is allowed.
+    /// Creates a file. Replaces an existing file if allowed.
     fn replace<T>(&self, name: &[u8], make: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
         match make() {
             Err(Errno::EXIST) => {
@@ -190,7 +189,7 @@ impl HostTree {
         }
     }
 
-    /// Refuses to take a file for another one whose name differs only in case. Something is there under the name.
+    /// Rejects replacing a file whose name differs only in case. A file with the name exists.
     fn check_spelling(&self, name: &[u8]) -> io::Result<()> {
         let dir = self.current();
         let Some(other) = in_other_case(name) else { return Ok(()) };
@@ -204,9 +203,9 @@ impl HostTree {
         check_spelling(name, present.map(name_of))
     }
 
-    /// Removes what has a name, unless it is an image that somebody uses.
+    /// Removes a file, unless it is an image in use.
     fn make_way(&self, name: &[u8]) -> io::Result<()> {
-        // Held until the name is gone: a program that waits for the lock looks for the name afterwards.
+        // Hold the lock until the name is removed: a program waiting for the lock looks up the name afterwards.
         let _old = claim::claim(self.current(), name, Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -215,7 +214,7 @@ impl HostTree {
         }
     }
 
-    /// Makes a regular file in the current directory.
+    /// Creates a regular file in the current directory.
     pub(super) fn file(&self, name: &[u8]) -> io::Result<File> {
         let mode = Mode::RUSR | Mode::WUSR;
         let file =
@@ -223,13 +222,12 @@ impl HostTree {
         Ok(file.into())
     }
 
-    /// Makes a symbolic link in the current directory.
-    /// What it leads to need not be there, so whether that is a directory does not matter.
+    /// Creates a symbolic link in the current directory. The type of the target does not matter on Linux.
     pub(super) fn symlink(&self, name: &[u8], target: &[u8], _: bool) -> io::Result<()> {
         self.replace(name, || rustix::fs::symlinkat(target, self.current(), name))
     }
 
-    /// Makes a special file in the current directory.
+    /// Creates a special file in the current directory.
     pub(super) fn special(
         &self,
         name: &[u8],
@@ -247,7 +245,7 @@ impl HostTree {
         self.replace(name, || rustix::fs::mknodat(self.current(), name, file_type, mode, device))
     }
 
-    /// Gives the file at a path below the top another name, in the current directory.
+    /// Creates a hard link in the current directory to the file at a path below the top.
     pub(super) fn link(&self, existing: &[u8], name: &[u8]) -> io::Result<()> {
         let slash = existing.iter().rposition(|&b| b == b'/');
         let parent = self.open_below(&existing[..slash.unwrap_or(0)])?;
@@ -258,35 +256,35 @@ impl HostTree {
     }
 }
 
-/// An open directory of the tree.
+/// Open directory of the tree.
 pub(super) struct Directory(OwnedFd);
 
-/// A file that was just made, to give attributes to.
+/// New file whose attributes are to be set.
 #[derive(Clone, Copy)]
 pub(super) enum Made<'a> {
-    /// Through itself.
+    /// By descriptor.
     Open(BorrowedFd<'a>),
-    /// By its name in a directory; a link is not followed.
+    /// By directory and name; links are not followed.
     Named(BorrowedFd<'a>, &'a [u8]),
 }
 
 impl<'a> Made<'a> {
-    /// An open file.
+    /// Wraps an open file.
     pub(super) fn file(file: &'a File) -> Self {
         Self::Open(file.as_fd())
     }
 
-    /// An open directory.
+    /// Wraps an open directory.
     pub(super) fn directory(directory: &'a Directory) -> Self {
         Self::Open(directory.0.as_fd())
     }
 
-    /// A file in a directory.
+    /// Wraps a file in a directory.
     pub(super) fn named(directory: &'a Directory, name: &'a [u8]) -> Self {
         Self::Named(directory.0.as_fd(), name)
     }
 
-    /// Sets user and group. They must not be `u32::MAX`, which the system call takes for no change.
+    /// Sets user and group. They must not be `u32::MAX`, which the system call interprets as no change.
     pub(super) fn set_owner(self, uid: u32, gid: u32) -> io::Result<()> {
         let uid = Some(rustix::fs::Uid::from_raw(uid));
         let gid = Some(rustix::fs::Gid::from_raw(gid));
@@ -299,12 +297,12 @@ impl<'a> Made<'a> {
         Ok(())
     }
 
-    /// Sets the permission bits; not for symbolic links, which have none.
+    /// Sets the permission bits. Not valid for symbolic links, which have none.
     pub(super) fn set_permissions(self, permissions: u16) -> io::Result<()> {
         let mode = Mode::from_raw_mode(permissions.into());
         match self {
             Self::Open(fd) => rustix::fs::fchmod(fd, mode)?,
-            // What was just made under this name is no link.
+            // The file was just created, so it is not a link.
             Self::Named(dir, name) => rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?,
         }
         Ok(())
@@ -316,7 +314,7 @@ impl<'a> Made<'a> {
         match self {
             Self::Open(fd) => rustix::fs::fsetxattr(fd, attribute, value, flags)?,
             Self::Named(dir, name) => {
-                // There is no call that takes a directory and a name.
+                // Linux has no such call with directory and name.
                 let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
                 path.extend_from_slice(name);
                 rustix::fs::lsetxattr(path, attribute, value, flags)?;
@@ -325,11 +323,11 @@ impl<'a> Made<'a> {
         Ok(())
     }
 
-    /// Sets the times of last access and change.
+    /// Sets access and modification times.
     pub(super) fn set_times(self, atime: vfs::Timestamp, mtime: vfs::Timestamp) -> io::Result<()> {
         let [last_access, last_modification] = [atime, mtime].map(|time| Timespec {
             tv_sec: time.sec,
-            // Numbers above mean something else to the system call.
+            // Larger values have special meanings in the system call.
             tv_nsec: time.nsec.min(999_999_999).into(),
         });
         let times = Timestamps { last_access, last_modification };
@@ -343,12 +341,12 @@ impl<'a> Made<'a> {
     }
 }
 
-/// Who new files belong to here: the user and the group. Root can give them away.
+/// Returns the user and group of new files. Root can change them.
 pub(super) fn user() -> Option<(u32, u32)> {
     Some((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()))
 }
 
-/// Whether the host says that it does not allow or know something, rather than that it failed.
+/// Returns whether the host does not permit or support the operation, as opposed to a failure.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
@@ -356,19 +354,19 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
     })
 }
 
-/// Whether the host has no symbolic links there. Linux has a number of its own for that.
+/// Returns whether the file system does not support symbolic links, which Linux reports as `EPERM`.
 pub(super) fn is_refusal_of_links(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::PERM)
 }
 
-/// Whether a file system cannot hold so large an attribute. Linux's ext4 calls that no space; if
-/// there really is none, the next file will say so.
+/// Returns whether the file system cannot store an attribute of this size. ext4 on Linux reports `ENOSPC`. If the file
+/// system is really full, the next file fails too.
 pub(super) fn is_too_large(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::TOOBIG, Errno::RANGE, Errno::NOSPC].contains(&errno))
 }
 
-/// The bits that the user's new files do not get: what Linux says of this process, or the usual.
+/// Returns the umask of this process, or the default.
 pub(super) fn umask() -> u16 {
     const USUAL: u16 = 0o022;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! A tree being made on a host of which no more is known than the standard library tells, as on Windows.
+//! Creates a file tree with the standard library only, as on Windows.
 //!
-//! Names hold no separator and are neither `.` nor `..` (the walk and the names of the host have checked that). A
-//! directory that is entered was made, or is one and no link. So nothing that was in an image leads astray; a program
-//! that moves directories of the tree at the same time could.
+//! Names contain no separator and are neither `.` nor `..` (checked by the walk and by the host's name rules). Entered
+//! directories were created here or verified not to be links. Images therefore cannot redirect paths. A program that
+//! moves directories of the tree concurrently can.
 
 use std::borrow::Cow;
 use std::fs::{File, FileTimes, Metadata, OpenOptions};
@@ -15,31 +15,31 @@ use vfs::{FileType, Timestamp};
 use super::names::{check_spelling, in_other_case};
 use crate::{host, replace};
 
-/// Whether a link says if it leads to a directory.
+/// Whether symbolic links to directories are a type of their own.
 pub(super) const LINKS_HAVE_TYPES: bool = cfg!(windows);
 
-/// What is said once where owners are not restored.
+/// Warning if owners are not restored.
 pub(super) const OWNERS_ARE_LOST: &str = if cfg!(windows) {
     "owners and permissions are not restored, as Windows has others; a file that nobody may write is made read-only"
 } else {
     "owners are not restored, as this program can do that on Linux only; set-user-id and set-group-id bits are dropped"
 };
 
-/// A tree on the host and the directory in it that is being filled.
+/// Tree on the host with its current directory.
 pub(super) struct HostTree {
     root: PathBuf,
     /// Path of the current directory below the root.
     path: Vec<u8>,
-    /// Lengths of the paths of the directories on the way to the current one, which is the last.
+    /// Lengths of the paths of the directories down to the current one.
     levels: Vec<usize>,
-    /// The current directory.
+    /// Host path of the current directory.
     current: PathBuf,
-    /// Whether files that are in the way are replaced.
+    /// Whether existing files are replaced.
     replace: bool,
 }
 
 impl HostTree {
-    /// Opens or makes the directory that the tree goes into.
+    /// Opens or creates the destination directory.
     pub(super) fn open(path: &Path, force: bool) -> io::Result<Self> {
         match std::fs::create_dir(path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -49,18 +49,18 @@ impl HostTree {
             let problem = "the directory is not empty; use --force to extract into it";
             return Err(io::Error::other(problem));
         }
-        // On Windows this is also the form in which a path may be long and names mean nothing but themselves.
+        // On Windows this returns a verbatim path, which may be long and has no special names.
         let root = path.canonicalize()?;
         let (path, levels, current) = (Vec::new(), Vec::new(), root.clone());
         Ok(Self { root, path, levels, current, replace: force })
     }
 
-    /// The directory being filled, to be given attributes, or for files in it.
+    /// Returns a handle to the current directory, for its attributes or for files in it.
     pub(super) fn handle(&self) -> io::Result<Directory> {
         Ok(Directory(self.current.clone()))
     }
 
-    /// The path of the directory being filled, below the top.
+    /// Returns the path of the current directory, relative to the top.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
@@ -69,7 +69,7 @@ impl HostTree {
         Ok(self.current.join(host::path(name)?))
     }
 
-    /// Makes a directory in the current one and makes it the current one.
+    /// Creates a directory and enters it.
     pub(super) fn enter(&mut self, name: &[u8]) -> io::Result<()> {
         let path = self.at(name)?;
         let made = std::fs::create_dir(&path);
@@ -94,13 +94,13 @@ impl HostTree {
         Ok(())
     }
 
-    /// Sees to it that the parent can be gone back to: by its path it always can.
+    /// Does nothing, because the parent is accessible by path.
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "other hosts need them")]
     pub(super) fn hold_parent(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Makes the parent of the current directory the current one.
+    /// Returns to the parent directory.
     #[expect(clippy::unnecessary_wraps, reason = "on other hosts it can fail")]
     pub(super) fn leave(&mut self) -> io::Result<()> {
         self.levels.pop();
@@ -109,7 +109,7 @@ impl HostTree {
         Ok(())
     }
 
-    /// Makes a file under a name. Replaces an existing file if that is allowed.
+    /// Creates a file. Replaces an existing file if allowed.
     fn replace<T>(&self, name: &[u8], make: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
         let path = self.at(name)?;
         match make(&path) {
@@ -124,7 +124,7 @@ impl HostTree {
         }
     }
 
-    /// Refuses to take a file for another one whose name differs only in case. Something is there under the name.
+    /// Rejects replacing a file whose name differs only in case. A file with the name exists.
     fn check_spelling(&self, name: &[u8]) -> io::Result<()> {
         let Some(other) = in_other_case(name) else { return Ok(()) };
         let Ok(other) = self.at(&other) else { return Ok(()) };
@@ -138,7 +138,7 @@ impl HostTree {
         check_spelling(name, present.map(name_of))
     }
 
-    /// Removes what has a name, unless it is an image that somebody uses.
+    /// Removes a file, unless it is an image in use.
     fn make_way(&self, path: &Path) -> io::Result<()> {
         let found = match std::fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -154,18 +154,18 @@ impl HostTree {
         remove(path, &found)
     }
 
-    /// Makes a regular file in the current directory.
+    /// Creates a regular file in the current directory.
     pub(super) fn file(&self, name: &[u8]) -> io::Result<File> {
         self.replace(name, |path| {
             host::private(OpenOptions::new().write(true).create_new(true)).open(path)
         })
     }
 
-    /// Makes a symbolic link in the current directory, to a directory or to something else.
+    /// Creates a symbolic link in the current directory. `is_directory` is the type of its target.
     pub(super) fn symlink(&self, name: &[u8], target: &[u8], is_directory: bool) -> io::Result<()> {
         self.replace(name, |path| symlink(target, path, is_directory))?;
         let path = self.at(name)?;
-        // Some that claim to be Windows say that they made one and did not.
+        // Some Windows-compatible systems report success without creating the link.
         match std::fs::symlink_metadata(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "the host has made none"))
@@ -174,13 +174,13 @@ impl HostTree {
         }
     }
 
-    /// Makes a special file in the current directory: there are none here.
+    /// Fails, because this host has no special files.
     #[expect(clippy::unused_self, reason = "other hosts need it")]
     pub(super) fn special(&self, _: &[u8], _: FileType, _: vfs::DeviceNumber) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this host has no such files"))
     }
 
-    /// Gives the file at a path below the top another name, in the current directory.
+    /// Creates a hard link in the current directory to the file at a path below the top.
     pub(super) fn link(&self, existing: &[u8], name: &[u8]) -> io::Result<()> {
         let mut from = self.root.clone();
         for name in existing.split(|&byte| byte == b'/') {
@@ -193,7 +193,7 @@ impl HostTree {
 #[cfg(windows)]
 fn symlink(target: &[u8], path: &Path, is_directory: bool) -> io::Result<()> {
     use std::os::windows::fs::{symlink_dir, symlink_file};
-    // With slashes a link is made that leads nowhere.
+    // On Windows, links with slashes in the target do not work.
     let target: PathBuf = target.split(|&b| b == b'/').try_fold(
         if target.starts_with(b"/") { PathBuf::from("\\") } else { PathBuf::new() },
         |path, name| Ok::<_, io::Error>(path.join(host::path(name)?)),
@@ -206,7 +206,7 @@ fn symlink(target: &[u8], path: &Path, _: bool) -> io::Result<()> {
     std::os::unix::fs::symlink(host::path(target)?, path)
 }
 
-/// Windows removes no file that is for reading only.
+/// Clears the read-only attribute, because Windows does not remove read-only files.
 fn allow_removal(path: &Path, found: &Metadata) -> io::Result<()> {
     let mut permissions = found.permissions();
     if cfg!(windows) && permissions.readonly() {
@@ -217,37 +217,37 @@ fn allow_removal(path: &Path, found: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a file or a link. Windows has two kinds of links, and another way to remove each.
+/// Removes a file or link. Windows removes directory links with another call.
 fn remove(path: &Path, found: &Metadata) -> io::Result<()> {
     let removed = std::fs::remove_file(path);
     if removed.is_err() && found.is_symlink() { std::fs::remove_dir(path) } else { removed }
 }
 
-/// A directory of the tree.
+/// Directory of the tree.
 pub(super) struct Directory(PathBuf);
 
-/// A file that was just made, to give attributes to.
+/// New file whose attributes are to be set.
 #[derive(Clone, Copy)]
 pub(super) enum Made<'a> {
     File(&'a File),
     Directory(&'a Path),
-    /// By its name in a directory; a link is not followed.
+    /// By directory and name; links are not followed.
     #[cfg_attr(windows, expect(dead_code, reason = "nothing is set of a link here"))]
     Named(&'a Path, &'a [u8]),
 }
 
 impl<'a> Made<'a> {
-    /// An open file.
+    /// Wraps an open file.
     pub(super) fn file(file: &'a File) -> Self {
         Self::File(file)
     }
 
-    /// A directory.
+    /// Wraps a directory.
     pub(super) fn directory(directory: &'a Directory) -> Self {
         Self::Directory(&directory.0)
     }
 
-    /// A file in a directory.
+    /// Wraps a file in a directory.
     pub(super) fn named(directory: &'a Directory, name: &'a [u8]) -> Self {
         Self::Named(&directory.0, name)
     }
@@ -264,13 +264,13 @@ impl<'a> Made<'a> {
         }
     }
 
-    /// Sets user and group: there are none that an image could mean.
+    /// Fails, because this host has no Unix users and groups.
     #[cfg(not(unix))]
     pub(super) fn set_owner(self, _: u32, _: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Sets the permission bits; not for symbolic links, which have none.
+    /// Sets the permission bits. Not valid for symbolic links, which have none.
     #[cfg(unix)]
     pub(super) fn set_permissions(self, permissions: u16) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
@@ -284,10 +284,10 @@ impl<'a> Made<'a> {
         }
     }
 
-    /// Makes a file that nobody may write one for reading only: that is all there is.
+    /// Marks a file without write permissions as read-only. Other permissions do not exist here.
     #[cfg(not(unix))]
     pub(super) fn set_permissions(self, permissions: u16) -> io::Result<()> {
-        /// Writing, for anybody.
+        /// Write permissions of all classes.
         const WRITE: u16 = 0o222;
         let Self::File(file) = self else { return Ok(()) };
         let mut found = file.metadata()?.permissions();
@@ -298,12 +298,12 @@ impl<'a> Made<'a> {
         Ok(())
     }
 
-    /// Sets an extended attribute: it is not known how.
+    /// Fails, because extended attributes are not supported here.
     pub(super) fn set_xattr(self, _: &[u8], _: &[u8]) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this host has none"))
     }
 
-    /// Sets the times of last access and change; not of links and special files.
+    /// Sets access and modification times, except those of links and special files.
     pub(super) fn set_times(self, atime: Timestamp, mtime: Timestamp) -> io::Result<()> {
         let times =
             FileTimes::new().set_accessed(system_time(atime)?).set_modified(system_time(mtime)?);
@@ -318,7 +318,7 @@ impl<'a> Made<'a> {
 #[cfg(windows)]
 fn open_directory(path: &Path) -> io::Result<File> {
     use std::os::windows::fs::OpenOptionsExt;
-    /// `FILE_FLAG_BACKUP_SEMANTICS`: directories can be opened with it only.
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, which is required to open directories.
     const DIRECTORIES_TOO: u32 = 0x0200_0000;
     OpenOptions::new().write(true).custom_flags(DIRECTORIES_TOO).open(path)
 }
@@ -328,7 +328,7 @@ fn open_directory(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// A time as the host has it. Those of Windows begin in 1601.
+/// Converts a time for the host. Windows times start in 1601.
 fn system_time(time: Timestamp) -> io::Result<SystemTime> {
     let distance = Duration::from_secs(time.sec.unsigned_abs());
     let second = if time.sec < 0 {
@@ -336,7 +336,7 @@ fn system_time(time: Timestamp) -> io::Result<SystemTime> {
     } else {
         UNIX_EPOCH.checked_add(distance)
     };
-    // Numbers above are of damaged images.
+    // Larger values occur in damaged images.
     let part = Duration::from_nanos(time.nsec.min(999_999_999).into());
     let time = second.and_then(|second| second.checked_add(part));
     time.ok_or_else(|| {
@@ -344,29 +344,29 @@ fn system_time(time: Timestamp) -> io::Result<SystemTime> {
     })
 }
 
-/// Who new files belong to here, if that can be told.
+/// Returns the user and group of new files, if known.
 pub(super) fn user() -> Option<(u32, u32)> {
     None
 }
 
-/// Whether the host says that it does not allow or know something, rather than that it failed.
+/// Returns whether the host does not permit or support the operation, as opposed to a failure.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied)
 }
 
-/// Whether symbolic links cannot be made there, or not by this user.
+/// Returns whether symbolic links are unsupported or not permitted for this user.
 pub(super) fn is_refusal_of_links(error: &io::Error) -> bool {
-    /// `ERROR_PRIVILEGE_NOT_HELD`: Windows lets only some users make links.
+    /// `ERROR_PRIVILEGE_NOT_HELD`: Windows permits links to some users only.
     const PRIVILEGE_NOT_HELD: i32 = 1314;
     is_refusal(error) || cfg!(windows) && error.raw_os_error() == Some(PRIVILEGE_NOT_HELD)
 }
 
-/// Whether an attribute is too large: there are none.
+/// Returns false, because extended attributes are not supported here.
 pub(super) fn is_too_large(_: &io::Error) -> bool {
     false
 }
 
-/// The bits that the user's new files do not get: the usual.
+/// Returns the default umask.
 pub(super) fn umask() -> u16 {
     0o022
 }

@@ -1,9 +1,9 @@
-//! What `diskwright extract` does: copies files out of an image, to a directory or a tar archive.
+//! Extraction of files from an image to a directory or tar archive (`diskwright extract`).
 //!
-//! Both give everything the image has, `lost+found` included, parents first and sorted by name.
-//! What cannot be read from the image ends the work, unless it is told to keep going. What cannot
-//! be given to the destination (a device node without the right to make one, an attribute that a
-//! file system does not keep, a socket in an archive) is said, counted and left out.
+//! Both outputs contain all files of the image, including `lost+found`, parents first and sorted by name. A read error
+//! in the image ends the extraction, unless `keep_going` is set. Files and attributes that the destination does not
+//! support are reported, counted and omitted. Examples are device nodes without the privilege, unsupported extended
+//! attributes, and sockets in an archive.
 //!
 //! ```no_run
 //! use diskwright::extract::{ExtractOptions, Observer, extract_to_directory};
@@ -48,24 +48,24 @@ pub use archive::extract_to_tar;
 pub use directory::extract_to_directory;
 pub use file::extract_to_tar_file;
 
-/// What to extract, and how.
+/// Options of an extraction.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ExtractOptions {
-    /// The file or directory to extract; what is in a directory comes without its name.
+    /// File or directory to extract. For a directory, its contents are extracted without its own name.
     pub path: Vec<u8>,
-    /// Go on after something in the image that cannot be read.
+    /// Continue after read errors in the image.
     pub keep_going: bool,
-    /// Extract into a directory that is not empty, and replace files in it.
+    /// Extract into a non-empty directory and replace files in it.
     pub force: bool,
-    /// Give files nothing but their contents and permissions: no owners, times, attributes, and no
-    /// set-user-id, set-group-id or sticky bits. For directories only.
+    /// Restore contents and basic permissions only: no owners, times, attributes, set-user-ID, set-group-ID or sticky
+    /// bits. For directories only.
     pub plain: bool,
     /// Follow a symbolic link at the end of `path`.
     pub follow: bool,
-    /// The name of what is extracted, instead of its own, unless it is a directory.
+    /// New name of an extracted file that is not a directory.
     pub name: Option<Vec<u8>>,
-    /// Give what has a name that Windows cannot have another one, which leads back to it. For directories only.
+    /// Map names that Windows does not support to reversible replacements. For directories only.
     pub map_names: bool,
 }
 
@@ -79,41 +79,41 @@ setters!(ExtractOptions {
     map_names: bool,
 });
 
-/// Hears how the work goes.
+/// Observer of an extraction.
 pub trait Observer {
-    /// Another file is about to be extracted.
+    /// Reports the next file.
     fn file(&mut self, path: &[u8]);
-    /// More bytes of contents have been copied.
+    /// Reports further content bytes.
     fn copied(&mut self, bytes: u64);
-    /// Something was left out, or is not what it should be.
+    /// Reports an omission or deviation.
     fn warning(&mut self, message: &str);
-    /// Something in the image cannot be read; the work continues. By default a warning.
+    /// Reports a read error in the image, after which the extraction continues. The default is a warning.
     fn unreadable(&mut self, error: &Error) {
         self.warning(&error.to_string());
     }
-    /// Whether the work is to go on; asked before each file. If not, it fails with [`Error::Stopped`].
+    /// Returns whether to continue; called before each file. If false, the extraction fails with [`Error::Stopped`].
     fn goes_on(&mut self) -> bool {
         true
     }
 }
 
-/// What was extracted.
+/// Result of an extraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExtractReport {
-    /// Files of any type.
+    /// Number of files of any type.
     pub files: u64,
     /// Bytes of contents, without holes.
     pub bytes: u64,
-    /// Files in the image that could not be read, or not to their end.
+    /// Number of files in the image that could not be read completely.
     pub unreadable: u64,
-    /// Failures of the device among them. They say nothing about the image.
+    /// Device errors among them, which do not indicate damage of the image.
     pub device_errors: u64,
-    /// Files and attributes that the destination did not take.
+    /// Number of files and attributes that the destination did not accept.
     pub left_out: u64,
 }
 
 impl ExtractReport {
-    /// How the command ends.
+    /// Returns the exit status for this report.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self { device_errors: 1.., .. } => Outcome::Io,
@@ -124,16 +124,16 @@ impl ExtractReport {
     }
 }
 
-/// What both kinds of extraction keep track of.
+/// Common state of both kinds of extraction.
 struct Job<'a> {
     paths: Paths<'a>,
     options: &'a ExtractOptions,
     observer: &'a mut dyn Observer,
     report: ExtractReport,
-    /// Absolute path of what is extracted.
+    /// Absolute path of the extracted file or directory.
     top: Vec<u8>,
     top_ino: Ino,
-    /// Name of what is extracted, unless it is a directory.
+    /// Name of the extracted file, unless it is a directory.
     top_name: Vec<u8>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Job<'a> {
         self.paths.file_system()
     }
 
-    /// Tells that a file comes next, unless the work shall end.
+    /// Reports the next file, or fails if the extraction was cancelled.
     fn begin_file(&mut self, path: &[u8]) -> Result<()> {
         if !self.observer.goes_on() {
             return Err(Error::Stopped);
@@ -171,12 +171,12 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Path in the image of what has `path` below the top.
+    /// Returns the image path for a path below the top.
     fn image_path(&self, path: &[u8]) -> Vec<u8> {
         join(&self.top, path)
     }
 
-    /// Something in the image cannot be read: an error, or a warning if told to keep going.
+    /// Handles a read error in the image: fails, or warns with `keep_going`.
     fn unreadable(&mut self, path: &[u8], error: vfs::Error) -> Result<()> {
         let is_device = matches!(error, vfs::Error::Device(_));
         let error = Error::file(&self.image_path(path), error);
@@ -189,15 +189,14 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// The destination did not take something.
+    /// Records that the destination did not accept something.
     fn left_out(&mut self, path: &[u8], what: &str) {
         self.report.left_out += 1;
         let path = self.image_path(path);
         self.observer.warning(&format!("{}: {what}", crate::text::escaped(&path)));
     }
 
-    /// The extended attributes of a file, sorted by name; those that can be read, if told to keep
-    /// going.
+    /// Returns the extended attributes of a file, sorted by name. With `keep_going`, unreadable ones are omitted.
     fn xattrs(&mut self, path: &[u8], ino: Ino) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let fs = self.fs();
         let mut names = Vec::new();
@@ -222,7 +221,7 @@ impl<'a> Job<'a> {
         Ok(xattrs)
     }
 
-    /// The target of a symbolic link, or `None` if it cannot be read.
+    /// Returns the target of a symbolic link, or `None` if it is unreadable.
     fn target(&mut self, path: &[u8], ino: Ino) -> Result<Option<Vec<u8>>> {
         let target = self.fs().readlink(ino).and_then(|target| {
             if target.is_empty() || target.contains(&0) {

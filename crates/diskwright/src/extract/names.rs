@@ -1,7 +1,7 @@
-//! Which names files get on the host.
+//! Names of extracted files on the host.
 //!
-//! On Linux any name will do. On Windows not every name can be had: it is refused, or another one stands for it
-//! ([`crate::windows_names`]). Who asks for these stand-ins gets them on every host.
+//! Linux accepts all names. Names that Windows does not accept are refused or mapped ([`crate::windows_names`]).
+//! Mapping can be requested on every host.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,18 +12,18 @@ use vfs::{FileSystem, Ino};
 
 use crate::windows_names::{Problem, folded, mapped, problem};
 
-/// Whether this host has only some names.
+/// Whether this host restricts names.
 const IS_CHOOSY: bool = cfg!(windows);
 
-/// The name that a file of an image gets on the host, wherever it comes to lie: mapped, if `maps`.
+/// Returns the host name for a file of an image, independent of its directory. It is mapped if `maps`.
 ///
 /// # Errors
-/// Why it gets none.
+/// The reason why the name is not valid.
 pub(crate) fn host_name(name: &[u8], maps: bool) -> Result<Cow<'_, [u8]>, Problem> {
     HostNames::new(maps).name(name)
 }
 
-/// Returns a name that a directory of the host takes for this one, exactly if it ignores case. `None` for a name
+/// Returns a name that denotes the same file if and only if the host directory ignores case. Returns `None` for a name
 /// without letters.
 pub(super) fn in_other_case(name: &[u8]) -> Option<Vec<u8>> {
     let name = std::str::from_utf8(name).ok()?;
@@ -32,10 +32,10 @@ pub(super) fn in_other_case(name: &[u8]) -> Option<Vec<u8>> {
     (other != name).then(|| other.into_bytes())
 }
 
-/// Checks the names of a directory of the host that has something under the name of a new file.
+/// Checks the names of a host directory that already contains the name of a new file.
 ///
 /// # Errors
-/// If that has another spelling of the name, as in a directory that ignores case.
+/// If the existing file has another spelling of the name, as in a case-insensitive directory.
 pub(super) fn check_spelling<'n>(
     name: &[u8],
     present: impl Iterator<Item = io::Result<Cow<'n, [u8]>>>,
@@ -57,18 +57,18 @@ pub(super) fn check_spelling<'n>(
     )))
 }
 
-/// Which names the files of a tree get, directory by directory.
+/// Host names for the files of a tree, by directory.
 pub(super) struct HostNames {
     maps: bool,
-    /// Of each directory on the way.
+    /// State of each directory on the current path.
     levels: Vec<Alike>,
 }
 
-/// Names of a directory that fold to the same as others there: whether one of them was given already.
+/// Names of a directory that are equal after case folding, and whether one of them was used already.
 type Alike = HashMap<Vec<u8>, bool>;
 
 impl HostNames {
-    /// Names that others stand for if `maps`.
+    /// Creates the state. Names are mapped if `maps`.
     pub(super) fn new(maps: bool) -> Self {
         Self { maps, levels: Vec::new() }
     }
@@ -77,11 +77,11 @@ impl HostNames {
         self.maps || IS_CHOOSY
     }
 
-    /// A directory is entered: what comes is in it.
+    /// Enters a directory.
     pub(super) fn enter(&mut self, fs: &dyn FileSystem, dir: Ino) {
         let mut counts: HashMap<Vec<u8>, u32> = HashMap::new();
         if self.are_looked_at() {
-            // What cannot be listed is for the walk to tell.
+            // The walk reports directories that cannot be listed.
             let _ = fs.for_each_entry(dir, &mut |entry| {
                 *counts.entry(folded(entry.name)).or_default() += 1;
                 ControlFlow::Continue(())
@@ -91,15 +91,15 @@ impl HostNames {
         self.levels.push(alike.map(|(name, _)| (name, false)).collect());
     }
 
-    /// The directories that are deeper than those above `depth` are left.
+    /// Leaves all directories deeper than `depth`.
     pub(super) fn leave_to(&mut self, depth: usize) {
         self.levels.truncate(depth);
     }
 
-    /// The name that a file of the current directory gets on the host.
+    /// Returns the host name for a file of the current directory.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// The reason why the name is not valid.
     pub(super) fn name<'n>(&mut self, name: &'n [u8]) -> Result<Cow<'n, [u8]>, Problem> {
         if !self.are_looked_at() {
             return Ok(Cow::Borrowed(name));
@@ -119,11 +119,11 @@ impl HostNames {
         }
     }
 
-    /// What a link leads to on the host: each name on the way as it stands there, if names are mapped. Of names that
-    /// differ only in the case of letters, those of other directories are not known.
+    /// Returns the host form of a link target, with each component mapped if requested. Names in other directories that
+    /// differ only in case cannot be detected.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why the target is not valid.
     pub(super) fn target<'n>(&self, target: &'n [u8]) -> Result<Cow<'n, [u8]>, Problem> {
         if !self.are_looked_at() {
             return Ok(Cow::Borrowed(target));

@@ -1,4 +1,4 @@
-//! Sharing blocks of the image with the files that are extracted from it.
+//! Sharing of image blocks with extracted files (reflink).
 
 use std::fs::File;
 
@@ -9,8 +9,8 @@ use super::contents::Run;
 use crate::clone::{self, CloneTarget, Range};
 
 impl Job<'_> {
-    /// Shares with `file` what can be shared of the data of a file in the image. Returns the runs that have to be
-    /// copied: all, where image and file lie on no file system that can share blocks.
+    /// Shares as much data as possible with `file` and returns the runs to be copied. These are all runs if the file
+    /// systems do not support sharing.
     pub(super) fn share_runs(&mut self, ino: Ino, runs: Vec<Run>, file: &File) -> Vec<Run> {
         if runs.iter().all(|run| run.len < clone::BYTES_MIN) {
             return runs;
@@ -25,7 +25,7 @@ impl Job<'_> {
         left
     }
 
-    /// Shares what can be shared of a run, adds what is left to `left`, and returns how many bytes are shared.
+    /// Shares as much of a run as possible and adds the rest to `left`. Returns the number of shared bytes.
     fn share_run(&self, ino: Ino, run: Run, target: &CloneTarget, left: &mut Vec<Run>) -> u64 {
         let (mut at, mut shared) = (run.offset, 0);
         let found = self.fs().read_in_place(ino, run.offset, run.len, &mut |parts| {
@@ -39,7 +39,7 @@ impl Job<'_> {
                 shared += done;
             }
         });
-        // What cannot be found is for the copying to report.
+        // Copying reports any errors.
         let end = run.offset + run.len;
         if !matches!(found, Ok(true)) || at < end {
             left.push(Run { offset: at, len: end - at });

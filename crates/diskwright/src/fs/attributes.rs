@@ -1,4 +1,4 @@
-//! What is known of files, and changing it, by path.
+//! Reading and changing file attributes by path.
 
 use vfs::Ino;
 use vfs::path::LastLink;
@@ -17,30 +17,30 @@ impl Image {
         self.shared.names(path, |names| act(&names, names.paths.resolve(path, last)?))
     }
 
-    /// What is known of a file. Symbolic links are followed.
+    /// Returns the metadata of a file. Symbolic links are followed.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the file does not exist.
     pub fn metadata(&self, path: impl AsImagePath) -> Result<Metadata> {
         self.with_inode(path.as_image_path(), LastLink::Follow, |names, ino| {
             names.fs.attributes(ino).map(Metadata::new)
         })
     }
 
-    /// What is known of a file. A symbolic link at the end of the path is not followed.
+    /// Returns the metadata of a file. A symbolic link at the end of the path is not followed.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the file does not exist.
     pub fn symlink_metadata(&self, path: impl AsImagePath) -> Result<Metadata> {
         self.with_inode(path.as_image_path(), LastLink::Keep, |names, ino| {
             names.fs.attributes(ino).map(Metadata::new)
         })
     }
 
-    /// Whether the path leads to a file.
+    /// Returns whether the path leads to an existing file.
     ///
     /// # Errors
-    /// If that cannot be told, because the image is damaged or closed.
+    /// If the image is damaged or closed.
     pub fn exists(&self, path: impl AsImagePath) -> Result<bool> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
@@ -49,48 +49,48 @@ impl Image {
         }
     }
 
-    /// The path of what a path leads to, from the root, without symbolic links, `.` and `..`.
+    /// Returns the absolute path without symbolic links, `.` and `..`.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the file does not exist.
     pub fn canonicalize(&self, path: impl AsImagePath) -> Result<Vec<u8>> {
         let path = path.as_image_path();
         self.shared.names(path, |names| names.paths.canonicalize(path))
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// If it is not there, or no symbolic link.
+    /// If the file does not exist or is not a symbolic link.
     pub fn read_link(&self, path: impl AsImagePath) -> Result<Vec<u8>> {
         self.with_inode(path.as_image_path(), LastLink::Keep, |names, ino| names.fs.readlink(ino))
     }
 
-    /// Sets the permission bits, which are below `0o10000`. Symbolic links are followed.
+    /// Sets the permission bits, at most `0o7777`. Symbolic links are followed.
     ///
     /// # Errors
-    /// If it is not there, or the image cannot be changed.
+    /// If the file does not exist or the image is read-only.
     pub fn set_permissions(&self, path: impl AsImagePath, mode: u32) -> Result<()> {
         self.with_inode(path.as_image_path(), LastLink::Follow, |names, ino| {
             inode::set_permissions(names.fs, ino, mode, names.now)
         })
     }
 
-    /// Sets owner and group, each if one is given. As in Linux, set-user-id and set-group-id and capabilities of a
-    /// program go. Symbolic links are followed.
+    /// Sets the owner, the group or both. As on Linux, this clears the set-user-ID and set-group-ID bits and the
+    /// capabilities of a program. Symbolic links are followed.
     ///
     /// # Errors
-    /// If it is not there, or the image cannot be changed.
+    /// If the file does not exist or the image is read-only.
     pub fn chown(&self, path: impl AsImagePath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.with_inode(path.as_image_path(), LastLink::Follow, |names, ino| {
             inode::set_owner(names.fs, ino, (uid, gid), names.now)
         })
     }
 
-    /// The same, but a symbolic link at the end of the path is not followed.
+    /// Same as [`Self::chown`], but a symbolic link at the end of the path is not followed.
     ///
     /// # Errors
-    /// As [`Self::chown`].
+    /// Same as [`Self::chown`].
     pub fn lchown(&self, path: impl AsImagePath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.with_inode(path.as_image_path(), LastLink::Keep, |names, ino| {
             inode::set_owner(names.fs, ino, (uid, gid), names.now)
@@ -100,29 +100,29 @@ impl Image {
     /// Sets times. Symbolic links are followed.
     ///
     /// # Errors
-    /// If it is not there, or the image cannot be changed.
+    /// If the file does not exist or the image is read-only.
     pub fn set_times(&self, path: impl AsImagePath, times: FileTimes) -> Result<()> {
         self.with_inode(path.as_image_path(), LastLink::Follow, |names, ino| {
             names.fs.set_attributes(ino, &times.change(names.now))
         })
     }
 
-    /// The same, but a symbolic link at the end of the path is not followed.
+    /// Same as [`Self::set_times`], but a symbolic link at the end of the path is not followed.
     ///
     /// # Errors
-    /// As [`Self::set_times`].
+    /// Same as [`Self::set_times`].
     pub fn set_times_nofollow(&self, path: impl AsImagePath, times: FileTimes) -> Result<()> {
         self.with_inode(path.as_image_path(), LastLink::Keep, |names, ino| {
             names.fs.set_attributes(ino, &times.change(names.now))
         })
     }
 
-    /// The value of an extended attribute; `None` if the file has none of that name. Names are as Linux has them:
-    /// `user.comment`, `security.capability`, …. Here and below, a symbolic link at the end of the path is not
-    /// followed: [`File`](super::File) has the same methods for what it leads to.
+    /// Returns the value of an extended attribute, or `None` if it does not exist. Names are the same as on Linux:
+    /// `user.comment`, `security.capability`, …. This method and the other xattr methods do not follow a symbolic link
+    /// at the end of the path; the methods of [`File`](super::File) do.
     ///
     /// # Errors
-    /// If the file is not there.
+    /// If the file does not exist.
     pub fn get_xattr(
         &self,
         path: impl AsImagePath,
@@ -136,7 +136,7 @@ impl Image {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// If the file is not there, the format cannot hold the attribute, or the image cannot be changed.
+    /// If the file does not exist, the format cannot store the attribute, or the image is read-only.
     pub fn set_xattr(
         &self,
         path: impl AsImagePath,
@@ -148,10 +148,10 @@ impl Image {
         })
     }
 
-    /// The names of a file's extended attributes, sorted.
+    /// Returns the names of a file's extended attributes, sorted.
     ///
     /// # Errors
-    /// If the file is not there.
+    /// If the file does not exist.
     pub fn list_xattrs(&self, path: impl AsImagePath) -> Result<Vec<Vec<u8>>> {
         self.with_inode(path.as_image_path(), LastLink::Keep, |names, ino| {
             inode::list_xattrs(names.fs, ino)
@@ -161,7 +161,7 @@ impl Image {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// If the file or the attribute is not there, or the image cannot be changed.
+    /// If the file or the attribute does not exist, or the image is read-only.
     pub fn remove_xattr(&self, path: impl AsImagePath, name: impl AsRef<[u8]>) -> Result<()> {
         self.with_inode(path.as_image_path(), LastLink::Keep, |names, ino| {
             inode::remove_xattr(names.fs, ino, name.as_ref(), names.now)

@@ -1,17 +1,17 @@
-//! Whole files at once.
+//! Reading, writing and copying whole files.
 
 use super::{AsImagePath, File, Image};
 use crate::{Error, Result};
 
-/// Bytes that are copied at once.
+/// Copy buffer size in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Image {
-    /// The whole contents of a file. A few bytes of an image can claim a file of terabytes: where images come from
-    /// others, ask for its size first, or read a [`File`] in pieces.
+    /// Returns the whole contents of a file. A small image can contain a sparse file of terabytes. For untrusted
+    /// images, check the size first or read a [`File`] in pieces.
     ///
     /// # Errors
-    /// If it is not there or a directory, or if there is no memory for it.
+    /// If the file does not exist, is a directory, or does not fit in memory.
     pub fn read(&self, path: impl AsImagePath) -> Result<Vec<u8>> {
         let path = path.as_image_path();
         let file = File::open(self, path)?;
@@ -26,10 +26,10 @@ impl Image {
         Ok(contents)
     }
 
-    /// The whole contents of a file as text.
+    /// Returns the whole contents of a file as text.
     ///
     /// # Errors
-    /// As [`Self::read`], and if it is not UTF-8.
+    /// Same as [`Self::read`], and if the contents are not UTF-8.
     pub fn read_to_string(&self, path: impl AsImagePath) -> Result<String> {
         let path = path.as_image_path();
         String::from_utf8(self.read(path)?).map_err(|_| {
@@ -38,18 +38,19 @@ impl Image {
         })
     }
 
-    /// Makes a file with these contents, or replaces those of the one that is there.
+    /// Creates a file with these contents or replaces the contents of an existing file.
     ///
     /// # Errors
-    /// If it is a directory, or there is no space. A front part may have been written then.
+    /// If the path is a directory or there is no space. A prefix of the contents may have been written.
     pub fn write(&self, path: impl AsImagePath, contents: impl AsRef<[u8]>) -> Result<()> {
         File::create(self, path)?.write_at(contents.as_ref(), 0).map(|_| ())
     }
 
-    /// Copies contents and permissions of a file over another one, which is made if it is not there; how many bytes.
+    /// Copies the contents and permissions of a file to another one, which is created if missing. Returns the number of
+    /// bytes.
     ///
     /// # Errors
-    /// If the first is not there, either is no regular file, or there is no space.
+    /// If the source does not exist, either is not a regular file, or there is no space.
     pub fn copy(&self, from: impl AsImagePath, to: impl AsImagePath) -> Result<u64> {
         let (from, to) = (from.as_image_path(), to.as_image_path());
         let source = File::open(self, from)?;

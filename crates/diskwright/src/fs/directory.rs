@@ -11,16 +11,15 @@ use super::shared::Held;
 use super::{AsImagePath, Image, Metadata};
 use crate::{Error, Result};
 
-/// The directory that is listed.
+/// Directory of a listing.
 struct Directory {
     held: Held,
     path: Box<[u8]>,
 }
 
-/// The entries of a directory, without `.` and `..`, in the directory's own order. No lock is held between two of
-/// them.
+/// Entries of a directory without `.` and `..`, in on-disk order. No lock is held between two entries.
 ///
-/// Entries that come or go at the same time may be among them or not.
+/// Entries created or removed during the listing may or may not be included.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -41,14 +40,14 @@ pub struct ReadDir {
     entries: Entries,
 }
 
-/// An entry of a directory.
+/// Directory entry.
 #[derive(Clone)]
 pub struct DirEntry {
     directory: Arc<Directory>,
     entry: Named,
 }
 
-/// An entry of a directory, until the next one is asked for.
+/// Directory entry that borrows from the listing until the next call.
 #[derive(Clone, Copy)]
 pub struct DirEntryRef<'a> {
     directory: &'a Directory,
@@ -56,10 +55,10 @@ pub struct DirEntryRef<'a> {
 }
 
 impl Image {
-    /// The entries of a directory.
+    /// Returns the entries of a directory.
     ///
     /// # Errors
-    /// If it is not there, or no directory.
+    /// If it does not exist or is not a directory.
     pub fn read_dir(&self, path: impl AsImagePath) -> Result<ReadDir> {
         let path = path.as_image_path();
         let held = self.shared.names(path, |names| {
@@ -75,8 +74,8 @@ impl Image {
 }
 
 impl ReadDir {
-    /// The next entry, without the copies that [`Iterator::next`] makes of its name and of what it belongs to: for who
-    /// goes through many and keeps few.
+    /// Returns the next entry without copying its name and path, unlike [`Iterator::next`]. This is faster for callers
+    /// that keep few entries.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -94,8 +93,8 @@ impl ReadDir {
     /// ```
     ///
     /// # Errors
-    /// As those of the iterator: if the directory cannot be read, or has a name that none can hold. What follows is given
-    /// after it.
+    /// Same as the iterator: if the directory cannot be read or contains an invalid name. The listing can be continued
+    /// after an error.
     pub fn next_ref(&mut self) -> Option<Result<DirEntryRef<'_>>> {
         let directory = &*self.directory;
         let Directory { held, path } = directory;
@@ -116,73 +115,73 @@ impl Iterator for ReadDir {
 }
 
 impl DirEntry {
-    /// Its name.
+    /// Returns the name.
     pub fn file_name(&self) -> &[u8] {
         &self.entry.name
     }
 
-    /// Its name as text, with replacement characters for what is none.
+    /// Returns the name as text, with replacement characters for invalid UTF-8.
     pub fn file_name_lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.entry.name)
     }
 
-    /// The path of the directory, as it was given, and the name.
+    /// Returns the directory path as passed to [`Image::read_dir`], joined with the name.
     pub fn path(&self) -> Vec<u8> {
         join(&self.directory.path, &self.entry.name)
     }
 
-    /// The inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> Ino {
         self.entry.ino
     }
 
-    /// What it is: as the directory says, or else as the inode does.
+    /// Returns the file type from the directory entry or, if missing there, from the inode.
     ///
     /// # Errors
-    /// If the inode has to be asked, as [`Self::metadata`].
+    /// If the inode must be read, same as [`Self::metadata`].
     pub fn file_type(&self) -> Result<FileType> {
         self.directory.file_type(self.entry.file_type, &self.entry.name)
     }
 
-    /// What is known of it now. A symbolic link is not followed.
+    /// Returns the current metadata. A symbolic link is not followed.
     ///
     /// # Errors
-    /// If the name is gone meanwhile.
+    /// If the name was removed meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
         self.directory.metadata(&self.entry.name)
     }
 }
 
 impl DirEntryRef<'_> {
-    /// Its name.
+    /// Returns the name.
     pub fn file_name(&self) -> &[u8] {
         self.entry.name
     }
 
-    /// The inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> Ino {
         self.entry.ino
     }
 
-    /// What it is, as [`DirEntry::file_type`].
+    /// Returns the file type, like [`DirEntry::file_type`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`DirEntry::file_type`].
     pub fn file_type(&self) -> Result<FileType> {
         self.directory.file_type(self.entry.file_type, self.entry.name)
     }
 
-    /// What is known of it now, as [`DirEntry::metadata`].
+    /// Returns the current metadata, like [`DirEntry::metadata`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`DirEntry::metadata`].
     pub fn metadata(&self) -> Result<Metadata> {
         self.directory.metadata(self.entry.name)
     }
 }
 
 impl Directory {
-    /// The type of an entry: as the directory says, or else as the inode does.
+    /// Returns the file type from the directory entry or, if missing there, from the inode.
     fn file_type(&self, told: Option<FileType>, name: &[u8]) -> Result<FileType> {
         match told {
             Some(file_type) => Ok(file_type),
@@ -190,7 +189,7 @@ impl Directory {
         }
     }
 
-    /// What is known now of what an entry names.
+    /// Returns the current metadata of the inode that an entry names.
     fn metadata(&self, name: &[u8]) -> Result<Metadata> {
         let held = &self.held;
         let found = held.shared().names(name, |names| {

@@ -1,4 +1,4 @@
-//! Files that come from the host, or go to it.
+//! Copying files between host and image.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::edit::{Editor, Policy};
 use crate::extract::{ExtractOptions, ExtractReport, Observer, extract_to_directory};
 use crate::{Result, build};
 
-/// What the observer does must not use the image: the call holds it.
+/// Observers passed to these methods must not use the image, because the call holds its gate.
 impl Image {
-    /// Copies a file or directory of the host to `to`, or into it, if it is a directory. A file that is there is
-    /// replaced; without [`CopyOptions::preserve`], the new one takes over its permissions, owner and attributes.
+    /// Copies a host file or directory to `to`, or into it if it is a directory. An existing file is replaced. Without
+    /// [`CopyOptions::preserve`], the new file inherits its permissions, owner and attributes.
     ///
-    /// No name is removed meanwhile: calls that do so wait.
+    /// Calls that remove names wait until the copy ends.
     ///
     /// # Errors
-    /// If something cannot be read or made, or the observer ends it; what was copied before it stays.
+    /// If reading or creating a file fails, or the observer cancels. Files copied before remain.
     pub fn copy_in(
         &self,
         from: impl AsRef<Path>,
@@ -36,13 +36,12 @@ impl Image {
         })
     }
 
-    /// Copies a file or directory to `to` on the host, or into it, if it is a directory. Files in the way are
-    /// replaced.
+    /// Copies a file or directory to `to` on the host, or into it if it is a directory. Existing files are replaced.
     ///
-    /// No name is removed meanwhile: calls that do so wait.
+    /// Calls that remove names wait until the copy ends.
     ///
     /// # Errors
-    /// If something cannot be read or made, or the observer ends it; what was copied before it stays.
+    /// If reading or creating a file fails, or the observer cancels. Files copied before remain.
     pub fn copy_out(
         &self,
         from: impl AsImagePath,
@@ -55,14 +54,13 @@ impl Image {
             .whole(|fs| copy::out_of_image(Paths::new(fs), from, to.as_ref(), options, observer))
     }
 
-    /// Copies all that is in a directory of the image, or a file, into a directory of the host, which is made if it is
-    /// not there.
+    /// Extracts a file or the contents of a directory to a host directory, which is created if missing.
     ///
-    /// No name is removed meanwhile: calls that do so wait.
+    /// Calls that remove names wait until the extraction ends.
     ///
     /// # Errors
-    /// If the image cannot be read or the directory not be written, or the observer ends it; what was extracted
-    /// before it stays.
+    /// If the image cannot be read or the directory not written, or the observer cancels. Files extracted before
+    /// remain.
     pub fn extract_to(
         &self,
         directory: impl AsRef<Path>,

@@ -11,7 +11,7 @@ use super::shared::{Held, now};
 use super::{FileTimes, Metadata, inode};
 use crate::{Error, Result};
 
-/// What a file was opened for.
+/// Access mode of an open file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) reads: bool,
@@ -19,11 +19,11 @@ pub(super) struct Access {
     pub(super) appends: bool,
 }
 
-/// An open file in an image, as `std::fs::File` is one of the host.
+/// Open file in an image, like `std::fs::File`.
 ///
-/// It keeps what it needs of the image: it may outlive it and go to other threads, and several threads may use it at
-/// once. A file whose last name is removed lives until it is dropped. After [`Image::close`](super::Image::close), every call fails with
-/// [`Error::Closed`].
+/// It shares ownership of the image, so it may outlive the [`Image`](super::Image) and be used by several threads. A
+/// file whose last name is removed exists until it is dropped. After [`Image::close`](super::Image::close), every call
+/// fails with [`Error::Closed`].
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) struct Access {
 pub struct File {
     held: Held,
     access: Access,
-    /// Where reading and writing in order go on.
+    /// Cursor for sequential reads and writes.
     position: Mutex<u64>,
     path: Box<[u8]>,
 }
@@ -56,28 +56,28 @@ impl File {
         Self { held, access, position: Mutex::new(0), path: path.into() }
     }
 
-    /// Reads from a place on, and leaves the cursor where it is; how many bytes. Fewer than asked for only at the end
-    /// of the file.
+    /// Reads at `offset` without moving the cursor and returns the number of bytes. It is shorter than `buf` only at
+    /// the end of the file.
     ///
     /// # Errors
-    /// If it was not opened for reading or is a directory, or if the image is damaged or cannot be read.
+    /// If the file was not opened for reading or is a directory, or if the image is damaged or cannot be read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.check(self.access.reads, "reading")?;
         self.held.with(&self.path, |fs| fs.read(self.held.ino(), offset, buf))
     }
 
-    /// Writes all of `data` to a place, and leaves the cursor where it is; returns how much that was. A file opened to
-    /// append gets it at its end instead, as in Linux.
+    /// Writes all of `data` at `offset` without moving the cursor, and returns its length. In append mode, writes at
+    /// the end of the file instead, as on Linux.
     ///
     /// # Errors
-    /// If it was not opened for writing, if there is no space, or if the image cannot be written. A front part may have been
-    /// written then.
+    /// If the file was not opened for writing, there is no space, or the image cannot be written. A prefix of the data
+    /// may have been written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.store(data, offset)?;
         Ok(data.len())
     }
 
-    /// Writes, and returns where what was written ends.
+    /// Writes and returns the end offset of the written data.
     fn store(&self, data: &[u8], offset: u64) -> Result<u64> {
         self.check(self.access.writes, "writing")?;
         let ino = self.held.ino();
@@ -101,10 +101,10 @@ impl File {
         }
     }
 
-    /// Sets the size: what is past it goes, and what is new reads as zeros.
+    /// Sets the size. Shrinking discards data; growing adds zeros.
     ///
     /// # Errors
-    /// If it was not opened for writing, or the format has no files of that size.
+    /// If the file was not opened for writing, or the format does not support the size.
     pub fn set_len(&self, size: u64) -> Result<()> {
         if !self.access.writes {
             let problem = vfs::Error::Invalid("the file is not open for writing");
@@ -113,7 +113,7 @@ impl File {
         self.held.with(&self.path, |fs| fs.truncate(self.held.ino(), size, Some(now())))
     }
 
-    /// Returns when all that was done to the file so far is durable.
+    /// Makes all earlier changes to the file durable.
     ///
     /// # Errors
     /// If the image cannot be written.
@@ -124,10 +124,10 @@ impl File {
         self.held.with(&self.path, |fs| fs.fsync(self.held.ino()))
     }
 
-    /// The same for its contents; times may stay behind.
+    /// Same as [`Self::sync_all`], but for the contents only: timestamps may not be durable.
     ///
     /// # Errors
-    /// As [`Self::sync_all`].
+    /// Same as [`Self::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
         if !self.held.shared().is_writable() {
             return Ok(());
@@ -135,7 +135,7 @@ impl File {
         self.held.with(&self.path, |fs| fs.fdatasync(self.held.ino()))
     }
 
-    /// What is known of the file.
+    /// Returns the metadata of the file.
     ///
     /// # Errors
     /// If the image is damaged.
@@ -143,7 +143,7 @@ impl File {
         self.held.with(&self.path, |fs| fs.attributes(self.held.ino()).map(Metadata::new))
     }
 
-    /// Returns the first byte at or after `offset` that is in no hole; `None` if only a hole follows. Preallocated space
+    /// Returns the offset of the first byte at or after `offset` that is not in a hole, or `None`. Preallocated space
     /// counts as a hole.
     ///
     /// # Errors
@@ -152,8 +152,8 @@ impl File {
         self.next_run(offset, true)
     }
 
-    /// Returns the first byte at or after `offset` that is in a hole. The end of the file counts as one; `None` if
-    /// `offset` is at the end or after it.
+    /// Returns the offset of the first byte at or after `offset` that is in a hole. The end of the file counts as a
+    /// hole. Returns `None` if `offset` is not before the end.
     ///
     /// # Errors
     /// If the image is damaged.
@@ -181,19 +181,19 @@ impl File {
         })
     }
 
-    /// Sets the permission bits, which are below `0o10000`.
+    /// Sets the permission bits, at most `0o7777`.
     ///
     /// # Errors
-    /// If the image cannot be changed.
+    /// If the image is read-only.
     pub fn set_permissions(&self, mode: u32) -> Result<()> {
         self.held.with(&self.path, |fs| inode::set_permissions(fs, self.held.ino(), mode, now()))
     }
 
-    /// Sets owner and group, each if one is given. As in Linux, set-user-id and set-group-id and capabilities of a
-    /// program go.
+    /// Sets the owner, the group or both. As on Linux, this clears the set-user-ID and set-group-ID bits and the
+    /// capabilities of a program.
     ///
     /// # Errors
-    /// If the image cannot be changed.
+    /// If the image is read-only.
     pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.held.with(&self.path, |fs| inode::set_owner(fs, self.held.ino(), (uid, gid), now()))
     }
@@ -201,12 +201,12 @@ impl File {
     /// Sets times.
     ///
     /// # Errors
-    /// If the image cannot be changed.
+    /// If the image is read-only.
     pub fn set_times(&self, times: FileTimes) -> Result<()> {
         self.held.with(&self.path, |fs| fs.set_attributes(self.held.ino(), &times.change(now())))
     }
 
-    /// The value of an extended attribute; `None` if it has none of that name. Names are as Linux has them:
+    /// Returns the value of an extended attribute, or `None` if it does not exist. Names are the same as on Linux:
     /// `user.comment`, `security.capability`, ….
     ///
     /// # Errors
@@ -218,13 +218,13 @@ impl File {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// If the format cannot hold it, or the image cannot be changed.
+    /// If the format cannot store it or the image is read-only.
     pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let attribute = (name.as_ref(), value.as_ref());
         self.held.with(&self.path, |fs| inode::set_xattr(fs, self.held.ino(), attribute, now()))
     }
 
-    /// The names of its extended attributes, sorted.
+    /// Returns the names of the extended attributes, sorted.
     ///
     /// # Errors
     /// If the image is damaged.
@@ -235,14 +235,14 @@ impl File {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// If there is none of that name, or the image cannot be changed.
+    /// If it does not exist or the image is read-only.
     pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
         self.held.with(&self.path, |fs| inode::remove_xattr(fs, self.held.ino(), name, now()))
     }
 }
 
-/// Several threads may read and write through one file: each takes the cursor for its call.
+/// Several threads may read and write through one file. Each call locks the cursor.
 impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut position = self.position.lock();
@@ -256,7 +256,7 @@ impl Write for &File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let mut position = self.position.lock();
         let end = self.store(data, *position)?;
-        // Writing nothing moves no cursor, not even to the end of a file that is appended to.
+        // An empty write does not move the cursor, not even in append mode.
         if !data.is_empty() {
             *position = end;
         }
@@ -276,7 +276,7 @@ impl Seek for &File {
             SeekFrom::Current(by) => position.checked_add_signed(by),
             SeekFrom::End(by) => self.metadata()?.len().checked_add_signed(by),
         };
-        // As the host has it: places are numbers with a sign.
+        // As on the host, offsets are signed 64-bit numbers.
         let moved = moved.filter(|moved| i64::try_from(*moved).is_ok());
         let before = "a place before the beginning of the file, or too far behind it";
         *position = moved.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, before))?;
@@ -285,7 +285,7 @@ impl Seek for &File {
 }
 
 impl Read for File {
-    /// Whoever has the file alone needs no lock for its cursor.
+    /// With exclusive access, the cursor needs no lock.
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let position = *self.position.get_mut();
         let count = self.read_at(buf, position)?;

@@ -9,20 +9,20 @@ use vfs::{Ino, StatFs};
 use super::shared::Shared;
 use crate::{Error, Result};
 
-/// An open image, with the calls of `std::fs` as methods.
+/// Open image with the functions of `std::fs` as methods.
 ///
-/// Every method takes `&self` and may be called from any thread. Nothing checks permissions: who may open the image may
-/// do everything in it, as root may. Times of access stay as they are.
+/// Every method takes `&self` and may be called from any thread. Permissions are not checked: the caller has the rights
+/// of root. Access times are not updated.
 ///
-/// # What is durable when
-/// [`Image::sync`], [`File::sync_all`](super::File::sync_all) and [`Image::close`] return when all earlier changes are
-/// durable. An image that is dropped is closed too, but its errors are not reported.
+/// # Durability
+/// All earlier changes are durable when [`Image::sync`], [`File::sync_all`](super::File::sync_all) or [`Image::close`]
+/// returns. Dropping an image closes it too, but discards errors.
 ///
-/// If the program ends otherwise (killed, or while a thread panics), the image is as after a crash. It has all changes up
-/// to some moment, at least to the last of these calls, with one exception. Regular files created in a large directory
-/// (1024 blocks or more) since the last of these calls may be missing in any order, each as a whole. The next program
-/// that opens the image to change it recovers it first: this library, or a kernel. Then e2fsck and xfs_repair find nothing
-/// wrong.
+/// If the program ends otherwise (killed, or by a panic), the image is in the state after a crash. It contains all
+/// changes up to some moment, which is not before the last of these calls. There is one exception. Regular files
+/// created in a large directory (1024 blocks or more) since the last of these calls may be missing in any order, each
+/// as a whole. The next program that opens the image for changes, this library or a kernel, recovers it first.
+/// Afterwards e2fsck and xfs_repair find no errors.
 pub struct Image {
     pub(super) shared: Arc<Shared>,
 }
@@ -32,30 +32,30 @@ impl Image {
         Self { shared }
     }
 
-    /// Makes all changes durable and leaves the image clean. It waits for calls of other threads. Files that are still
-    /// open are closed with it: what is then asked of them fails with [`Error::Closed`].
+    /// Makes all changes durable and marks the image clean. Waits for calls of other threads. Files that are still open
+    /// are closed: later calls on them fail with [`Error::Closed`].
     ///
     /// # Errors
-    /// If the image cannot be written; it is then as after a crash.
+    /// If the image cannot be written. It is then in the state after a crash.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
 
-    /// The same while others hold it, too: from there on their calls fail with [`Error::Closed`]. Closing it again does
-    /// nothing.
+    /// Same as [`Self::close`], but for shared images: later calls of other owners fail with [`Error::Closed`]. Closing
+    /// again has no effect.
     ///
     /// # Errors
-    /// As [`Self::close`].
+    /// Same as [`Self::close`].
     pub fn close_for_all(&self) -> Result<()> {
         self.shared.close()
     }
 
-    /// Whether it was opened to be changed.
+    /// Returns whether the image was opened for writing.
     pub fn is_writable(&self) -> bool {
         self.shared.is_writable()
     }
 
-    /// Makes all changes so far durable.
+    /// Makes all earlier changes durable.
     ///
     /// # Errors
     /// If the image cannot be written.
@@ -66,7 +66,7 @@ impl Image {
         self.shared.whole(|fs| fs.sync().map_err(root_error))
     }
 
-    /// Totals of space and inodes.
+    /// Returns totals of space and inodes.
     ///
     /// # Errors
     /// If the image is damaged.
@@ -74,8 +74,8 @@ impl Image {
         self.shared.whole(|fs| fs.statfs().map_err(root_error))
     }
 
-    /// Returns a path of an inode, or `None` if no readable directory has a name for it. Without parent pointers all
-    /// directories may be searched.
+    /// Returns a path of an inode, or `None` if no readable directory contains a name for it. Without parent pointers
+    /// this may search all directories.
     ///
     /// # Errors
     /// [`Error::Closed`] if the image is closed.
@@ -83,7 +83,7 @@ impl Image {
         self.shared.whole(|fs| Ok(first_paths(fs, &[ino]).0.pop().flatten()))
     }
 
-    /// The label, as bytes.
+    /// Returns the label, as bytes.
     ///
     /// # Errors
     /// If the image is damaged.
@@ -91,7 +91,7 @@ impl Image {
         self.shared.whole(|fs| fs.label().map_err(root_error))
     }
 
-    /// Gives it another label: at most 16 bytes for ext4 and 12 for XFS, without NUL.
+    /// Sets the label: at most 16 bytes for ext4 and 12 for XFS, without NUL.
     ///
     /// # Errors
     /// If the label does not fit, or the image cannot be written.

@@ -1,10 +1,10 @@
-//! Changes of one inode, whether a path led to it or it is open.
+//! Changes of one inode, used for paths and for open files.
 
 use vfs::{Error, FileSystem, FileType, Ino, Result, SetAttributes, Timestamp};
 
 use crate::inode::change_owner;
 
-/// Most bytes that an extended attribute's value can have in Linux (`XATTR_SIZE_MAX`).
+/// Maximum size of an extended attribute's value on Linux (`XATTR_SIZE_MAX`).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn set_permissions(
@@ -70,7 +70,7 @@ pub(super) fn list_xattrs(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<Vec<u8>>>
     Ok(names)
 }
 
-/// Notes that something of an inode changed. What changed is not asked about again: the change was allowed.
+/// Updates the ctime after a change. Protection flags are not checked again, because the change itself was allowed.
 fn touch(fs: &dyn FileSystem, ino: Ino, now: Timestamp) -> Result<()> {
     let purpose = vfs::ChangePurpose::Consequence;
     fs.set_attributes(ino, &SetAttributes { ctime: Some(now), purpose, ..SetAttributes::default() })

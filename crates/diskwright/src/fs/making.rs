@@ -1,4 +1,4 @@
-//! Making images.
+//! Creating images.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -15,14 +15,14 @@ use super::shared::now;
 use super::{Image, ImageOptions};
 use crate::{Error, Result, lock};
 
-/// Bytes at the beginning of a device in which other formats and partition tables have their marks.
+/// Size of the area at the start of a device that may contain magic numbers of other formats and partition tables.
 const MARKS_BYTES: u64 = 64 << 10;
 
-/// What a new image shall be: one of the formats, with its options.
+/// Format of a new image and its options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FormatOptions {
-    /// ext4, or ext2 and ext3 by their features.
+    /// ext4; also ext2 and ext3, depending on the features.
     Ext4(Ext4Options),
     /// XFS.
     Xfs(XfsOptions),
@@ -40,8 +40,8 @@ impl From<XfsOptions> for FormatOptions {
     }
 }
 
-/// Options of a new ext4 image: those of every [`NewImage`], and of ext4. The defaults are those of mke2fs, but blocks
-/// have 4 KiB from 8 MiB on.
+/// Options of a new ext4 image: the common ones of [`NewImage`] and those specific to ext4. The defaults are those of
+/// mke2fs, except that images of 8 MiB and more use 4 KiB blocks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -55,7 +55,8 @@ impl From<XfsOptions> for FormatOptions {
 /// ```
 pub type Ext4Options = NewImage<OfExt4>;
 
-/// Options of a new XFS image: those of every [`NewImage`], and of XFS. The defaults are those of mkfs.xfs.
+/// Options of a new XFS image: the common ones of [`NewImage`] and those specific to XFS. The defaults are those of
+/// mkfs.xfs.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -69,7 +70,7 @@ pub type Ext4Options = NewImage<OfExt4>;
 /// ```
 pub type XfsOptions = NewImage<OfXfs>;
 
-/// Options of a new image: what every format has, and what its own format `F` has ([`Ext4Options`], [`XfsOptions`]).
+/// Options of a new image: common options and those of the format `F` ([`Ext4Options`], [`XfsOptions`]).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NewImage<F> {
@@ -83,7 +84,7 @@ pub struct NewImage<F> {
     own: F,
 }
 
-/// What only ext4 has of [`Ext4Options`].
+/// Options of [`Ext4Options`] that are specific to ext4.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OfExt4 {
@@ -93,7 +94,7 @@ pub struct OfExt4 {
     hash_seed: Option<[u8; 16]>,
 }
 
-/// What only XFS has of [`XfsOptions`].
+/// Options of [`XfsOptions`] that are specific to XFS.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OfXfs {
@@ -103,7 +104,7 @@ pub struct OfXfs {
 }
 
 impl<F: Default> NewImage<F> {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -111,14 +112,14 @@ impl<F: Default> NewImage<F> {
 }
 
 impl<F> NewImage<F> {
-    /// The label: at most 16 bytes in ext4, 12 in XFS.
+    /// Sets the label: at most 16 bytes for ext4, 12 for XFS.
     #[must_use]
     pub fn label(mut self, label: impl Into<Vec<u8>>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Changes of the default features, as the format's own mkfs names them: `"-has_journal,casefold"` of mke2fs,
+    /// Sets changes to the default features in the syntax of the format's mkfs: `"-has_journal,casefold"` of mke2fs,
     /// `"-rmapbt,ascii-ci"` of mkfs.xfs.
     #[must_use]
     pub fn features(mut self, list: &str) -> Self {
@@ -126,35 +127,35 @@ impl<F> NewImage<F> {
         self
     }
 
-    /// Block size in bytes, a power of two: from 1 KiB to 4 KiB in ext4, to 64 KiB in XFS.
+    /// Sets the block size in bytes, a power of two: 1 KiB to 4 KiB for ext4, up to 64 KiB for XFS.
     #[must_use]
     pub fn block_size(mut self, bytes: u32) -> Self {
         self.block_size = Some(bytes);
         self
     }
 
-    /// Size of an inode in bytes.
+    /// Sets the inode size in bytes.
     #[must_use]
     pub fn inode_size(mut self, bytes: u16) -> Self {
         self.inode_size = Some(bytes);
         self
     }
 
-    /// Owner of the root directory: root unless told.
+    /// Sets the owner and group of the root directory. The default is root.
     #[must_use]
     pub fn root_owner(mut self, uid: u32, gid: u32) -> Self {
         self.root_owner = (uid, gid);
         self
     }
 
-    /// The UUID; a random one unless chosen.
+    /// Sets the UUID. The default is random.
     #[must_use]
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.uuid = Some(uuid);
         self
     }
 
-    /// All times of the new file system: now unless chosen.
+    /// Sets all times of the new file system. The default is now.
     #[must_use]
     pub fn time(mut self, time: impl Into<Timestamp>) -> Self {
         self.time = Some(time.into());
@@ -163,28 +164,28 @@ impl<F> NewImage<F> {
 }
 
 impl NewImage<OfExt4> {
-    /// How many inodes there are at least: one for 16 KiB unless told.
+    /// Sets the minimum number of inodes. The default is one per 16 KiB.
     #[must_use]
     pub fn inodes(mut self, count: u32) -> Self {
         self.own.inodes = Some(count);
         self
     }
 
-    /// Size of the journal in bytes.
+    /// Sets the journal size in bytes.
     #[must_use]
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.own.journal_bytes = Some(bytes);
         self
     }
 
-    /// Space kept for root, in percent: 5 unless told.
+    /// Sets the space reserved for root, in percent. The default is 5.
     #[must_use]
     pub fn reserved_percent(mut self, percent: u8) -> Self {
         self.own.reserved_percent = Some(percent);
         self
     }
 
-    /// What names of directories are hashed with; random unless chosen.
+    /// Sets the hash seed of directories. The default is random.
     #[must_use]
     pub fn hash_seed(mut self, seed: [u8; 16]) -> Self {
         self.own.hash_seed = Some(seed);
@@ -216,21 +217,21 @@ impl NewImage<OfExt4> {
 }
 
 impl NewImage<OfXfs> {
-    /// Number of allocation groups.
+    /// Sets the number of allocation groups.
     #[must_use]
     pub fn ag_count(mut self, count: u32) -> Self {
         self.own.ag_count = Some(count);
         self
     }
 
-    /// Size of the log in bytes.
+    /// Sets the log size in bytes.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.own.log_bytes = Some(bytes);
         self
     }
 
-    /// Whether the image may have less than 300 MiB, which mkfs.xfs refuses: such images are slow and little tested.
+    /// Allows images smaller than 300 MiB, which mkfs.xfs refuses. Such images are slow and little tested.
     #[must_use]
     pub fn allow_small(mut self, allow: bool) -> Self {
         self.own.allow_small = allow;
@@ -273,13 +274,13 @@ impl FormatOptions {
     }
 }
 
-/// Clears what tells that the device holds something else.
+/// Clears magic numbers of other contents of the device.
 fn clear_marks(device: &dyn BlockDevice) -> vfs::Result<()> {
     let at_begin = device.len().min(MARKS_BYTES);
     device.zero_range(0, at_begin).map_err(vfs::Error::Device)
 }
 
-/// Bytes that nobody can foretell (where the host has random numbers), and that are a UUID (version 4).
+/// Returns a random UUID (version 4). It is unpredictable if the host has random numbers.
 fn random_uuid() -> [u8; 16] {
     let half = || RandomState::new().hash_one(now().nsec).to_ne_bytes();
     let mut bytes = [0; 16];
@@ -289,23 +290,21 @@ fn random_uuid() -> [u8; 16] {
 }
 
 impl Image {
-    /// Makes an empty file system that fills a device, whatever it holds, and opens it to be changed.
+    /// Creates an empty file system that fills a device, overwriting its contents, and opens it for writing.
     ///
     /// # Errors
-    /// If the options cannot be or the device is too small: nothing is written then. If the device cannot be written, it
-    /// may hold a part.
+    /// If the options are invalid or the device is too small; nothing is written then. If writing fails, the device may
+    /// contain a partial file system.
     pub fn format(device: Arc<dyn BlockDevice>, options: impl Into<FormatOptions>) -> Result<Self> {
         let made = options.into().write(&*device, false);
         made.map_err(|source| Error::Image { image: "the image".into(), source })?;
         ImageOptions::new().write(true).open_device(device)
     }
 
-    /// Makes a file of the host with an empty file system of `size` bytes, and opens it to be changed. The file
-    /// takes space as it is filled.
+    /// Creates a host file with an empty file system of `size` bytes and opens it for writing. The file is sparse.
     ///
     /// # Errors
-    /// If there is a file already, if the options cannot be or the size is too small, or if the host cannot do it.
-    /// No file is left then.
+    /// If the file exists, the options are invalid, the size is too small, or the host fails. No file remains then.
     pub fn create(
         path: impl AsRef<Path>,
         size: u64,
@@ -314,7 +313,7 @@ impl Image {
         let path = path.as_ref();
         let created = File::create_new(path).and_then(|file| file.set_len(size));
         if let Err(error) = created {
-            // Somebody else's file stays.
+            // Do not remove a file that existed before.
             if error.kind() != std::io::ErrorKind::AlreadyExists {
                 let _ = std::fs::remove_file(path);
             }
@@ -329,7 +328,7 @@ impl Image {
     }
 }
 
-/// Makes a file system in a new file.
+/// Creates a file system in a new file.
 fn write_file(path: &Path, options: &FormatOptions) -> Result<()> {
     let file = lock::open_to_write(path)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;

@@ -1,4 +1,4 @@
-//! What is known of a file without reading it.
+//! File metadata.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use vfs::{Attributes, DeviceNumber, FileType, Ino, SetAttributes, Timestamp};
 
 use crate::{Error, Result};
 
-/// What is known of a file: type, size, owner, permissions and times.
+/// Metadata of a file: type, size, owner, permissions and times.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -27,121 +27,121 @@ impl Metadata {
         Self(attributes)
     }
 
-    /// What it is.
+    /// Returns the file type.
     pub fn file_type(&self) -> FileType {
         self.0.file_type
     }
 
-    /// Whether it is a regular file.
+    /// Returns whether this is a regular file.
     pub fn is_file(&self) -> bool {
         self.0.file_type.is_file()
     }
 
-    /// Whether it is a directory.
+    /// Returns whether this is a directory.
     pub fn is_dir(&self) -> bool {
         self.0.file_type.is_dir()
     }
 
-    /// Whether it is a symbolic link.
+    /// Returns whether this is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.0.file_type.is_symlink()
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> u64 {
         self.0.size
     }
 
-    /// Whether the size is 0.
+    /// Returns whether the size is 0.
     pub fn is_empty(&self) -> bool {
         self.0.size == 0
     }
 
-    /// Permission bits, with set-user-id, set-group-id and sticky: below `0o10000`.
+    /// Returns the permission bits with set-user-ID, set-group-ID and sticky, at most `0o7777`.
     pub fn permissions(&self) -> u32 {
         self.0.permissions.into()
     }
 
-    /// Type and permission bits, as `st_mode` of `stat(2)` has them.
+    /// Returns the type and permission bits in the format of `st_mode` of `stat(2)`.
     pub fn mode(&self) -> u32 {
         (self.0.file_type.mode_bits() | self.0.permissions).into()
     }
 
-    /// Owner.
+    /// Returns the user ID of the owner.
     pub fn uid(&self) -> u32 {
         self.0.uid
     }
 
-    /// Group.
+    /// Returns the group ID.
     pub fn gid(&self) -> u32 {
         self.0.gid
     }
 
-    /// Number of names.
+    /// Returns the number of names.
     pub fn nlink(&self) -> u64 {
         self.0.links.into()
     }
 
-    /// Inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> Ino {
         self.0.ino
     }
 
-    /// Space that it takes, in units of 512 bytes.
+    /// Returns the allocated space in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.0.blocks_512
     }
 
-    /// The number of a device.
+    /// Returns the device number of a device file.
     pub fn rdev(&self) -> DeviceNumber {
         self.0.device
     }
 
-    /// When it was last read, as far as somebody keeps that. This library does not.
+    /// Returns the access time. This library does not update it.
     pub fn atime(&self) -> Timestamp {
         self.0.atime
     }
 
-    /// When its contents last changed.
+    /// Returns the time of the last change of the contents.
     pub fn mtime(&self) -> Timestamp {
         self.0.mtime
     }
 
-    /// When anything of it last changed.
+    /// Returns the time of the last change of contents or attributes.
     pub fn ctime(&self) -> Timestamp {
         self.0.ctime
     }
 
-    /// When it was made; `None` if the image does not keep that.
+    /// Returns the creation time, or `None` if the image does not store it.
     pub fn crtime(&self) -> Option<Timestamp> {
         self.0.crtime
     }
 
-    /// [`Self::atime`] as a time of the host.
+    /// Returns [`Self::atime`] as a [`SystemTime`].
     ///
     /// # Errors
-    /// If the host has no such time.
+    /// If the host cannot represent the time.
     pub fn accessed(&self) -> Result<SystemTime> {
         self.of_host(Some(self.0.atime))
     }
 
-    /// [`Self::mtime`] as a time of the host.
+    /// Returns [`Self::mtime`] as a [`SystemTime`].
     ///
     /// # Errors
-    /// As [`Self::accessed`].
+    /// Same as [`Self::accessed`].
     pub fn modified(&self) -> Result<SystemTime> {
         self.of_host(Some(self.0.mtime))
     }
 
-    /// [`Self::crtime`] as a time of the host.
+    /// Returns [`Self::crtime`] as a [`SystemTime`].
     ///
     /// # Errors
-    /// As [`Self::accessed`], and if the image does not keep it.
+    /// Same as [`Self::accessed`], and if the image does not store it.
     pub fn created(&self) -> Result<SystemTime> {
         self.of_host(self.0.crtime)
     }
 
-    /// All that the file system says.
+    /// Returns all attributes of the file system.
     pub fn attributes(&self) -> &Attributes {
         &self.0
     }
@@ -157,7 +157,7 @@ impl Metadata {
     }
 }
 
-/// Times to set; others stay. Times of the host ([`SystemTime`]) are taken, and [`Timestamp`]s.
+/// Times to set; other times are unchanged. Accepts [`SystemTime`] and [`Timestamp`].
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -180,26 +180,26 @@ pub struct FileTimes {
 }
 
 impl FileTimes {
-    /// No times.
+    /// Creates an empty set of times.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// When it was last read.
+    /// Sets the access time.
     #[must_use]
     pub fn set_accessed(mut self, time: impl Into<Timestamp>) -> Self {
         self.accessed = Some(time.into());
         self
     }
 
-    /// When its contents last changed.
+    /// Sets the modification time.
     #[must_use]
     pub fn set_modified(mut self, time: impl Into<Timestamp>) -> Self {
         self.modified = Some(time.into());
         self
     }
 
-    /// When it was made; nothing is set where the image does not keep that.
+    /// Sets the creation time. It is ignored if the image does not store it.
     #[must_use]
     pub fn set_created(mut self, time: impl Into<Timestamp>) -> Self {
         self.created = Some(time.into());

@@ -1,4 +1,4 @@
-//! Images and the files in them, to read and to write as `std::fs` does with those of the host.
+//! Images and the files in them, with an API like `std::fs`.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -19,15 +19,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Image`] is an open image: of a file of the host ([`Image::open`], [`Image::open_writable`]), a partition or any
-//!   [`BlockDevice`] ([`ImageOptions`]), or a new one ([`Image::create`], [`Image::format`]). Its methods are the functions
-//!   of `std::fs`.
-//! - [`File`] is an open file, [`OpenOptions`] says how to open one, [`ReadDir`] lists a directory and [`Walk`] goes
-//!   through a tree.
-//! - Paths are text, bytes or, on Unix, paths of the host ([`AsImagePath`]). All start at the root, symbolic links lead
-//!   where they lead inside the image, and none leads outside.
-//! - Errors are [`crate::Error`]s, which name the file. They become [`std::io::Error`]s with the kind that the host's
-//!   file system would give them.
+//! - [`Image`] is an open image: a host file ([`Image::open`], [`Image::open_writable`]), a partition or any
+//!   [`BlockDevice`] ([`ImageOptions`]), or a new image ([`Image::create`], [`Image::format`]). Its methods are the
+//!   functions of `std::fs`.
+//! - [`File`] is an open file, [`OpenOptions`] contains the options for opening one, [`ReadDir`] lists a directory and
+//!   [`Walk`] walks a tree.
+//! - Paths are text, bytes or, on Unix, host paths ([`AsImagePath`]). All paths start at the root. Symbolic links are
+//!   resolved inside the image and never lead outside.
+//! - Errors are [`crate::Error`]s, which name the file. They convert to [`std::io::Error`]s of the kind that a host
+//!   file system would return.
 
 mod attributes;
 mod contents;

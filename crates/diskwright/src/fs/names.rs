@@ -1,4 +1,4 @@
-//! Making, moving and removing names.
+//! Creating, moving and removing names.
 
 use vfs::path::{Circle, LastLink, WalkError, split_last};
 use vfs::{Error as FsError, FileType, Ino, RenameMode, SpecialFile};
@@ -11,14 +11,14 @@ use crate::{Error, Result};
 /// Permissions of a new directory.
 const DIRECTORY_PERMISSIONS: u32 = 0o755;
 
-/// Permissions of every symbolic link.
+/// Permissions of symbolic links.
 const SYMLINK_PERMISSIONS: u32 = 0o777;
 
-/// The last name of a path, and the directory that it is in.
+/// Last component of a path and its directory.
 struct Place<'p> {
     dir: Ino,
     name: &'p [u8],
-    /// Whether the path ends in `/`, as only that of a directory may.
+    /// Whether the path ends in `/`, which is valid for directories only.
     is_of_directory: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'p> Place<'p> {
         place.check().map(|()| place)
     }
 
-    /// The same whether or not there can be such a name.
+    /// Same as [`Self::find`], but accepts names that cannot exist.
     fn find_any(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
         let (dir, name) = names.paths.parent(path)?;
         Ok(Self { dir, name, is_of_directory: path.ends_with(b"/") })
@@ -38,7 +38,7 @@ impl<'p> Place<'p> {
         if self.name.len() > vfs::NAME_LEN_MAX { Err(FsError::NameTooLong) } else { Ok(()) }
     }
 
-    /// The same for something that is made and is no directory.
+    /// Same as [`Self::find`], but for a new file that is not a directory.
     fn for_new_file(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
         if split_last(path).is_none() {
             return Err(FsError::Exists);
@@ -55,7 +55,7 @@ impl<'p> Place<'p> {
         Ok(names.fs.attributes(names.fs.lookup(self.dir, self.name)?)?.file_type)
     }
 
-    /// Whether what has the name is `dir` or a directory above it.
+    /// Returns whether the named file is `dir` or one of its ancestors.
     fn is_above(&self, names: &Names<'_>, mut dir: Ino) -> vfs::Result<bool> {
         let ino = names.fs.lookup(self.dir, self.name)?;
         let mut circle = Circle::default();
@@ -69,7 +69,7 @@ impl<'p> Place<'p> {
     }
 }
 
-/// Refuses a path that can be none, where another one is followed first.
+/// Rejects an invalid second path before the first path is followed.
 fn check_second(path: &[u8]) -> Result<()> {
     if path.contains(&0) {
         let problem = FsError::Invalid("a path must not contain NUL");
@@ -88,7 +88,7 @@ fn make_directory(names: &Names<'_>, path: &[u8]) -> vfs::Result<()> {
     names.fs.mkdir(dir, name, &new).map(|_| ())
 }
 
-/// Makes a directory, unless there is one.
+/// Creates a directory unless it exists.
 fn make_or_find(names: &Names<'_>, path: &[u8]) -> vfs::Result<()> {
     let made = make_directory(names, path);
     match (&made, names.paths.metadata(path)) {
@@ -97,7 +97,7 @@ fn make_or_find(names: &Names<'_>, path: &[u8]) -> vfs::Result<()> {
     }
 }
 
-/// The path without its last component; `None` if there is nothing before it.
+/// Returns the path without its last component, or `None` if there is no parent component.
 fn split_parent(path: &[u8]) -> Option<&[u8]> {
     let end = path.iter().rposition(|&byte| byte != b'/')?;
     let slash = path[..end].iter().rposition(|&byte| byte == b'/')?;
@@ -106,26 +106,27 @@ fn split_parent(path: &[u8]) -> Option<&[u8]> {
 }
 
 impl Image {
-    /// Makes a directory, with the permissions `0o755`.
+    /// Creates a directory with permissions `0o755`.
     ///
     /// # Errors
-    /// If the name is taken or the directory above is missing.
+    /// If the name exists or the parent directory is missing.
     pub fn create_dir(&self, path: impl AsImagePath) -> Result<()> {
         let path = path.as_image_path();
         self.shared.names(path, |names| make_directory(&names, path))
     }
 
-    /// Makes a directory and those above it that are missing. What is there already stays as it is.
+    /// Creates a directory and its missing parents. Existing directories are unchanged.
     ///
     /// # Errors
-    /// If something else is in the way. Directories that were made before stay.
+    /// If a component is not a directory. Directories created before remain.
     pub fn create_dir_all(&self, path: impl AsImagePath) -> Result<()> {
         let path = path.as_image_path();
         if path.is_empty() {
             return Ok(());
         }
         self.shared.names(path, |names| {
-            // Up to what is there, then down again. The order in which `std` tries decides what an error says.
+            // Walk up to the first existing parent, then down again. Same order of attempts as `std`, because it
+            // determines the error.
             let mut missing = vec![path];
             while let Some(&below) = missing.last() {
                 match make_or_find(&names, below) {
@@ -142,11 +143,11 @@ impl Image {
         })
     }
 
-    /// Removes the name of anything but a directory; the file goes with its last name, or when nobody has it open any
-    /// more. A symbolic link is not followed.
+    /// Removes a name of a file that is not a directory. The file is freed with its last name, or when its last open
+    /// handle is dropped. A symbolic link is not followed.
     ///
     /// # Errors
-    /// If it is not there, or a directory.
+    /// If it does not exist or is a directory.
     pub fn remove_file(&self, path: impl AsImagePath) -> Result<()> {
         let path = path.as_image_path();
         self.shared.removing(path, |names| {
@@ -164,7 +165,7 @@ impl Image {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// If it is not there, no directory, or not empty.
+    /// If it does not exist, is not a directory, or is not empty.
     pub fn remove_dir(&self, path: impl AsImagePath) -> Result<()> {
         let path = path.as_image_path();
         self.shared.removing(path, |names| {
@@ -173,11 +174,11 @@ impl Image {
         })
     }
 
-    /// Removes a directory with everything in it. Symbolic links are not followed; one that `path` itself names is
-    /// removed. Other threads follow no path meanwhile.
+    /// Removes a directory recursively. Symbolic links are not followed; if `path` is a link, the link is removed.
+    /// Other threads cannot follow paths meanwhile.
     ///
     /// # Errors
-    /// The first one, with the path of what could not be removed; what was removed before it is gone.
+    /// The first error, with the path of the file that could not be removed. Files removed before are gone.
     pub fn remove_dir_all(&self, path: impl AsImagePath) -> Result<()> {
         let path = path.as_image_path();
         let mut failed = None;
@@ -197,19 +198,19 @@ impl Image {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Moves a file or a directory. What has the new name is replaced, but a directory only by a directory, and only
-    /// if it is empty. Symbolic links at the end of both paths are not followed.
+    /// Renames a file or directory. An existing target is replaced, but a directory only by a directory, and only if it
+    /// is empty. Symbolic links at the end of both paths are not followed.
     ///
     /// # Errors
-    /// If it is not there, if the new name leads below what is moved, or if what has it cannot be replaced.
+    /// If the source does not exist, the target is below the source, or the existing target cannot be replaced.
     pub fn rename(&self, from: impl AsImagePath, to: impl AsImagePath) -> Result<()> {
         self.rename_with(from, to, RenameMode::Replace)
     }
 
-    /// The same, but where the new name is taken, it fails or both change places, as `mode` says.
+    /// Same as [`Self::rename`], but `mode` selects whether an existing target is replaced, exchanged or an error.
     ///
     /// # Errors
-    /// As [`Self::rename`].
+    /// Same as [`Self::rename`].
     pub fn rename_with(
         &self,
         from: impl AsImagePath,
@@ -233,7 +234,7 @@ impl Image {
             }
             let (old, new) = ((from.dir, from.name), (to.dir, to.name));
             match names.fs.rename(old, new, mode, Some(names.now)) {
-                // As the host has it: what it would replace holds what is moved.
+                // As on the host: the target is a directory that contains the source, so it is not empty.
                 Err(FsError::IsADirectory) if to.is_above(&names, from.dir)? => {
                     Err(FsError::NotEmpty)
                 }
@@ -242,10 +243,10 @@ impl Image {
         })
     }
 
-    /// Gives a file another name. A symbolic link at `original` is not followed, but given the name itself.
+    /// Creates a hard link. A symbolic link at `original` is not followed; the link itself gets the new name.
     ///
     /// # Errors
-    /// If there is no such file, it is a directory, or the name is taken.
+    /// If the file does not exist or is a directory, or the name exists.
     pub fn hard_link(&self, original: impl AsImagePath, link: impl AsImagePath) -> Result<()> {
         let (original, link) = (original.as_image_path(), link.as_image_path());
         check_second(link)?;
@@ -265,10 +266,10 @@ impl Image {
         })
     }
 
-    /// Makes a symbolic link to `target`, which may be anything: it is not looked at.
+    /// Creates a symbolic link to `target`, which is not checked.
     ///
     /// # Errors
-    /// If the name is taken or the directory above is missing.
+    /// If the name exists or the parent directory is missing.
     pub fn symlink(&self, target: impl AsImagePath, link: impl AsImagePath) -> Result<()> {
         let (target, link) = (target.as_image_path(), link.as_image_path());
         self.shared.names(link, |names| {
@@ -284,10 +285,10 @@ impl Image {
         })
     }
 
-    /// Makes a device, a named pipe or a socket, with these permissions.
+    /// Creates a device file, named pipe or socket with these permissions.
     ///
     /// # Errors
-    /// If the name is taken or the directory above is missing.
+    /// If the name exists or the parent directory is missing.
     pub fn create_special(
         &self,
         path: impl AsImagePath,

@@ -8,13 +8,13 @@ use super::shared::{Held, Names};
 use super::{AsImagePath, File, Image};
 use crate::{Error, Result};
 
-/// Permissions of a new file unless told otherwise.
+/// Default permissions of a new file.
 const PERMISSIONS: u32 = 0o644;
 
-/// How often a name may be taken and free again while a file of it is opened.
+/// Maximum number of attempts when a name is created and removed concurrently.
 const TRIES: u32 = 100;
 
-/// How to open a file: the options of `std::fs::OpenOptions`, with their meaning.
+/// Options for opening a file, with the meaning of `std::fs::OpenOptions`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet.
+    /// Creates options that allow nothing.
     #[must_use]
     pub fn new() -> Self {
         let (reads, writes, appends) = (false, false, false);
@@ -56,60 +56,61 @@ impl OpenOptions {
         Self { reads, writes, appends, truncates, creates, creates_new, mode: PERMISSIONS }
     }
 
-    /// Whether it is read.
+    /// Sets read access.
     #[must_use]
     pub fn read(mut self, reads: bool) -> Self {
         self.reads = reads;
         self
     }
 
-    /// Whether it is written.
+    /// Sets write access.
     #[must_use]
     pub fn write(mut self, writes: bool) -> Self {
         self.writes = writes;
         self
     }
 
-    /// Whether it is written at its end only, wherever that is at the moment.
+    /// Sets append mode: every write goes to the current end of the file.
     #[must_use]
     pub fn append(mut self, appends: bool) -> Self {
         self.appends = appends;
         self
     }
 
-    /// Whether it is emptied first.
+    /// Sets whether the file is truncated to 0 bytes on opening.
     #[must_use]
     pub fn truncate(mut self, truncates: bool) -> Self {
         self.truncates = truncates;
         self
     }
 
-    /// Whether it is made if it is not there.
+    /// Sets whether a missing file is created.
     #[must_use]
     pub fn create(mut self, creates: bool) -> Self {
         self.creates = creates;
         self
     }
 
-    /// Whether it is made, and must not be there.
+    /// Sets whether the file is created and must not exist.
     #[must_use]
     pub fn create_new(mut self, creates_new: bool) -> Self {
         self.creates_new = creates_new;
         self
     }
 
-    /// Permissions of a file that is made: these and no others, as an image has no umask.
+    /// Sets the permissions of a new file. An image has no umask.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Opens a file. A symbolic link at the end of the path is followed, unless the file is to be new.
+    /// Opens a file. A symbolic link at the end of the path is followed, except with [`Self::create_new`].
     ///
     /// # Errors
-    /// If the options contradict each other, the file is not there (or is, and must not be), or it is neither a
-    /// regular file nor, for reading, a directory; if it is to be changed and the image is open for reading.
+    /// If the options contradict each other, the file does not exist (or exists with `create_new`), or the file type
+    /// cannot be opened. Directories can be opened for reading only. Also if write access is requested and the image is
+    /// read-only.
     pub fn open(&self, image: &Image, path: impl AsImagePath) -> Result<File> {
         let path = path.as_image_path();
         let writes = self.writes || self.appends;
@@ -125,7 +126,7 @@ impl OpenOptions {
         Ok(File::new(held, access, path))
     }
 
-    /// Refuses what `std` refuses.
+    /// Rejects combinations that `std` rejects.
     fn check(&self, writes: bool) -> vfs::Result<()> {
         let problem = match () {
             () if !self.reads && !writes => "a file is opened to read, to write or to append",
@@ -141,7 +142,7 @@ impl OpenOptions {
         Err(FsError::Invalid(problem))
     }
 
-    /// The inode of the path, and whether it was made.
+    /// Returns the inode of the path and whether it was created.
     fn find(&self, names: &Names<'_>, path: &[u8]) -> vfs::Result<(Ino, bool)> {
         if !self.creates && !self.creates_new {
             return Ok((names.paths.resolve(path, LastLink::Follow)?, false));
@@ -174,7 +175,7 @@ impl OpenOptions {
         names.fs.create(dir, name, &new)
     }
 
-    /// Checks that a file that was there can be opened so, and empties it if asked to.
+    /// Checks that an existing file can be opened with these options, and truncates it if requested.
     fn prepare(
         &self,
         names: &Names<'_>,
@@ -196,31 +197,31 @@ impl OpenOptions {
 }
 
 impl File {
-    /// Opens a file for reading. A directory can be opened, too, to ask for what is known of it.
+    /// Opens a file for reading. A directory can be opened too, to read its metadata.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it does not exist.
     pub fn open(image: &Image, path: impl AsImagePath) -> Result<Self> {
         OpenOptions::new().read(true).open(image, path)
     }
 
-    /// Opens a file for writing. It is made if it is not there, and emptied if it is.
+    /// Opens a file for writing. It is created if missing and truncated otherwise.
     ///
     /// # Errors
-    /// If it is a directory, or the image cannot be changed.
+    /// If it is a directory, or the image is read-only.
     pub fn create(image: &Image, path: impl AsImagePath) -> Result<Self> {
         OpenOptions::new().write(true).create(true).truncate(true).open(image, path)
     }
 
-    /// Makes a file and opens it for reading and writing.
+    /// Creates a file and opens it for reading and writing.
     ///
     /// # Errors
-    /// If the name is taken, or the image cannot be changed.
+    /// If the name exists, or the image is read-only.
     pub fn create_new(image: &Image, path: impl AsImagePath) -> Result<Self> {
         OpenOptions::new().read(true).write(true).create_new(true).open(image, path)
     }
 
-    /// How to open one, to be set.
+    /// Returns new [`OpenOptions`].
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }

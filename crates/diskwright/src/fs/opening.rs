@@ -10,10 +10,10 @@ use super::shared::{Backing, Owner, Shared};
 use crate::open_to_edit::OpenToEdit;
 use crate::{Image as ReadOnly, OpenImage, Result};
 
-/// What errors call an image that lies on a device without a name.
+/// Name in errors for an image on a device without a name.
 const UNNAMED: &str = "the image";
 
-/// How to open an image.
+/// Options for opening an image.
 ///
 /// ```no_run
 /// use diskwright::fs::ImageOptions;
@@ -31,62 +31,62 @@ pub struct ImageOptions {
 }
 
 impl ImageOptions {
-    /// For reading, the whole file being the image.
+    /// Creates options for reading an image that fills the whole file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether it is opened to be changed.
+    /// Sets whether the image is opened for writing.
     #[must_use]
     pub fn write(mut self, is_writable: bool) -> Self {
         self.is_writable = is_writable;
         self
     }
 
-    /// The partition that the image is in, from 1 on, of a disk with a partition table (GPT or MBR).
+    /// Sets the partition number, from 1 on, of the image on a disk with a partition table (GPT or MBR).
     #[must_use]
     pub fn partition(mut self, number: u32) -> Self {
         self.image.partition = Some(number);
         self
     }
 
-    /// The byte that the image begins at.
+    /// Sets the byte offset of the image.
     #[must_use]
     pub fn offset(mut self, bytes: u64) -> Self {
         self.image.offset = bytes;
         self
     }
 
-    /// Memory for metadata that was read, in bytes.
+    /// Sets the metadata cache size in bytes.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.image.cache_bytes = Some(bytes);
         self
     }
 
-    /// Reads an image as it lies, without what its journal or log holds, and though somebody may be changing it. Not
-    /// for changing it.
+    /// Reads an image without recovering its journal or log, even while other programs change it. Not valid for
+    /// writing.
     #[must_use]
     pub fn norecovery(mut self, norecovery: bool) -> Self {
         self.image.norecovery = norecovery;
         self
     }
 
-    /// Who owns new files: root, unless told. As in Linux, a directory with the set-group-id bit gives its group on
-    /// instead.
+    /// Sets the owner of new files. The default is root. As on Linux, files created in a set-group-ID directory inherit
+    /// its group instead.
     #[must_use]
     pub fn owner(mut self, uid: u32, gid: u32) -> Self {
         self.owner = (uid, gid);
         self
     }
 
-    /// Opens an image in a file of the host, or on a block device. It is locked against other programs: shared with
-    /// those that only read, if it is opened for reading.
+    /// Opens an image in a host file or on a block device. The image is locked against other programs. The lock is
+    /// shared with other readers if it is opened for reading.
     ///
     /// # Errors
-    /// If somebody else uses it, if it cannot be read or written, or if it is none that can be used; the error says
-    /// why. Nothing has been written then.
+    /// If another program uses the image, it cannot be read or written, or it is not a usable image. Nothing has been
+    /// written then.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
         self.check()?;
         let path = path.as_ref();
@@ -96,10 +96,10 @@ impl ImageOptions {
         }))
     }
 
-    /// Opens an image on any device. Nobody else may change it meanwhile.
+    /// Opens an image on any device. No other program may change the device meanwhile.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Same as [`Self::open`].
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Image> {
         self.check()?;
         let name = Path::new(UNNAMED);
@@ -122,7 +122,7 @@ impl ImageOptions {
     }
 }
 
-/// An image that was opened for reading by another way, such as `repair::Repair::salvage`.
+/// Converts an image that was opened for reading by other means, such as `repair::Repair::salvage`.
 impl From<ReadOnly> for Image {
     fn from(image: ReadOnly) -> Self {
         Self::of(Shared::new(Backing::Read(image), Owner::default()))
@@ -130,23 +130,23 @@ impl From<ReadOnly> for Image {
 }
 
 impl Image {
-    /// Opens an image in a file, for reading. What its journal or log holds is replayed in memory.
+    /// Opens an image file for reading. Its journal or log is replayed in memory.
     ///
     /// # Errors
-    /// As [`ImageOptions::open`].
+    /// Same as [`ImageOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         ImageOptions::new().open(path)
     }
 
-    /// Opens an image in a file, to change it. What its journal or log holds is replayed first.
+    /// Opens an image file for writing. Its journal or log is replayed first.
     ///
     /// # Errors
-    /// As [`ImageOptions::open`].
+    /// Same as [`ImageOptions::open`].
     pub fn open_writable(path: impl AsRef<Path>) -> Result<Self> {
         ImageOptions::new().write(true).open(path)
     }
 
-    /// How to open one, to be set.
+    /// Returns new [`ImageOptions`].
     pub fn options() -> ImageOptions {
         ImageOptions::new()
     }

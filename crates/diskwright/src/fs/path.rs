@@ -1,4 +1,4 @@
-//! What can be a path in an image.
+//! Types accepted as paths in an image.
 
 use std::borrow::Cow;
 #[cfg(unix)]
@@ -6,9 +6,9 @@ use std::ffi::{OsStr, OsString};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
 
-/// A path in an image: bytes, with `/` between names. With or without a leading `/` it starts at the root.
+/// Path in an image: bytes, with `/` between names. It starts at the root, with or without a leading `/`.
 ///
-/// Text and bytes are paths everywhere; what the host has as a path is one on Unix, where it is bytes, too.
+/// Text and bytes are paths on every host. Host paths are accepted on Unix only, because they are bytes there.
 ///
 /// ```
 /// use diskwright::fs::AsImagePath;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// assert_eq!(len(std::path::Path::new("/etc").join("fstab")), 10);
 /// ```
 pub trait AsImagePath {
-    /// The bytes of the path.
+    /// Returns the bytes of the path.
     fn as_image_path(&self) -> &[u8];
 }
 
@@ -102,7 +102,7 @@ impl AsImagePath for PathBuf {
     }
 }
 
-/// The path of a file in a directory.
+/// Returns the path of a file in a directory.
 pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = dir.to_vec();
     if !path.ends_with(b"/") && !name.is_empty() {

@@ -1,14 +1,14 @@
-//! What an image and the files that are open in it share: the file system, and when it may be closed.
+//! State shared by an image and its open files: the file system and the gates that protect it from being closed.
 //!
-//! Every call passes one gate, for as long as it lasts. Closing takes all gates, so that no call is under way
-//! then, and takes the file system out of each: whoever comes later is told so. There are two kinds of gates.
+//! Every call holds one gate while it runs. Closing acquires all gates, so no call is running, and removes the file
+//! system from each. Later calls then fail. There are two kinds of gates.
 //!
-//! - Calls that follow a path pass the gate of names, those that remove a name alone. So a bare inode number that
-//!   a path led to stays that of the same file until the call ends, or until it is held ([`Held`]).
-//! - Calls on an inode that is held pass one of the gates of contents, which are many, so that threads on different
-//!   files do not meet. Who appends passes alone: nobody changes the size meanwhile.
+//! - Calls that follow a path hold the gate of names; calls that remove a name hold it exclusively. An inode number
+//!   found by a path therefore belongs to the same file until the call ends or the inode is held ([`Held`]).
+//! - Calls on a held inode hold one of many gates of contents, so threads on different files rarely share one. Appends
+//!   hold it exclusively, so the size cannot change meanwhile.
 //!
-//! A gate of contents is passed after the gate of names, if both are, and never two of them.
+//! A gate of contents is acquired after the gate of names, and a thread never holds two gates of contents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,13 +20,13 @@ use crate::inode::inherit_group;
 use crate::open_to_edit::OpenToEdit;
 use crate::{Error, Image as ReadOnly, Result};
 
-/// Who owns what is made: user and group.
+/// Owner of new files: user and group.
 pub(super) type Owner = (u32, u32);
 
-/// Gates of contents: a power of two, more than threads that run at once.
+/// Number of gates of contents: a power of two, larger than the usual number of threads.
 const GATES: usize = 64;
 
-/// An image of the host, open one way or the other.
+/// Image opened for reading or for writing.
 pub(super) enum Backing {
     Read(ReadOnly),
     Write(OpenToEdit),
@@ -48,7 +48,7 @@ impl Backing {
     }
 }
 
-/// Apart in memory, so that threads at different gates do not share cache lines. `None` once it is closed.
+/// Aligned, so that threads at different gates do not share cache lines. `None` after closing.
 #[repr(align(64))]
 struct Gate(RwLock<Option<Arc<Backing>>>);
 
@@ -62,24 +62,24 @@ pub(super) struct Shared {
     names: Gate,
     contents: Box<[Gate]>,
     is_writable: bool,
-    /// Who owns what is made.
+    /// Owner of new files.
     owner: Owner,
-    /// Calls that removed or moved names, or tried to.
+    /// Number of calls that removed or renamed, or attempted to.
     removals: AtomicU64,
 }
 
-/// What a call that follows a path works with.
+/// Context of a call that follows a path.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) paths: Paths<'a>,
     pub(super) fs: &'a dyn FileSystem,
-    /// The time of this call.
+    /// Time of this call.
     pub(super) now: Timestamp,
     owner: Owner,
 }
 
 impl Names<'_> {
-    /// What a new file in `dir` starts with.
+    /// Returns the initial attributes of a new file in `dir`.
     pub(super) fn new_inode(
         &self,
         dir: Ino,
@@ -93,7 +93,7 @@ impl Names<'_> {
     }
 }
 
-/// The time of a change that is made now; 1970 where nobody knows the time.
+/// Returns the current time, or 1970 if the host has no clock.
 pub(super) fn now() -> Timestamp {
     vfs::clock::now().unwrap_or_default()
 }
@@ -111,18 +111,18 @@ impl Shared {
         self.is_writable
     }
 
-    /// Who owns what is made.
+    /// Returns the owner of new files.
     #[cfg(feature = "build")]
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// A number that is another one after a name was removed or moved.
+    /// Returns a counter that changes whenever a name was removed or renamed.
     pub(super) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Relaxed)
     }
 
-    /// Follows `path`, and does something with what it leads to.
+    /// Calls `act` with the gate of names held. Errors name `path`.
     pub(super) fn names<R>(
         &self,
         path: &[u8],
@@ -132,7 +132,7 @@ impl Shared {
         self.act_on(path, gate.as_deref(), act)
     }
 
-    /// The same where a name may go, which nobody else may follow meanwhile.
+    /// Same as [`Self::names`], but holds the gate exclusively, for calls that remove names.
     pub(super) fn removing<R>(
         &self,
         path: &[u8],
@@ -154,7 +154,7 @@ impl Shared {
         check(path).and_then(|()| act(names)).map_err(|error| Error::file(path, error))
     }
 
-    /// Does something that no path is needed for.
+    /// Calls `act` for an operation that needs no path.
     pub(super) fn whole<R>(&self, act: impl FnOnce(&dyn FileSystem) -> Result<R>) -> Result<R> {
         let gate = self.names.0.read();
         act(gate.as_deref().ok_or(Error::Closed)?.file_system())
@@ -164,7 +164,7 @@ impl Shared {
         &self.contents[ino.0 as usize % GATES].0
     }
 
-    /// Does something to an inode that is held; errors name `path`.
+    /// Calls `act` for a held inode. Errors name `path`.
     pub(super) fn contents<R>(
         &self,
         ino: Ino,
@@ -176,7 +176,7 @@ impl Shared {
         act(fs).map_err(|error| Error::file(path, error))
     }
 
-    /// The same while nobody else does anything to it.
+    /// Same as [`Self::contents`], but with exclusive access to the inode's gate.
     pub(super) fn contents_alone<R>(
         &self,
         ino: Ino,
@@ -188,22 +188,21 @@ impl Shared {
         act(fs).map_err(|error| Error::file(path, error))
     }
 
-    /// Waits for the calls that are under way, makes all changes durable and leaves the image clean. Files that
-    /// are still open are closed with it.
+    /// Waits for running calls, makes all changes durable and marks the image clean. Open files are closed too.
     pub(super) fn close(&self) -> Result<()> {
         let mut names = self.names.0.write();
         let mut contents: Vec<_> = self.contents.iter().map(|gate| gate.0.write()).collect();
         for gate in &mut contents {
             **gate = None;
         }
-        // Nobody else has it: whoever had passed a gate would still hold that.
+        // This is the last reference: any other user would still hold a gate.
         names.take().and_then(Arc::into_inner).map_or(Ok(()), Backing::close)
     }
 }
 
 impl Drop for Shared {
-    /// Closes the image if nobody did; what goes wrong then is not told. A thread that panics leaves the image as
-    /// after a crash instead.
+    /// Closes the image if it is still open and discards errors. A panicking thread leaves the image in the state after
+    /// a crash instead.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _ = self.close();
@@ -211,7 +210,7 @@ impl Drop for Shared {
     }
 }
 
-/// What no path can be, wherever it leads.
+/// Rejects paths that are never valid.
 fn check(path: &[u8]) -> vfs::Result<()> {
     match () {
         () if path.is_empty() => Err(vfs::Error::NotFound),
@@ -220,14 +219,14 @@ fn check(path: &[u8]) -> vfs::Result<()> {
     }
 }
 
-/// An inode in use, which stays so until this is dropped, also if its last name goes.
+/// Reference to an inode. The inode is not freed before this is dropped, even if its last name is removed.
 pub(super) struct Held {
     shared: Arc<Shared>,
     ino: Ino,
 }
 
 impl Held {
-    /// Holds an inode that a path has just led to, or that was just made.
+    /// Holds an inode that was just found or created under the gate of names.
     pub(super) fn new(shared: &Arc<Shared>, fs: &dyn FileSystem, ino: Ino) -> vfs::Result<Self> {
         fs.open(ino)?;
         Ok(Self { shared: Arc::clone(shared), ino })
@@ -241,7 +240,7 @@ impl Held {
         &self.shared
     }
 
-    /// Does something to the inode; errors name `path`.
+    /// Calls `act` for the inode. Errors name `path`.
     pub(super) fn with<R>(
         &self,
         path: &[u8],
@@ -252,7 +251,7 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// What keeps the inode from being freed now will not when the image is next opened.
+    /// An error here is harmless: the inode is then freed when the image is next opened.
     fn drop(&mut self) {
         let _ = self.shared.contents(self.ino, b"", |fs| fs.close(self.ino));
     }

@@ -1,4 +1,4 @@
-//! Going through everything below a directory.
+//! Recursive listing of a directory.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::shared::Shared;
 use super::{AsImagePath, Image, Metadata};
 use crate::{Error, Result};
 
-/// Everything from a path down: depth first, directories before what is in them, in each directory its own order
-/// unless [`Walk::sorted`]. Symbolic links are not followed. No lock is held between two of them.
+/// Files at and below a path: depth first, directories before their entries, in on-disk order unless [`Walk::sorted`].
+/// Symbolic links are not followed. No lock is held between two steps.
 ///
-/// After an error the walk goes on behind what it concerns. A directory that has two names, as in damaged images, is an
-/// error the second time, so that every walk ends. What comes or goes meanwhile may be among it or not.
+/// After an error the walk continues after the file concerned. In damaged images a directory may have two names; the
+/// second visit is an error, so every walk ends. Files created or removed meanwhile may or may not be included.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -35,12 +35,12 @@ pub struct Walk {
     order: Order,
     /// `None` before the first step.
     steps: Option<WalkSteps>,
-    /// [`Shared::removals`] when it began.
+    /// Value of [`Shared::removals`] at the start.
     removals: u64,
     has_ended: bool,
 }
 
-/// A file that a walk came to.
+/// File visited by a walk.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
     path: Vec<u8>,
@@ -50,7 +50,7 @@ pub struct WalkEntry {
 }
 
 impl Image {
-    /// Everything from a path down, that itself first. A symbolic link there is followed.
+    /// Walks the tree at a path, starting with the path itself. A symbolic link there is followed.
     pub fn walk(&self, path: impl AsImagePath) -> Walk {
         let (shared, top) = (Arc::clone(&self.shared), path.as_image_path().into());
         Walk { shared, top, order: Order::Physical, steps: None, removals: 0, has_ended: false }
@@ -58,15 +58,15 @@ impl Image {
 }
 
 impl Walk {
-    /// Gives the entries of each directory in the order of the bytes of their names. It holds the names of one
-    /// directory of each level in memory. Asked for before the first step.
+    /// Sorts the entries of each directory by the bytes of their names. Keeps the names of one directory per level in
+    /// memory. Call this before the first step.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.order = Order::Sorted;
         self
     }
 
-    /// Leaves out what is below the directory that was given last.
+    /// Skips the entries of the directory returned last.
     pub fn skip_current_dir(&mut self) {
         if let Some(steps) = &mut self.steps {
             steps.skip_children();
@@ -96,11 +96,11 @@ impl Iterator for Walk {
                 return Some(Err(error));
             }
         };
-        // The outer result says whether the image is open, the inner one what became of the step.
+        // The outer result is an error if the image is closed; the inner one is the result of the step.
         let stepped = self.shared.names(&self.top, |names| {
             loop {
                 match steps.advance(names.fs) {
-                    // It was moved while the walk went on, or another one has its number now.
+                    // The directory was moved during the walk, or its inode number was reused.
                     Some(Err(_))
                         if steps.came_again() && self.shared.removals() != self.removals => {}
                     step => return Ok(step),
@@ -131,22 +131,22 @@ impl Iterator for Walk {
 impl std::iter::FusedIterator for Walk {}
 
 impl WalkEntry {
-    /// Its path: the one that the walk began at, and the names from there.
+    /// Returns the path: the start of the walk, followed by the names below it.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The last name of the path; empty for what the walk began at.
+    /// Returns the last component of the path; empty for the start of the walk.
     pub fn file_name(&self) -> &[u8] {
         &self.path[self.name_start..]
     }
 
-    /// How many names it is below what the walk began at.
+    /// Returns the number of components below the start of the walk.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// What was known of it when the walk came to it.
+    /// Returns the metadata at the time of the visit.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }

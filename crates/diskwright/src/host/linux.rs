@@ -1,4 +1,4 @@
-//! Linux.
+//! Host functions for Linux.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
@@ -14,26 +14,26 @@ use rustix::fs::{OFlags, SeekFrom, lgetxattr, llistxattr};
 use rustix::io::Errno;
 use vfs::{Attributes, DeviceNumber, FileType, Ino, Protection, Timestamp};
 
-/// What most lists and values of extended attributes need, in bytes.
+/// Buffer size in bytes that is sufficient for most lists and values of extended attributes.
 const XATTR_BYTES_USUAL: usize = 512;
 
-/// Linux has no longer lists and values (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`), in bytes.
+/// Maximum size in bytes of lists and values on Linux (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
-/// A path of so many bytes.
+/// Converts bytes to a path.
 ///
 /// # Errors
-/// None: any bytes are a path here.
+/// Never, because all bytes are valid paths here.
 pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
     Ok(Path::new(OsStr::from_bytes(bytes)))
 }
 
-/// What a link of the host leads to, as an image has it.
+/// Converts a symbolic link target of the host for an image.
 pub(crate) fn target_bytes(target: PathBuf) -> Vec<u8> {
     target.into_os_string().into_vec()
 }
 
-/// What the host says of a file.
+/// Converts host metadata.
 pub(crate) fn attributes(found: &Metadata) -> Attributes {
     let kind = found.file_type();
     let file_type = match () {
@@ -67,13 +67,13 @@ pub(crate) fn attributes(found: &Metadata) -> Attributes {
     }
 }
 
-/// The device that a file is on.
+/// Returns the device of a file.
 pub(crate) fn device_of(found: &Metadata) -> u64 {
     found.dev()
 }
 
-/// The extended attributes of a file, by name; of a link those of the link itself. Those that this user may not read
-/// are left out if it is told so, and an error otherwise.
+/// Returns the extended attributes of a file by name, without following a link. With `skips_denied`, those that this
+/// user cannot read are omitted; otherwise they are an error.
 pub(crate) fn xattrs(path: &Path, skips_denied: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let names = match sized(|buf| llistxattr(path, buf)) {
         Err(Errno::NOTSUP) => return Ok(Vec::new()),
@@ -83,7 +83,7 @@ pub(crate) fn xattrs(path: &Path, skips_denied: bool) -> io::Result<Vec<(Vec<u8>
     for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
         match sized(|buf| lgetxattr(path, name, buf)) {
             Ok(value) => xattrs.push((name.to_vec(), value)),
-            // Gone meanwhile.
+            // Removed meanwhile.
             Err(Errno::NODATA) => {}
             Err(Errno::PERM) if skips_denied => {}
             Err(error) => return Err(error.into()),
@@ -93,7 +93,7 @@ pub(crate) fn xattrs(path: &Path, skips_denied: bool) -> io::Result<Vec<(Vec<u8>
     Ok(xattrs)
 }
 
-/// Reads a list or value, in a small buffer first, as nearly all are short.
+/// Reads a list or value, with a small buffer first because most are short.
 fn sized(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     for bytes in [XATTR_BYTES_USUAL, XATTR_BYTES_MAX] {
         let mut value = vec![0; bytes];
@@ -108,25 +108,25 @@ fn sized(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<
     Err(Errno::RANGE)
 }
 
-/// Where the next data of a file begins, from a place on; `None` if there are only holes.
+/// Returns the start of the next data at or after an offset, or `None` if only holes follow.
 pub(crate) fn next_data_start(file: &File, at: u64) -> Option<u64> {
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) => Some(start),
         Err(Errno::NXIO) => None,
-        // Not every file system tells holes.
+        // Some file systems do not report holes.
         Err(_) => Some(at),
     }
 }
 
-/// Where the next data of a file begins and ends, from a place before its size on; `None` if there are only holes.
+/// Returns start and end of the next data at or after an offset within the file, or `None` if only holes follow.
 pub(crate) fn next_data(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     let start = next_data_start(file, at)?;
     let end = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size).min(size);
     (start < end).then_some((start, end))
 }
 
-/// Opens what was a regular file or a block device when it was asked. No other end of a pipe that took its place is
-/// waited for. The kernel refuses devices that are mounted or part of something, if `is_exclusive`.
+/// Opens a file that was a regular file or block device when checked. If a pipe has replaced it, does not wait for its
+/// other end. With `is_exclusive`, the kernel refuses devices that are mounted or part of another device.
 pub(crate) fn open_image(
     path: &Path,
     how: &mut OpenOptions,
@@ -141,7 +141,7 @@ pub(crate) fn open_image(
     how.custom_flags((flags | OFlags::NOCTTY).bits().cast_signed()).open(path)
 }
 
-/// Whether it is a block device to which the kernel refuses all writes. Some can be opened for writing all the same.
+/// Returns whether this is a read-only block device. Some of them can still be opened for writing.
 pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
     if !metadata.file_type().is_block_device() {
         return false;
@@ -150,7 +150,7 @@ pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
     says.is_ok_and(|says| says.trim() == "1")
 }
 
-/// Returns the number of a block device as the kernel writes it, such as `7:0`.
+/// Returns the number of a block device in the kernel's notation, such as `7:0`.
 pub(crate) fn device_number(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     metadata.file_type().is_block_device().then(|| number(&metadata))
@@ -161,7 +161,7 @@ fn number(device: &Metadata) -> String {
     format!("{major}:{minor}")
 }
 
-/// Lets nobody but the user read a file that is to be made.
+/// Restricts access to a new file to the user.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
@@ -171,41 +171,42 @@ pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Bytes that are free where an open file lies, if that can be told.
+/// Returns the free space in bytes of an open file's file system, if known.
 ///
 /// # Errors
-/// If it cannot be asked.
+/// If the call fails.
 pub(crate) fn free_bytes(file: &File) -> io::Result<Option<u64>> {
     let space = rustix::fs::fstatvfs(file)?;
     Ok(Some(space.f_bavail.saturating_mul(space.f_frsize)))
 }
 
-/// Forgets what the kernel has of a file in its cache.
+/// Drops the kernel's page cache of a file.
 pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
 }
 
-/// Takes a shared lock of bytes, or releases it. The lock belongs to the open file, as that of flock(2) does.
+/// Acquires or releases a shared lock of bytes. The lock belongs to the open file, like that of flock(2).
 ///
 /// # Errors
-/// `WouldBlock` if another open file has an exclusive lock, `Unsupported` if the file system has no such locks.
+/// `WouldBlock` if another open file has an exclusive lock, `Unsupported` if the file system does not support such
+/// locks.
 pub(crate) fn lock_bytes(file: &File, bytes: Range<u64>, is_locked: bool) -> io::Result<()> {
     let kind = if is_locked { libc::F_RDLCK } else { libc::F_UNLCK };
     let lock = byte_lock(kind, bytes);
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop).map_err(byte_lock_error)
 }
 
-/// Returns true if another open file has a lock of one of the bytes.
+/// Returns whether another open file has a lock of one of the bytes.
 ///
 /// # Errors
-/// `Unsupported` if the file system has no such locks.
+/// `Unsupported` if the file system does not support such locks.
 pub(crate) fn are_bytes_locked(file: &File, bytes: Range<u64>) -> io::Result<bool> {
     let mut lock = byte_lock(libc::F_WRLCK, bytes);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).map_err(byte_lock_error)?;
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
-/// The types of the fields differ between hosts; the values are small constants and places.
+/// Creates a lock structure. Its field types differ between hosts; the values are small constants and offsets.
 fn byte_lock(kind: i32, bytes: Range<u64>) -> libc::flock {
     libc::flock {
         l_type: kind as _,

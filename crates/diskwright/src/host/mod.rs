@@ -1,7 +1,7 @@
-//! What differs between the hosts that this program runs on, in small calls that each of them has.
+//! Host-dependent functions, with the same interface for each host.
 //!
-//! `linux` knows all that Linux tells of files; `portable` has what the standard library tells, which is what there is
-//! on Windows, and enough elsewhere.
+//! `linux` uses system calls of Linux. `portable` uses the standard library, which is all there is on Windows and
+//! sufficient on other hosts.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -18,12 +18,12 @@ pub(crate) use portable::*;
 #[cfg(unix)]
 pub(crate) use std::os::unix::fs::FileTypeExt;
 
-/// What identifies a file on the host.
+/// Identity of a host file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
-    /// The device it is on.
+    /// Device number.
     pub(crate) dev: u64,
-    /// Its number there.
+    /// Inode number.
     pub(crate) ino: u64,
 }
 
@@ -34,10 +34,10 @@ impl From<FileId> for source::FileId {
     }
 }
 
-/// What identifies the file that a path leads to.
+/// Returns the identity of the file at a path.
 ///
 /// # Errors
-/// If it cannot be asked.
+/// If the file is not accessible.
 pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
     #[cfg(unix)]
     return std::fs::metadata(path).map(|found| id(&found));
@@ -45,26 +45,26 @@ pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
     return id_of(&portable::open_to_ask(path)?);
 }
 
-/// The same, for messages: what cannot be a path is replaced.
+/// Converts bytes to a path for messages, replacing invalid characters.
 pub(crate) fn path_to_show(bytes: &[u8]) -> PathBuf {
     path(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned().into(), Path::to_owned)
 }
 
-/// Whether two paths lead to the same file.
+/// Returns whether two paths refer to the same file.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((id_at(a), id_at(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// What identifies the file that a path leads to, for sources; `None` if it cannot be told.
+/// Returns the identity of the file at a path for sources, or `None` if unknown.
 #[cfg(feature = "build")]
 pub fn file_id(path: &Path) -> Option<source::FileId> {
     id_at(path).ok().map(Into::into)
 }
 
-/// What identifies an open file.
+/// Returns the identity of an open file.
 ///
 /// # Errors
-/// If it cannot be asked.
+/// If the call fails.
 #[cfg(unix)]
 pub(crate) fn id_of(file: &std::fs::File) -> io::Result<FileId> {
     file.metadata().map(|found| id(&found))

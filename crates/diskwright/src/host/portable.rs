@@ -1,4 +1,4 @@
-//! Windows, and hosts of which no more is known than the standard library tells.
+//! Host functions for Windows and other hosts, based on the standard library.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use vfs::{Attributes, DeviceNumber, FileType, Ino, Protection, Timestamp};
 
-/// A path of so many bytes.
+/// Converts bytes to a path.
 ///
 /// # Errors
-/// If it is not UTF-8, as paths are text here.
+/// If they are not UTF-8, because paths are text here.
 #[cfg(not(unix))]
 pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
     let problem = "its name is not UTF-8, and this host has no other";
@@ -19,17 +19,17 @@ pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
     text.map(Path::new).map_err(|_| io::Error::new(io::ErrorKind::InvalidFilename, problem))
 }
 
-/// A path of so many bytes.
+/// Converts bytes to a path.
 ///
 /// # Errors
-/// None: any bytes are a path here.
+/// Never, because all bytes are valid paths here.
 #[cfg(unix)]
 pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
     use std::os::unix::ffi::OsStrExt;
     Ok(Path::new(std::ffi::OsStr::from_bytes(bytes)))
 }
 
-/// What a link of the host leads to, as an image has it: names with slashes between them.
+/// Converts a symbolic link target of the host for an image, with slashes as separators.
 pub(crate) fn target_bytes(target: PathBuf) -> Vec<u8> {
     let mut bytes = target.into_os_string().into_encoded_bytes();
     if cfg!(windows) {
@@ -38,7 +38,7 @@ pub(crate) fn target_bytes(target: PathBuf) -> Vec<u8> {
     bytes
 }
 
-/// What the host says of a file. What it does not know is as usual: owned by root, for everybody to read.
+/// Converts host metadata. Unknown values get defaults: owned by root, readable by all.
 pub(crate) fn attributes(found: &Metadata) -> Attributes {
     let kind = found.file_type();
     let (file_type, permissions) = match () {
@@ -69,7 +69,7 @@ pub(crate) fn attributes(found: &Metadata) -> Attributes {
     }
 }
 
-/// What not every host knows of a file.
+/// Metadata that not every host provides.
 struct Known {
     ino: u64,
     links: u32,
@@ -96,7 +96,7 @@ fn known(_: &Metadata, permissions: u16) -> Known {
     Known { ino: 0, links: 1, permissions, uid: 0, gid: 0 }
 }
 
-/// A time of the host; 1970 where it has none.
+/// Converts a host time, or returns 1970 if there is none.
 fn timestamp(time: io::Result<SystemTime>) -> Timestamp {
     let Ok(time) = time else { return Timestamp { sec: 0, nsec: 0 } };
     match time.duration_since(UNIX_EPOCH) {
@@ -110,22 +110,22 @@ fn timestamp(time: io::Result<SystemTime>) -> Timestamp {
     }
 }
 
-/// The device that a file is on: they are not told apart.
+/// Returns a constant, because devices are unknown.
 pub(crate) fn device_of(_: &Metadata) -> u64 {
     0
 }
 
-/// The extended attributes of a file: none are known.
+/// Returns none, because extended attributes are not supported.
 pub(crate) fn xattrs(_: &Path, _skips_denied: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(Vec::new())
 }
 
-/// Where the next data of a file begins: holes are not told.
+/// Returns the offset itself, because holes are unknown.
 pub(crate) fn next_data_start(_: &File, at: u64) -> Option<u64> {
     Some(at)
 }
 
-/// Where the next data of a file begins and ends: holes are not told.
+/// Returns the rest of the file, because holes are unknown.
 pub(crate) fn next_data(_: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     (at < size).then_some((at, size))
 }
@@ -140,49 +140,49 @@ pub(crate) fn open_image(
     how.open(path)
 }
 
-/// Whether it is a device to which all writes are refused: that is not known before they are.
+/// Returns false, because read-only devices cannot be detected.
 pub(crate) fn is_protected_device(_: &Metadata) -> bool {
     false
 }
 
-/// Reports that this host has no locks of bytes that belong to an open file.
+/// Fails, because this host has no byte locks of open files.
 pub(crate) fn lock_bytes(_: &File, _: Range<u64>, _: bool) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Reports that this host has no locks of bytes that belong to an open file.
+/// Fails, because this host has no byte locks of open files.
 pub(crate) fn are_bytes_locked(_: &File, _: Range<u64>) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns `None`: only Linux tells the holders of a device.
+/// Returns `None`, because only Linux reports the holders of a device.
 pub(crate) fn device_number(_: &Path) -> Option<String> {
     None
 }
 
-/// Lets nobody but the user read a file that is to be made, where files have such permissions.
+/// Restricts access to a new file to the user, if the host has such permissions.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options
 }
 
-/// Makes the names in a directory durable. Windows sees to that itself, and opens no directories for it.
+/// Makes the names in a directory durable. Windows does this itself and cannot open directories for it.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     if cfg!(windows) { Ok(()) } else { File::open(directory)?.sync_all() }
 }
 
-/// Bytes that are free where an open file lies: not known.
+/// Returns `None`, because the free space is unknown.
 pub(crate) fn free_bytes(_: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Forgets what the host has of a file in its cache.
+/// Fails, because caches cannot be dropped here.
 pub(crate) fn drop_cache(_: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "caches of files are dropped on Linux only"))
 }
 
-/// What hosts other than Unix have no files of: devices and pipes have no paths among them.
+/// Unix file types, which never occur on other hosts.
 #[cfg(not(unix))]
 pub(crate) trait FileTypeExt {
     fn is_block_device(&self) -> bool {
@@ -202,31 +202,31 @@ pub(crate) trait FileTypeExt {
 #[cfg(not(unix))]
 impl FileTypeExt for std::fs::FileType {}
 
-/// What identifies an open file: the number of its volume, and its own there.
+/// Returns the identity of an open file: the serial number of its volume and its file index.
 #[cfg(windows)]
 pub(crate) fn id_of(file: &File) -> io::Result<super::FileId> {
     let known = winapi_util::file::information(file)?;
     Ok(super::FileId { dev: known.volume_serial_number(), ino: known.file_index() })
 }
 
-/// What identifies an open file: nothing does where there are no files.
+/// Fails, because this host has no file identities.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn id_of(_: &File) -> io::Result<super::FileId> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Opens a file or directory to ask what it is.
+/// Opens a file or directory to read its metadata.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn open_to_ask(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).open(path)
 }
 
-/// Opens a file or directory to ask what it is.
+/// Opens a file or directory to read its metadata.
 #[cfg(windows)]
 pub(crate) fn open_to_ask(path: &Path) -> io::Result<File> {
     use std::os::windows::fs::OpenOptionsExt;
 
-    /// `FILE_FLAG_BACKUP_SEMANTICS`: directories can be opened with it only.
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, which is required to open directories.
     const DIRECTORIES_TOO: u32 = 0x0200_0000;
     OpenOptions::new().access_mode(0).custom_flags(DIRECTORIES_TOO).open(path)
 }

@@ -1,4 +1,4 @@
-//! What ext2, ext3 and ext4 images say about themselves.
+//! Properties of ext2, ext3 and ext4 images.
 
 use blockdev::BlockDevice;
 use ext4::Ext4;
@@ -11,14 +11,14 @@ use vfs::{Error, FileSystem};
 use super::{FeatureGroup, ImageInfo, Section, uuid_text};
 use crate::text;
 
-/// Which feature makes that an image cannot be changed, if one does.
+/// Returns the feature that makes the image read-only, if there is one.
 pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(Error::Device)?;
     Ok(Superblock::parse(&bytes, device.len())?.read_only_because())
 }
 
-/// What an ext image says about itself.
+/// Returns the properties of an ext image.
 pub(super) fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
     let sb = fs.superblock_found();
     let raw = &sb.raw;
@@ -40,7 +40,7 @@ pub(super) fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
     })
 }
 
-/// Which of the family it is: the oldest one that has all of its features.
+/// Returns the oldest version of the ext family that has all features of the image.
 fn ext_version(sb: &Superblock) -> &'static str {
     let newer = Incompat::FILETYPE | Incompat::META_BG | Incompat::RECOVER;
     let older = RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE;

@@ -1,4 +1,4 @@
-//! What XFS images say about themselves.
+//! Properties of XFS images.
 
 use blockdev::BlockDevice;
 use vfs::{Error, FileSystem};
@@ -8,14 +8,14 @@ use xfs::format::superblock::Superblock;
 use super::{FeatureGroup, ImageInfo, Section, uuid_text};
 use crate::text;
 
-/// What the log is like.
+/// State of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogState {
     Clean,
     Dirty,
-    /// Its end cannot be made out.
+    /// The end of the log cannot be determined.
     Unreadable,
-    /// It is on another device, which nobody looks at.
+    /// The log is on another device and is not examined.
     Elsewhere,
 }
 
@@ -41,17 +41,17 @@ impl LogState {
     }
 }
 
-/// Largest sector in bytes: the most that the checksum of a superblock covers.
+/// Maximum sector size in bytes, which is the maximum that a superblock checksum covers.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 
-/// Which feature makes that an image cannot be changed, if one does.
+/// Returns the feature that makes the image read-only, if there is one.
 pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
     let mut bytes = vec![0; device.len().min(SECTOR_SIZE_MAX) as usize];
     device.read_at(0, &mut bytes).map_err(Error::Device)?;
     Ok(Superblock::parse(&bytes, device.len())?.read_only_because())
 }
 
-/// What an XFS image says about itself.
+/// Returns the properties of an XFS image.
 pub(super) fn info(fs: &Xfs, log: LogState) -> vfs::Result<ImageInfo> {
     let sb = fs.superblock_found();
     let raw = &sb.raw;

@@ -1,9 +1,9 @@
-//! The image locks of QEMU: programs of QEMU and this one keep each other out.
+//! Image locks of QEMU, so that QEMU programs and this one exclude each other.
 //!
 //! A program takes shared locks of single bytes of the image file. One range has a byte for each permission that the
-//! program uses, a second range one for each permission that it denies to others. Then it asks whether another open
-//! file denies what it uses, or uses what it denies. Bytes were observed in `/proc/locks` (QEMU 7.2); QEMU's manual
-//! describes the locks ("Disk image file locking") and `--force-share`, which denies nothing.
+//! program uses, a second range one for each permission that it denies to others. Then it checks whether another open
+//! file denies a permission in use, or uses a denied one. Bytes were observed in `/proc/locks` (QEMU 7.2); QEMU's
+//! manual describes the locks ("Disk image file locking") and `--force-share`, which denies nothing.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use crate::host;
 
-/// First byte of the permissions that a program uses.
+/// First byte of the used permissions.
 const USED: u64 = 100;
-/// First byte of the permissions that it denies.
+/// First byte of the denied permissions.
 const DENIED: u64 = 200;
 /// All bytes that may be locked.
 const ALL: Range<u64> = 100..300;
@@ -23,10 +23,10 @@ const READ: u64 = 0;
 const WRITE: u64 = 1;
 const RESIZE: u64 = 3;
 
-/// Permissions that no other program may use while an image is open.
+/// Permissions denied to other programs while an image is open.
 const DENIES: [u64; 2] = [WRITE, RESIZE];
 
-/// Use of an image.
+/// Access to an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -34,7 +34,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// The permissions that `qemu-img` takes for a qcow2 that it opens so.
+    /// Returns the permissions that `qemu-img` uses for a qcow2 image in this mode.
     fn uses(self) -> &'static [u64] {
         match self {
             Self::Read => &[READ],
@@ -43,10 +43,10 @@ impl Access {
     }
 }
 
-/// Locks an image as QEMU would. The locks last as long as the open file.
+/// Locks an image like QEMU. The locks last as long as the open file.
 ///
 /// # Errors
-/// `WouldBlock` if a program has it open in a way that excludes this one.
+/// `WouldBlock` if another program's use excludes this one.
 pub(crate) fn try_lock(file: &File, access: Access) -> Result<(), TryLockError> {
     match is_shared(file, access) {
         Ok(true) => Ok(()),
@@ -54,15 +54,15 @@ pub(crate) fn try_lock(file: &File, access: Access) -> Result<(), TryLockError> 
             host::lock_bytes(file, ALL, false).map_err(TryLockError::Error)?;
             Err(TryLockError::WouldBlock)
         }
-        // The lock of the whole file is left.
+        // The whole-file lock remains as protection.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(TryLockError::WouldBlock),
         Err(error) => Err(TryLockError::Error(error)),
     }
 }
 
-/// Takes the locks, then looks for those that exclude them. The order matters: of two programs that do so at once, at
-/// least one sees the other.
+/// Acquires the locks, then checks for conflicting ones. The order matters: of two concurrent programs, at least one
+/// detects the other.
 fn is_shared(file: &File, access: Access) -> io::Result<bool> {
     let byte = |first: u64, bit: &u64| first + bit..first + bit + 1;
     let ours = access.uses().iter().map(|bit| byte(USED, bit));
@@ -78,7 +78,7 @@ fn is_shared(file: &File, access: Access) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Checks that no program of QEMU has a file open that is about to be replaced.
+/// Checks that no QEMU program has a file open that is to be replaced.
 ///
 /// # Errors
 /// `WouldBlock` if one has.

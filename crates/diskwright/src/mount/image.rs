@@ -1,4 +1,4 @@
-//! Opening an image to mount it.
+//! Opening images for mounting.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,15 +13,16 @@ use crate::edit::OpenToEdit;
 use crate::lock::DeviceClaim;
 use crate::{Image, OpenImage, Result, host};
 
-/// An image that is open to be mounted.
+/// Image opened for mounting.
 pub struct OpenToMount {
     access: Access,
     name: OsString,
     is_place: bool,
     warnings: Vec<String>,
-    /// Of what is no file and can be changed. After the access: it goes when the image is closed.
+    /// Entry for writable images that are not local files. Declared after the access, so that it is dropped after the
+    /// image is closed.
     served: Option<Served>,
-    /// The claim of a block device that the kernel can mount.
+    /// Claim of a block device that the kernel can mount.
     claim: Option<DeviceClaim>,
 }
 
@@ -33,13 +34,13 @@ enum Access {
 }
 
 impl OpenToMount {
-    /// Opens an image: for reading only if that is asked for, if it is read as it lies
-    /// ([`OpenImage::norecovery`]), if it is write-protected (a block device that is, or a file where nothing can
-    /// be written), or if a feature of its makes that it cannot be changed ([`Image::read_only_because`]). The
-    /// last two [`Self::warnings`] say. A file that this user may not write is not write-protected.
+    /// Opens an image. It is opened read-only on request, without recovery ([`OpenImage::norecovery`]), if it is
+    /// write-protected (a block device, or a file on a read-only file system), or if a feature prevents changes
+    /// ([`Image::read_only_because`]). [`Self::warnings`] reports the last two reasons. Missing write permission of
+    /// this user does not count as write-protected.
     ///
     /// # Errors
-    /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
+    /// Same as [`Image::edit`], or as [`Image::open`] if opened read-only.
     pub fn open(path: &Path, options: &OpenImage, read_only: bool) -> Result<Self> {
         #[cfg(feature = "anywhere")]
         if let Some(open) = Self::open_volume(path, options, read_only)? {
@@ -58,7 +59,8 @@ impl OpenToMount {
                 claim: None,
             });
         }
-        // Opening it reports better what else is wrong. Who is far away is not asked for what changes nothing.
+        // On an error here, opening the image reports it better. Remote locations that are read-only are not contacted
+        // for this.
         let because = || Image::read_only_because(path, options).unwrap_or_default();
         let is_only_read = is_only_read(path);
         let reason = match if is_only_read { None } else { because() } {
@@ -92,11 +94,11 @@ impl OpenToMount {
         })
     }
 
-    /// Opens an image, or a place, to change it in an overlay: what is written goes into `overlay`, a file that is made if
-    /// it is not there, and what lies below stays as it is. A log is replayed there too.
+    /// Opens an image for writing with an overlay. Writes go to the file `overlay`, which is created if missing; the
+    /// image below is unchanged. The log is replayed into the overlay too.
     ///
     /// # Errors
-    /// As [`Image::edit`], and if the overlay is of another image.
+    /// Same as [`Image::edit`], and if the overlay belongs to another image.
     #[cfg(feature = "anywhere")]
     pub fn open_over(path: &Path, options: &OpenImage, overlay: &Path) -> Result<Self> {
         let device = crate::anywhere::open_overlay(path, overlay)?;
@@ -105,16 +107,16 @@ impl OpenToMount {
         Ok(Self { access, name, is_place, warnings: Vec::new(), served: None, claim: None })
     }
 
-    /// Opens an image, or a place, for reading only. What is read of it is written to `record` in the end: an order for
+    /// Opens an image read-only. The ranges read are written to `record` at the end, as an order for
     /// [`crate::publish`].
     ///
     /// # Errors
-    /// As [`Image::open`], and if the record cannot be made.
+    /// Same as [`Image::open`], and if the record cannot be created.
     #[cfg(feature = "anywhere")]
     pub fn open_recorded(path: &Path, options: &OpenImage, record: &Path) -> Result<Self> {
         let device = crate::image::open_device(path, options)?;
         let (device, recording) = crate::publish::Recording::start(device, record)?;
-        // The device is the part of the file that the options name.
+        // The device is already the part selected by the options.
         let whole = OpenImage { offset: 0, partition: None, ..*options };
         let image = Image::open_on(path, device, &whole)?;
         let warnings = image.remarks().to_vec();
@@ -129,7 +131,7 @@ impl OpenToMount {
         })
     }
 
-    /// Opens what `path` names if that is a volume in a bucket.
+    /// Opens `path` if it is a volume in a bucket.
     #[cfg(feature = "anywhere")]
     fn open_volume(path: &Path, options: &OpenImage, read_only: bool) -> Result<Option<Self>> {
         let read_only = read_only || options.norecovery;
@@ -146,12 +148,12 @@ impl OpenToMount {
         Ok(Some(Self { access, name, is_place: true, warnings, served, claim: None }))
     }
 
-    /// Opens an image for reading only, after recovering it where it lies, as kernels do before they mount one
-    /// for reading. One that is clean is not written. Where it cannot be recovered there, it is read as if it
-    /// had been, as by [`Self::open`], and [`Self::warnings`] say why.
+    /// Recovers an image in place and opens it read-only, as kernels do for read-only mounts. A clean image is not
+    /// written. If recovery in place is not possible, it is performed in memory as in [`Self::open`], and
+    /// [`Self::warnings`] contains the reason.
     ///
     /// # Errors
-    /// As [`Image::open`].
+    /// Same as [`Image::open`].
     pub fn open_recovered(path: &Path, options: &OpenImage) -> Result<Self> {
         let as_it_lies = OpenImage { norecovery: true, ..*options };
         let is_clean = Image::open_rootless(path, &as_it_lies)?.is_clean();
@@ -162,22 +164,22 @@ impl OpenToMount {
         Ok(open)
     }
 
-    /// Whether nothing can be changed.
+    /// Returns whether the image is read-only.
     pub fn is_read_only(&self) -> bool {
         !matches!(self.access, Access::Write(_))
     }
 
-    /// Whether it is no local file: requests may wait for a server.
+    /// Returns whether the image is remote, so that requests may wait for a server.
     pub(super) fn is_place(&self) -> bool {
         self.is_place
     }
 
-    /// Remarks for the user who asked for the mount.
+    /// Returns remarks for the user.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// What the mount is called in `/proc/mounts`: the path of the image, if it is known.
+    /// Returns the source name in `/proc/mounts`: the path of the image, if known.
     pub(super) fn name(&self) -> &OsString {
         &self.name
     }
@@ -196,7 +198,7 @@ impl OpenToMount {
         self.claim.take()
     }
 
-    /// Claims the device again, because the kernel did not mount it.
+    /// Claims the device again after the kernel did not mount it.
     ///
     /// # Errors
     /// If another program has claimed it.
@@ -205,7 +207,7 @@ impl OpenToMount {
         Ok(())
     }
 
-    /// Makes all changes durable and leaves the image clean.
+    /// Makes all changes durable and marks the image clean.
     pub(super) fn close(self) -> Result<()> {
         let closed = match self.access {
             Access::Read(_) => Ok(()),
@@ -213,13 +215,13 @@ impl OpenToMount {
             Access::Recorded(_, recording) => recording.finish(),
             Access::Write(open) => open.close(),
         };
-        // Who waits for this finds it closed.
+        // Waiters must find the image closed.
         drop(self.served);
         closed
     }
 }
 
-/// What a mount of it is called: the file that is locked while it is mounted, if there is one.
+/// Returns the mount source: the file that is locked while mounted, if there is one.
 fn name_of(path: &Path) -> OsString {
     if let Some(file) = crate::anywhere::words::file_of(path) {
         return std::fs::canonicalize(file).unwrap_or_else(|_| path.to_owned()).into();
@@ -231,12 +233,12 @@ fn is_place(path: &Path) -> bool {
     crate::anywhere::words::is_place(path) && !path.exists()
 }
 
-/// Whether it is a place that cannot be changed where it lies.
+/// Returns whether the location is remote and cannot be changed.
 fn is_only_read(path: &Path) -> bool {
     #[cfg(feature = "anywhere")]
     return match place::Place::parse(path.as_os_str()) {
         Some(place::Place::Disk(kind, _)) => kind != "qcow2",
-        // Opening it tells what the server says.
+        // Opening it reports the server's answer.
         Some(place::Place::Nbd(_)) => false,
         place => place.is_some(),
     };
@@ -248,8 +250,8 @@ fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Whether nobody at all can write it: mount(8) then mounts for reading, with a warning. Of a device the
-/// kernel says so; a file is on a file system that is mounted for reading.
+/// Returns whether the image is write-protected for every user: a read-only device, or a file on a read-only file
+/// system. mount(8) then mounts read-only with a warning.
 fn is_write_protected(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {
@@ -261,7 +263,7 @@ fn is_write_protected(path: &Path) -> bool {
     }
 }
 
-/// For reading only. The path is not known.
+/// Opens read-only without a known path.
 impl From<Image> for OpenToMount {
     fn from(image: Image) -> Self {
         let (access, name) = (Access::Read(image), "diskwright".into());

@@ -1,7 +1,7 @@
-//! Images as directories: what `diskwright mount` and `unmount` do.
+//! Mounts of images (`diskwright mount` and `unmount`).
 //!
-//! An [`OpenToMount`] image becomes a [`Mount`], which answers the kernel's requests in this process
-//! (FUSE) until it is unmounted, and then closes the image:
+//! An [`OpenToMount`] image becomes a [`Mount`]. It answers the kernel's FUSE requests in this process until it is
+//! unmounted, and then closes the image:
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! No thread that answers requests may wait for an answer: a program must not use its own mount on the
-//! thread that serves it, nor hold a lock there that [`Mount::serve`] needs.
+//! A thread that answers requests must not wait for one. A program must not use its own mount on the serving thread, or
+//! hold a lock there that [`Mount::serve`] needs.
 
 mod image;
 mod options;
@@ -43,28 +43,28 @@ pub use unmount::{Released, UnmountOptions, unmount};
 use crate::lock::Ending;
 use crate::{Error, Result};
 
-/// What mounts of ours are called, after `fuse.`.
+/// Mount type after `fuse.`.
 const SUBTYPE: &str = "diskwright";
 
-/// Largest block of a block device's mount, in bytes: a page of most machines.
+/// Maximum block size of a block device mount, in bytes: the page size of most machines.
 const BLOCK_SIZE_MAX: u32 = 4096;
 
-/// An image that is mounted. Requests wait until [`Self::serve`] answers them.
+/// Mounted image. Requests wait until [`Self::serve`] answers them.
 ///
-/// Dropped without that, it is unmounted, and an image that can be changed is left as after a crash,
-/// though nothing was changed.
+/// If dropped without serving, the image is unmounted. A writable image is then in the state after a crash, although
+/// nothing was changed.
 pub struct Mount {
-    // Before the image: it goes first.
+    // Declared before the image, so that it is dropped first.
     session: Session,
     image: OpenToMount,
     options: MountOptions,
 }
 
 impl Mount {
-    /// Mounts an image: by mount(2) where that is allowed, and else by `fusermount3`.
+    /// Mounts an image by mount(2) if permitted, otherwise by `fusermount3`.
     ///
     /// # Errors
-    /// If it cannot be mounted there; the image has been closed then.
+    /// If it cannot be mounted. The image has been closed then.
     pub fn new(
         image: impl Into<OpenToMount>,
         mountpoint: &Path,
@@ -80,18 +80,18 @@ impl Mount {
         }
     }
 
-    /// What unmounts it, from any thread.
+    /// Returns a handle that unmounts from any thread.
     pub fn unmounter(&self) -> Unmounter {
         self.session.unmounter()
     }
 
-    /// Calls `ready` when the mount can be used, answers requests until it is unmounted, makes all
-    /// changes durable and closes the image.
+    /// Calls `ready` when the mount is usable, answers requests until it is unmounted, then makes all changes durable
+    /// and closes the image.
     ///
     /// # Errors
-    /// If the session fails, if the image cannot be written or closed, or if it was found to be damaged
-    /// ([`Error::FoundDamaged`]), or shut down ([`Error::ShutDown`]). After that, and unless [`OnDamage::Continue`] was asked for, nothing was written from
-    /// then on, and the image is as after a crash.
+    /// If the session fails, the image cannot be written or closed, damage was found ([`Error::FoundDamaged`]), or it
+    /// was shut down ([`Error::ShutDown`]). In the last two cases, unless [`OnDamage::Continue`] was set, nothing was
+    /// written after the event, and the image is in the state after a crash.
     pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
         let Self { session, image, options } = self;
         let session_options = SessionOptions {
@@ -111,12 +111,12 @@ impl Mount {
                 &Durable::new(&adapter, options.sync, options.dirsync),
                 &session_options,
                 || {
-                    // Not before requests are answered: it makes some.
+                    // Start after requests are answered, because it sends some.
                     keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
                     ready();
                 },
             );
-            // Before the syncer has ended, which may take long. The kernel waits for a mount of a device itself.
+            // Mark the end before joining the syncer, which may take long. For device mounts, the kernel waits itself.
             (served, Ending::mark(&name))
         });
         let finished = adapter.finish();
@@ -124,7 +124,7 @@ impl Mount {
         let is_shut_down = adapter.is_shut_down();
         drop(adapter);
         if is_shut_down {
-            // Dropped without being closed: nothing more is written. umount(2) returns after that.
+            // Drop without closing, so that nothing more is written. umount(2) returns after that.
             drop(image);
             return Err(Error::ShutDown { image: name });
         }
@@ -139,8 +139,8 @@ impl Mount {
     }
 }
 
-/// Mounts a block device as one if the kernel can (`fuseblk`): it then passes syncfs(2) on, and umount(2) waits until the
-/// image is closed. A mount with another name (`fsname=`) cannot be one.
+/// Mounts a block device as `fuseblk` if the kernel can. The kernel then forwards syncfs(2), and umount(2) waits until
+/// the image is closed. Not possible with another source name (`fsname=`).
 fn mount_in_kernel(
     image: &mut OpenToMount,
     mountpoint: &Path,
@@ -151,7 +151,7 @@ fn mount_in_kernel(
         && let Some(claim) = image.take_claim()
     {
         let totals = image.file_system().statfs();
-        // Between this and the kernel's own claim, only another mount can take the device.
+        // Between this and the kernel's own claim, only another mount can claim the device.
         drop(claim);
         let block_size = totals.ok().map(|totals| totals.block_size.min(BLOCK_SIZE_MAX));
         let of_device = fuse_device::MountOptions { block_size, ..plain.clone() };
@@ -163,12 +163,12 @@ fn mount_in_kernel(
     Session::mount(mountpoint, &plain).map_err(Error::Mount)
 }
 
-/// Whether nothing may be changed: nobody asked for it, or the image is open for reading only.
+/// Returns whether the mount is read-only, by request or because the image is.
 fn is_read_only(image: &OpenToMount, options: &MountOptions) -> bool {
     options.read_only || image.is_read_only()
 }
 
-/// How the kernel mounts.
+/// Returns the options of the kernel mount.
 fn kernel_options(image: &OpenToMount, options: &MountOptions) -> fuse_device::MountOptions {
     fuse_device::MountOptions {
         fs_name: options.fs_name.as_ref().unwrap_or(image.name()).clone(),

@@ -1,4 +1,4 @@
-//! How an image is mounted, and the words of `-o` that say so.
+//! Mount options and their `-o` syntax.
 
 use std::ffi::OsString;
 use std::thread;
@@ -8,30 +8,30 @@ use fuse::{AccessTimes, OnDamage};
 
 use crate::build::Owner;
 
-/// Time between two syncs unless `commit=` says otherwise: as ext4 has it in the kernel.
+/// Default time between two syncs (`commit=`), as for ext4 in the kernel.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Fewest threads of a mount of a place: they wait for a server, as many as there are requests at a time.
+/// Minimum number of threads for remote images, which is the number of concurrent requests to the server.
 const THREADS_OF_PLACES: usize = 32;
-/// Most threads that may be asked for.
+/// Maximum number of threads.
 const THREADS_MAX: usize = 256;
 
-/// Words of `/etc/fstab` that tell mount(8) and others something, and mean nothing here.
+/// `/etc/fstab` options for mount(8) and other programs, which are ignored here.
 const FSTAB_WORDS: &[&str] = &[
     "defaults", "auto", "noauto", "user", "users", "nouser", "nousers", "group", "nogroup",
     "noowner", "nofail", "_netdev",
 ];
 
-/// Words of mount(8), and of kernel file systems, that ask for what is so on every mount of ours.
+/// Options of mount(8) and kernel file systems that describe the fixed behaviour of these mounts.
 const ALWAYS_SO: &[&str] = &[
-    // The kernel checks permissions and ACLs, and attributes are there.
+    // The kernel checks permissions and ACLs, and attributes are supported.
     "default_permissions",
     "acl",
     "user_xattr",
-    // Times are written with what else has changed, within `commit`; that is as lazy as it gets.
+    // Times are written together with other changes, within `commit`.
     "lazytime",
     "nolazytime",
-    // Caches are flushed where it matters, and freed space is not handed on to the device.
+    // Caches are always flushed where required, and discard is never used.
     "barrier",
     "barrier=1",
     "nodiscard",
@@ -39,12 +39,12 @@ const ALWAYS_SO: &[&str] = &[
     "inode64",
     "attr2",
     "noquota",
-    // The opposite is refused.
+    // The opposites are rejected.
     "noiversion",
     "nomand",
 ];
 
-/// Words of mount(8) that cannot be meant here, and why.
+/// Options of mount(8) that are not supported, with the reasons.
 const REFUSED: &[(&str, &str)] = &[
     ("remount", "a mount cannot be changed: unmount it and mount it again"),
     ("bind", "an image is mounted; for another place of a mount, use mount --bind"),
@@ -58,56 +58,57 @@ const REFUSED: &[(&str, &str)] = &[
     ("norecovery", "read an image without its log with ro and --norecovery"),
 ];
 
-/// How an image is mounted. The defaults are those of `diskwright mount` without `-o`.
+/// Options of a mount. The defaults are those of `diskwright mount` without `-o`.
 ///
-/// Permissions are always checked by the kernel (`default_permissions`), with ACLs.
+/// The kernel always checks permissions (`default_permissions`) and ACLs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MountOptions {
-    /// Nothing can be changed, and the image is not written.
+    /// Mount read-only, without writing to the image.
     pub read_only: bool,
-    /// Though nothing can be changed, an image that was not cleanly closed is recovered first, as kernels do.
+    /// Recover an image that was not cleanly closed even if the mount is read-only, as kernels do.
     pub recover: bool,
-    /// Other users may use the mount, too. Needs root, or `user_allow_other` in `/etc/fuse.conf`.
+    /// Allow access by other users. Requires root, or `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// All files appear to belong to this user.
+    /// Owner reported for all files.
     pub uid: Option<u32>,
-    /// All files appear to belong to this group.
+    /// Group reported for all files.
     pub gid: Option<u32>,
-    /// Mounts of this mount may map ids, where the kernel has that (`X-mount.idmap` of mount(8)). Not together
-    /// with `uid` or `gid`.
+    /// Allow ID-mapped mounts of this mount, if the kernel supports them (`X-mount.idmap` of mount(8)). Excludes `uid`
+    /// and `gid`.
     pub idmap: bool,
-    /// New files are stored as this owner's, not as the caller's.
+    /// Stored owner of new files, instead of the caller.
     pub owner: Option<Owner>,
-    /// When reading changes access times.
+    /// Policy for access time updates.
     pub access_times: AccessTimes,
-    /// Listing a directory does not change its access time.
+    /// Do not update the access time of a directory when it is listed.
     pub keep_directory_times: bool,
-    /// Every write waits until it is durable.
+    /// Make every write durable before it returns.
     pub sync: bool,
-    /// Every change of a directory waits until it is durable.
+    /// Make every directory change durable before it returns.
     pub dirsync: bool,
-    /// Set-user-id bits and capabilities count. Needs root.
+    /// Honour set-user-ID bits and capabilities. Requires root.
     pub suid: bool,
-    /// Device nodes work. Needs root.
+    /// Honour device nodes. Requires root.
     pub dev: bool,
-    /// Programs can be run.
+    /// Allow execution of programs.
     pub exec: bool,
-    /// Symbolic links are not followed. Needs root.
+    /// Do not follow symbolic links. Requires root.
     pub nosymfollow: bool,
-    /// The user is not told what is not an error.
+    /// Suppress messages that are not errors.
     pub silent: bool,
-    /// Time after which changes are made durable without anybody asking; `None` for never.
+    /// Interval of automatic syncs; `None` disables them.
     pub sync_interval: Option<Duration>,
-    /// What happens when the image is found to be damaged.
+    /// Behaviour when damage is found.
     pub on_damage: OnDamage,
-    /// Threads that answer requests; `None` for one per processor, and at least two; of a place 32.
+    /// Number of threads that answer requests. `None` selects one per processor, at least two, or at least 32 for
+    /// remote images.
     pub threads: Option<usize>,
-    /// Talk with the kernel over io_uring, if it allows that. Then all of a file counts as data, unless the
-    /// mount is read-only.
+    /// Communicate with the kernel over io_uring, if permitted. Unless the mount is read-only, files then report no
+    /// holes.
     pub io_uring: bool,
-    /// What `/proc/mounts` shows as the device, instead of the path of the image. Then neither
-    /// [`unmount`](super::unmount()) nor messages about an image in use can tell which image it is.
+    /// Source name in `/proc/mounts`, instead of the path of the image. [`unmount`](super::unmount()) and messages
+    /// about images in use then cannot identify the image.
     pub fs_name: Option<OsString>,
 }
 
@@ -164,12 +165,10 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Takes in words as `-o` has them: `ro,noatime,commit=30`. Of words that contradict each other the
-    /// last one counts.
+    /// Applies options in `-o` syntax: `ro,noatime,commit=30`. Later options override earlier ones.
     ///
     /// # Errors
-    /// A sentence that names the first word that is not known, or whose value makes no sense. Those
-    /// before it count.
+    /// A message that names the first unknown option or invalid value. Options before it are applied.
     pub fn apply(&mut self, words: &str) -> Result<(), String> {
         words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))?;
         if self.idmap && (self.uid.is_some() || self.gid.is_some()) {
@@ -201,7 +200,7 @@ impl MountOptions {
             "idmap" => self.idmap = true,
             "noidmap" => self.idmap = false,
             "noatime" => self.access_times = AccessTimes::Never,
-            // What is so unless asked for otherwise.
+            // These are the default.
             "relatime" | "atime" | "norelatime" | "nostrictatime" => {
                 self.access_times = AccessTimes::Relative;
             }
@@ -268,15 +267,15 @@ impl MountOptions {
         Ok(())
     }
 
-    /// Threads that answer requests, of an image that is a place or not.
+    /// Returns the number of threads that answer requests.
     pub(super) fn thread_count(&self, is_place: bool) -> usize {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
-        // With one alone, a request that waits for the device would keep all others waiting.
+        // With a single thread, a request that waits for the device would block all others.
         let fewest = if is_place { THREADS_OF_PLACES } else { 2 };
         self.threads.unwrap_or_else(|| processors().clamp(fewest, THREADS_MAX)).max(1)
     }
 
-    /// How requests are answered.
+    /// Returns the options of the request handler.
     pub(super) fn adapter(&self, read_only: bool) -> fuse::Options {
         fuse::Options {
             read_only,
@@ -291,7 +290,7 @@ impl MountOptions {
     }
 }
 
-/// Words that programs keep for themselves in `/etc/fstab`: `x-systemd.automount` and its like.
+/// Returns whether an option is private to other programs in `/etc/fstab`, for example `x-systemd.automount`.
 fn is_private(word: &str) -> bool {
     word.starts_with("x-") || word.starts_with("X-")
 }
@@ -300,7 +299,7 @@ fn unknown(name: &str) -> String {
     format!("there is no option {name}; diskwright mount --help has those that there are")
 }
 
-/// An id that a file can have: the largest number stands for none.
+/// Parses an ID. The maximum value is reserved for "none".
 fn parse_id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|&id| id != u32::MAX)
 }

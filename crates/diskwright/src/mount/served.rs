@@ -1,8 +1,8 @@
-//! Locks of mounts whose image is no file of this host: a volume, or what a server exports. Who unmounts one learns by
-//! it when the process that served it is done.
+//! Locks for mounts of images that are not local files: volumes and network exports. They show an unmounting program
+//! when the serving process has finished.
 //!
-//! A lock is a file in a directory of the user's, named by a hash of what the mount is called. Several mounts of one
-//! thing share it, and it stays: only locks on it come and go. Where there can be none, nobody waits.
+//! A lock is a file in a directory of the user, named by a hash of the mount source. Several mounts of one source share
+//! the file, which is never removed. If lock files are not possible, the unmounting program does not wait.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -12,24 +12,24 @@ use std::path::PathBuf;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-/// Held while a mount is served.
+/// Lock held while a mount is served.
 pub(super) struct Served {
     _locked: File,
 }
 
 impl Served {
-    /// Says that a mount of this name is served here.
+    /// Acquires the lock of a served mount with this source name.
     pub(super) fn begin(name: &OsStr) -> Option<Self> {
         let user = geteuid().as_raw();
         let dir = dir(user);
-        // One that is there is judged next.
+        // An existing directory is checked below.
         let _ = DirBuilder::new().mode(0o700).create(&dir);
         let file = open(user, name, true)?;
         file.try_lock_shared().ok().map(|()| Self { _locked: file })
     }
 }
 
-/// The lock of a mount that this user serves or has served.
+/// Returns the lock file of a mount of this user.
 pub(super) fn lock_of(user: u32, name: &OsStr) -> Option<File> {
     open(user, name, false)
 }
@@ -37,7 +37,7 @@ pub(super) fn lock_of(user: u32, name: &OsStr) -> Option<File> {
 fn open(user: u32, name: &OsStr, create: bool) -> Option<File> {
     let dir = dir(user);
     let found = fs::symlink_metadata(&dir).ok()?;
-    // Where others can write they could put anything.
+    // Other users could place arbitrary files in a directory writable by them.
     if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
         return None;
     }
@@ -51,7 +51,7 @@ fn dir(user: u32) -> PathBuf {
     std::env::temp_dir().join(format!("diskwright-{user}"))
 }
 
-/// The same in all builds (FNV-1a).
+/// FNV-1a, which is stable across builds.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

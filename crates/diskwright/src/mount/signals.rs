@@ -1,4 +1,4 @@
-//! Ending a mount when the process is asked to end.
+//! Unmounting on termination signals.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use signal_hook::low_level;
 use crate::Result;
 use crate::signals::{ENDING, STATUS_BASE, watch};
 
-/// Time after which it is told what is waited for.
+/// Delay before a message explains the wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Unmounts when this process gets SIGINT, SIGTERM or SIGHUP, so that [`Mount::serve`](super::Mount::serve)
-/// returns. The second such signal ends the process at once, with a message and the signal's status
-/// (130, 143 or 129), as a crash would: the image is recovered when it is next opened to be changed.
+/// Unmounts on SIGINT, SIGTERM or SIGHUP, so that [`Mount::serve`](super::Mount::serve) returns. A second signal ends
+/// the process immediately, with a message and the signal's status (130, 143 or 129). The image is then in the state
+/// after a crash and is recovered when it is next opened for writing.
 ///
-/// For programs: it changes what signals do to the whole process, for good.
+/// For programs only: it permanently changes the signal handling of the whole process.
 ///
 /// # Errors
-/// If the signals cannot be handled.
+/// If the signal handlers cannot be installed.
 pub fn unmount_on_signals(unmounter: Unmounter) -> Result<()> {
     let mut unmounter = Some(unmounter);
     watch(ENDING, move |signal| match unmounter.take() {
-        // It takes as long as writing back what the kernel has: the next signal must not wait.
+        // Unmounting takes as long as the kernel's write-back, and must not delay the next signal.
         Some(unmounter) => {
             let unmounter = Arc::new(unmounter);
             let of_thread = Arc::clone(&unmounter);
@@ -42,7 +42,7 @@ fn unmount(unmounter: &Unmounter) {
     if let Err(error) = unmounter.unmount() {
         say(&error.to_string());
     }
-    // The process seldom lives that long.
+    // The process usually ends before.
     thread::sleep(PATIENCE);
     say(
         "programs still use the mount, or changes are still written: it ends with that, or at once with \
@@ -56,6 +56,6 @@ fn end_now(signal: i32) {
 }
 
 fn say(text: &str) {
-    // Without a standard error there is nobody to tell.
+    // Ignore errors of standard error.
     let _ = writeln!(io::stderr(), "diskwright: {text}");
 }

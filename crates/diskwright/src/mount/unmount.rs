@@ -1,9 +1,8 @@
-//! Unmounting from outside of the serving process, and waiting until that has let go of the image.
+//! Unmounting from another process, and waiting for the serving process to release the image.
 //!
-//! The kernel takes a FUSE mount away without writing back what it caches of files that are mapped or were
-//! just written, and before the server has written everything. So the first is asked for before; and when
-//! the server is done, it closes the image, and with that goes the lock that it holds on it: that is waited
-//! for.
+//! The kernel unmounts FUSE without writing back cached data of mapped or recently written files, and before the server
+//! has written everything. Therefore a sync is requested first. The server then closes the image and drops its lock,
+//! which this module waits for.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -22,32 +21,32 @@ use crate::anywhere::words;
 use crate::mounts::Mount;
 use crate::{Error, Image, OpenImage, Result};
 
-/// Time between two looks at the lock.
+/// Interval between checks of the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long to wait for the server of a mount that was only read: it has nothing to write. Somebody else
-/// who reads the image cannot be told from it.
+/// Maximum wait for the server of a read-only mount, which has nothing to write. Other readers of the image cannot be
+/// distinguished from it.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a mount that is in use is tried again. A process that is just being started has copies of its
-/// parent's open files for a moment, of files there that the parent has closed since, too.
+/// Duration of retries while a mount is busy. A starting process briefly has copies of its parent's open files, even of
+/// those that the parent has closed since.
 const BUSY_PATIENCE: Duration = Duration::from_millis(300);
 
-/// The programs that unmount for users, newest first.
+/// Helper programs for unprivileged unmounts, newest first.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// How to unmount.
+/// Options for unmounting.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct UnmountOptions {
-    /// Though programs use it: it goes from where it is mounted at once, and for good when they are done.
+    /// Unmount even if in use: the mount disappears immediately and ends when its last user closes it.
     pub lazy: bool,
-    /// How long to wait until the image is free.
+    /// Maximum wait until the image is released.
     pub patience: Duration,
 }
 
 impl Default for UnmountOptions {
-    /// Not while programs use it, and a minute for the image.
+    /// Returns the defaults: not lazy, wait for up to a minute.
     fn default() -> Self {
         Self { lazy: false, patience: Duration::from_secs(60) }
     }
@@ -55,29 +54,26 @@ impl Default for UnmountOptions {
 
 setters!(UnmountOptions { lazy: bool, patience: Duration });
 
-/// What became of the image of a mount that was unmounted.
+/// State of the image after unmounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// Nobody changes it any more, and all changes are in it. (Of a partition of a disk, which cannot be
-    /// told from others, only the first is known.)
+    /// The image is released and contains all changes. (For a partition of a disk, only the release is known.)
     Free,
-    /// Nobody changes it any more, but it is as after a crash: the process that served it was killed, failed
-    /// to write, or found it damaged.
+    /// The image is released, but in the state after a crash: the serving process was killed, failed to write, or found
+    /// damage.
     Crashed(PathBuf),
-    /// It is not known which one it was: the mount had a name of its own (`fsname=`), or the image
-    /// cannot be opened for reading.
+    /// The image is unknown, because the mount had another source name (`fsname=`) or the image cannot be opened.
     Unknown,
-    /// It is mounted elsewhere, too.
+    /// The image is also mounted elsewhere.
     Mounted(PathBuf),
-    /// It was still in use when patience ended.
+    /// The image was still in use after the maximum wait.
     InUse(PathBuf),
 }
 
-/// Unmounts a mount of this program's, as root or through `fusermount3`, and waits until its image can be
-/// used by others.
+/// Unmounts a mount of this program, as root or through `fusermount3`, and waits until its image is released.
 ///
 /// # Errors
-/// [`Error::NotMounted`] if there is none; otherwise if it cannot be unmounted, as when it is in use.
+/// [`Error::NotMounted`] if there is no such mount. Also if unmounting fails, for example because it is in use.
 pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> {
     let point = absolute(mountpoint)?;
     let mount =
@@ -87,7 +83,7 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     take_away(&point, options.lazy)?;
     let released = released(&mount, was_changed, options)?;
     match (synced, released) {
-        // Nobody has marked what was never written.
+        // If the killed server had not written yet, the image is not marked as in use.
         (Ok(Server::Dead), Released::Free) if was_changed => Ok(Released::Crashed(mount.source)),
         (Err(error), Released::Free | Released::Unknown | Released::Mounted(_)) => {
             Err(Error::host("write back all of", &point, error))
@@ -96,12 +92,12 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     }
 }
 
-/// Waits until an image is free that was unmounted, and tells how it is then.
+/// Waits for the release of an unmounted image and returns its state.
 fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
-    // A name of its own (`fsname=`) may be that of mounts of any images.
+    // Mounts with a chosen source name (`fsname=`) may be of different images.
     let is_same = |other: &Mount| other.is_ours() && other.source == mount.source;
     let is_place = words::is_place(&mount.source);
-    // Nothing was written to what is only read, whoever else reads it.
+    // A read-only remote image has nothing to release.
     if is_place && !was_changed {
         return Ok(Released::Free);
     }
@@ -120,10 +116,10 @@ fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Resul
             false => Released::InUse(mount.source.clone()),
         });
     }
-    // Only now: what is mounted can hide it.
+    // Open the image only now, because the mount may have hidden it.
     let Some(image) = image_of(mount) else { return Ok(Released::Unknown) };
     let is_free = if was_changed {
-        // A reader gets in: the server is done.
+        // A reader can lock it, so the server has released it.
         wait(&image, File::try_lock_shared, options.patience)
     } else {
         wait(&image, File::try_lock, options.patience.min(READER_PATIENCE)).map(|_| true)
@@ -139,13 +135,13 @@ fn mounts() -> Result<Vec<Mount>> {
     Mount::all().map_err(|e| Error::host("read", "/proc/self/mounts", e))
 }
 
-/// What is mounted at a point, if it is one of ours. Of several mounts the last one hides the others.
+/// Returns the mount at a path if it belongs to this program. The last mount hides earlier ones.
 fn find(mounts: &[Mount], point: &Path) -> Option<Mount> {
     let last = mounts.iter().rfind(|mount| mount.point == point)?;
     last.is_ours().then(|| last.clone())
 }
 
-/// The path as the kernel has it. What is mounted there is not asked: its server may be dead.
+/// Returns the canonical path without accessing the mount, whose server may be dead.
 fn absolute(path: &Path) -> Result<PathBuf> {
     let host = |e| Error::host("find", path, e);
     match (path.parent(), path.file_name()) {
@@ -161,15 +157,14 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// Whether anybody answers the requests of a mount, as far as it is known.
+/// Whether the server of a mount answers, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Answers,
     Dead,
 }
 
-/// Has the kernel write back what it caches, and the server make all changes durable: what fails then can
-/// still be told.
+/// Syncs the kernel's cache and the server, so that errors can still be reported.
 fn sync(point: &Path, was_changed: bool) -> io::Result<Server> {
     let root = File::options()
         .read(true)
@@ -178,11 +173,11 @@ fn sync(point: &Path, was_changed: bool) -> io::Result<Server> {
     let root = match root {
         Ok(root) => root,
         Err(error) if is_dead(&error) => return Ok(Server::Dead),
-        // It lets nobody in but the one who mounted: who closes files has them written.
+        // The mount denies access to other users. Its owner's data is written when files are closed.
         Err(_) => return Ok(Server::Answers),
     };
     let written = syncfs(&root).map_err(io::Error::from);
-    // The kernel does not pass the first on, but this.
+    // The kernel does not forward syncfs to the server, but it forwards fsync.
     let durable = if was_changed { root.sync_all() } else { Ok(()) };
     match written.and(durable) {
         Ok(()) => Ok(Server::Answers),
@@ -219,7 +214,7 @@ fn take_away(point: &Path, lazy: bool) -> Result<()> {
     Err(Error::host("unmount", point, error))
 }
 
-/// Asks the program that unmounts for users.
+/// Unmounts through the helper program.
 fn ask_helper(point: &Path, lazy: bool) -> io::Result<()> {
     for helper in HELPERS {
         let mut command = Command::new(helper);
@@ -238,19 +233,19 @@ fn ask_helper(point: &Path, lazy: bool) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, missing))
 }
 
-/// The image of a mount, if its name is that of one.
+/// Opens the image of a mount, if its source name is a path.
 fn image_of(mount: &Mount) -> Option<File> {
     let has_name = mount.source.is_absolute();
     File::open(&mount.source).ok().filter(|_| has_name)
 }
 
-/// Whether an image was closed, as far as it can be told: whole images tell.
+/// Returns whether an image was cleanly closed, if that can be determined.
 fn is_clean(image: &Path) -> bool {
     let as_it_lies = OpenImage { norecovery: true, ..OpenImage::default() };
     Image::open(image, &as_it_lies).map_or(true, |image| image.is_clean())
 }
 
-/// Whether a lock could be had in time. It is not kept.
+/// Waits for a lock for a limited time. The lock is not kept.
 fn wait(
     image: &File,
     lock: impl Fn(&File) -> Result<(), TryLockError>,
@@ -260,7 +255,7 @@ fn wait(
     loop {
         match lock(image) {
             Ok(()) => return image.unlock().map(|()| true),
-            // Where there are no locks, nobody can tell.
+            // Without lock support, the state is unknown.
             Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {
                 return Ok(true);
             }

@@ -1,4 +1,4 @@
-//! Which bytes of a finished image are free.
+//! Free space of a finished image.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::image::kind_of_device;
 use crate::{OpenImage, writable};
 
-/// A device that notes what is given back to it. What is written to it stays in memory.
+/// Device that records discarded ranges. Writes stay in memory.
 struct Given {
     image: OverlayDevice,
     ranges: Mutex<Vec<Range<u64>>>,
@@ -44,8 +44,8 @@ impl BlockDevice for Given {
     }
 }
 
-/// The free space of the image that the first `len` bytes of a file are: what a file system that is open for
-/// writing would trim. The file stays as it is. Nothing is free in an image of which only reading is known.
+/// Returns the free space of the image in the first `len` bytes of a file, which is what trim would discard. The file
+/// is not modified. Returns nothing for images that can only be read.
 pub(crate) fn free_ranges(image: &File, len: u64) -> vfs::Result<Vec<Range<u64>>> {
     let device = window(image, len).map_err(vfs::Error::Device)?;
     let Some(kind) = kind_of_device(&*device).map_err(vfs::Error::Device)? else {
@@ -59,7 +59,7 @@ pub(crate) fn free_ranges(image: &File, len: u64) -> vfs::Result<Vec<Range<u64>>
     let shared: Arc<dyn BlockDevice> = Arc::clone(&given) as _;
     let open = writable::open(kind, shared, &OpenImage::default())?;
     open.file_system().trim(0..u64::MAX, 0)?;
-    // Recovery and closing would change nothing of what is free.
+    // Recovery and closing do not change the free space.
     open.close()?;
     Ok(std::mem::take(&mut *given.ranges.lock()))
 }

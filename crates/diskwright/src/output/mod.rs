@@ -1,4 +1,4 @@
-//! What becomes of a finished image before it gets its name: a tree of hashes behind it, and another format.
+//! Output steps of a finished image before it gets its name: a hash tree after it, and conversion to another format.
 //!
 //! ```
 //! use std::path::Path;
@@ -20,17 +20,17 @@ pub use ::output::{Error as OutputError, Format as OutputFormat};
 
 pub(crate) use free::free_ranges;
 
-/// What is made of the finished file system.
+/// Outputs generated from the finished file system.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OutputOptions {
-    /// The format of the file.
+    /// File format.
     pub format: OutputFormat,
     /// A hash tree for dm-verity.
     pub verity: Option<Verity>,
-    /// A file for the root hash of that tree, in hexadecimal.
+    /// Output file for the root hash of that tree, in hexadecimal.
     pub root_hash_file: Option<PathBuf>,
-    /// Regular files, by patterns of their paths, that fs-verity protects (ext4).
+    /// Patterns of paths of regular files to protect with fs-verity (ext4).
     pub fs_verity: Vec<String>,
 }
 
@@ -42,37 +42,37 @@ setters!(OutputOptions {
 });
 
 impl OutputOptions {
-    /// Whether the finished image is written to another file than the one that it was made in.
+    /// Returns whether the output is another file than the raw image.
     pub(crate) fn is_apart(&self) -> bool {
         self.format != OutputFormat::Raw
     }
 }
 
-/// What was made besides the file system.
+/// Additional outputs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OutputReport {
-    /// Name of the format, if it is not raw.
+    /// Name of the format, unless raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<&'static str>,
-    /// Bytes of the file in that format.
+    /// Size of the file in that format, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
     /// The hash tree for dm-verity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verity: Option<VerityReport>,
-    /// Files that fs-verity protects.
+    /// Files protected with fs-verity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fs_verity: Vec<ProtectedFile>,
 }
 
-/// A file that fs-verity protects.
+/// File protected with fs-verity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProtectedFile {
-    /// Its path in the image; bytes that are not UTF-8 are replaced.
+    /// Path in the image, with invalid UTF-8 replaced.
     pub path: String,
-    /// Its bytes in hexadecimal, only if they are not UTF-8.
+    /// Bytes of the path in hexadecimal, only if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<String>,
-    /// Its digest, as `fsverity measure` prints it: the name of the hash, a colon, hexadecimal digits.
+    /// Digest in the format of `fsverity measure`: the name of the hash, a colon, hexadecimal digits.
     pub digest: String,
 }

@@ -1,4 +1,4 @@
-//! What `publish` and `gc` do: images in object storage, cut into chunks that images share.
+//! Images in object storage, divided into chunks that images share (`publish` and `gc`).
 //!
 //! ```no_run
 //! use diskwright::publish::{PublishOptions, Silent, SweepOptions, gc, publish};
@@ -30,28 +30,28 @@ use serde::Serialize;
 use crate::image::{Image, format_of, open_device};
 use crate::{Error, OpenImage, Result};
 
-/// What is published, and how.
+/// Options for publishing.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PublishOptions {
     /// The image.
     pub image: PathBuf,
-    /// Where it is published: a prefix of a store, `s3://bucket/images`.
+    /// Target prefix in a store: `s3://bucket/images`.
     pub url: String,
-    /// The name that it gets there, instead of the file's without its ending.
+    /// Published name, instead of the file name without its extension.
     pub name: Option<String>,
-    /// Where in the file it is.
+    /// Location of the image in the file.
     pub open: OpenImage,
-    /// Bytes of a chunk: a power of two from 4 KiB to 16 MiB.
+    /// Chunk size in bytes: a power of two from 4 KiB to 16 MiB.
     pub chunk_bytes: u64,
-    /// A record of what a start touches first (made by mounting it with a record).
+    /// Record of the ranges read first by a start, created by mounting with a record.
     pub order: Option<PathBuf>,
-    /// Sends chunks that are there already, too, to mend them.
+    /// Upload existing chunks again to repair them.
     pub resend: bool,
 }
 
 impl PublishOptions {
-    /// Publishes `image` below `url`.
+    /// Creates options for publishing `image` below `url`.
     pub fn new(image: impl Into<PathBuf>, url: impl Into<String>) -> Self {
         Self {
             image: image.into(),
@@ -73,20 +73,20 @@ setters!(PublishOptions {
     resend: bool,
 });
 
-/// What was published, and where it is read.
+/// Result of publishing.
 #[derive(Clone, Debug, Serialize)]
 pub struct PublishReport {
-    /// The place that commands read the image from.
+    /// Location for reading the image.
     pub place: String,
-    /// What was sent.
+    /// Statistics of the upload.
     #[serde(flatten)]
     pub report: Report,
 }
 
-/// Publishes an image. Nobody can change it meanwhile.
+/// Publishes an image, which is locked meanwhile.
 ///
 /// # Errors
-/// If the image cannot be read, the store fails, or somebody removes chunks there and does not end.
+/// If the image cannot be read, the store fails, or another program's removal of chunks there does not end.
 pub fn publish(options: &PublishOptions, observer: &dyn Observer) -> Result<PublishReport> {
     let name = match &options.name {
         Some(name) => name.clone(),
@@ -109,10 +109,10 @@ pub fn publish(options: &PublishOptions, observer: &dyn Observer) -> Result<Publ
     Ok(PublishReport { place, report })
 }
 
-/// Removes what no published image needs any more.
+/// Removes chunks that no published image uses.
 ///
 /// # Errors
-/// If somebody publishes there and does not end, a manifest cannot be read, or the store fails.
+/// If another program's publication there does not end, a manifest cannot be read, or the store fails.
 pub fn gc(url: &str, options: &SweepOptions) -> Result<Swept> {
     Ok(::publish::sweep(&location(url)?, options)?)
 }
@@ -139,12 +139,12 @@ fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
     })
 }
 
-/// What an image is. A disk with partitions, or one of another format, can be published too, and says nothing.
+/// Returns the properties of an image. Partitioned disks and other formats can be published too, without properties.
 fn facts(path: &Path, device: &Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Facts> {
     if format_of(path, &**device)?.is_none() {
         return Ok(Facts::default());
     }
-    // The device is the part of the file that the options name.
+    // The device is already the part selected by the options.
     let whole = OpenImage { offset: 0, partition: None, ..*options };
     let image = Image::open_on(path, Arc::clone(device), &whole)?;
     let info = image.info();

@@ -1,4 +1,4 @@
-//! Recording what a mount reads, for the order of a publication.
+//! Recording of the ranges read by a mount, for the chunk order of a publication.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use blockdev::BlockDevice;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};
 
-/// A record that is being made. The file gets its name when it is whole, in the directory that was opened at the start: a
-/// mount in the background changes its directory. A link of that name is replaced and never followed: another user may
-/// have put it there.
+/// Record in progress. The file is renamed into place when complete, in the directory that was opened at the start,
+/// because a background mount changes its current directory. An existing link of that name is replaced and not
+/// followed, because another user may have created it.
 pub(crate) struct Recording {
     reads: Arc<RecordingReads>,
     file: Replacement,
@@ -20,7 +20,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Begins a record of what is read of `device`, which is to be read through the device that this gives.
+    /// Starts recording reads of `device`. Reads must use the returned device.
     pub(crate) fn start(
         device: Arc<dyn BlockDevice>,
         path: &Path,

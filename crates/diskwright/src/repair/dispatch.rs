@@ -1,4 +1,4 @@
-//! The repair of each format.
+//! Dispatch to the repair of each format.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
     }
 }
 
-/// The image's own log to write through, if it can be trusted. What it holds is brought to its place first.
+/// Opens the image's own log for writing, if it is usable. Replays its contents first.
 pub(super) fn open_log(
     format: Format,
     device: Arc<dyn BlockDevice>,

@@ -1,4 +1,4 @@
-//! Plans as programs read them. `docs/check.md` describes the form.
+//! Plans as JSON. `docs/check.md` describes the format.
 
 use ::repair::{Action, PAGE_BYTES, Plan, Step, pages_of};
 use serde::Serialize;
@@ -59,7 +59,7 @@ struct PathRecord {
     path_bytes: Option<String>,
 }
 
-/// A plan, and what became of it.
+/// Plan and its result.
 #[derive(Serialize)]
 struct PlanRecord<'p> {
     #[serde(flatten)]
@@ -80,23 +80,23 @@ struct PlanRecord<'p> {
     undo: Option<String>,
 }
 
-/// How a repair stands.
+/// State of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing was found, and nothing was to be done.
+    /// No findings and nothing to do.
     Clean,
-    /// Nothing was written.
+    /// Nothing has been written.
     Planned,
-    /// All was written, and the check finds nothing any more.
+    /// The plan was written, and a check finds nothing.
     Repaired,
-    /// All was written that could be done, and that was not everything.
+    /// The plan was written, but some findings remain.
     Damaged,
-    /// The device failed to read. If it did while the plan was made, nothing is written.
+    /// The device failed to read. If this happened during planning, nothing is written.
     Incomplete,
 }
 
 impl Standing {
-    /// The word for it in reports.
+    /// Returns the name in reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Clean => "clean",
@@ -107,7 +107,7 @@ impl Standing {
         }
     }
 
-    /// What it means, for people.
+    /// Returns the description for users.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Clean => "clean: nothing to repair",
@@ -122,7 +122,7 @@ impl Standing {
 }
 
 impl Repair {
-    /// A plan and what became of it, as one JSON object in a line.
+    /// Returns a plan and its result as one line of JSON.
     pub fn json_line(&self, plan: &Plan, standing: Standing, done: Option<&Done>) -> String {
         let (found, left) = (self.report_of(plan), self.report_of_rest(plan));
         let undo = done.and_then(|done| done.undo.as_deref());

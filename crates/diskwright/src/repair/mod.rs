@@ -1,9 +1,9 @@
-//! Repairing an image: the plan of what is to be done, carrying it out, and taking it back.
+//! Repair of an image: planning, execution and restoration.
 //!
-//! [`Repair::plan`] tries the repair out in memory and checks what comes of it, so that what the plan leaves is known
-//! before anything is written. [`Prepared::carry_out`] writes the plan: through the image's own journal or log where that
-//! can be trusted, each step a transaction, and else in place, with an undo file that is made first. [`restore`] brings
-//! an image back by an undo file.
+//! [`Repair::plan`] performs the repair in memory and checks the result, so the remaining damage is known before
+//! anything is written. [`Prepared::carry_out`] writes the plan. If the image's own journal or log is usable, each step
+//! is one of its transactions. Otherwise the plan is written in place, after an undo file was created. [`restore`]
+//! restores an image from an undo file.
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -45,31 +45,31 @@ use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format
 use crate::format::Format;
 use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock};
 
-/// An image that is open to be repaired. Nobody else can use it meanwhile.
+/// Image opened for repair. Other programs cannot use it meanwhile.
 pub struct Repair {
     path: PathBuf,
     format: Format,
     device: Arc<dyn BlockDevice>,
-    /// The same device.
+    /// Same device as `device`, for its counters.
     meter: Arc<Meter>,
     is_writable: bool,
     superblock: Option<SuperblockPlace>,
 }
 
-/// How a plan was carried out.
+/// Description of an executed plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Whether each step was a transaction of the image's own journal or log.
+    /// Whether each step is a transaction of the image's own journal or log.
     pub through_log: bool,
-    /// The undo file, if one was made.
+    /// Path of the undo file, if there is one.
     pub undo: Option<PathBuf>,
 }
 
 impl Repair {
-    /// Opens an image to plan its repair and to carry it out, and finds its format.
+    /// Opens an image for planning and executing a repair, and detects its format.
     ///
     /// # Errors
-    /// If the file cannot be read or written or is in use, or nothing in it tells a format.
+    /// If the file cannot be read or written, is in use, or its format cannot be detected.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         let file = lock::open_to_write(path)?;
         let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
@@ -77,10 +77,10 @@ impl Repair {
         Self::with_device(path, device, options, true)
     }
 
-    /// Opens an image to plan its repair only: it may be write-protected, and others may read it.
+    /// Opens an image for planning only. It may be write-protected and read by others.
     ///
     /// # Errors
-    /// As [`Self::open`], but for the right to write.
+    /// Same as [`Self::open`], but write access is not required.
     pub fn open_to_plan(path: &Path, options: &OpenImage) -> Result<Self> {
         let device = image::open_device(path, options)?;
         Self::with_device(path, device, options, false)
@@ -100,43 +100,42 @@ impl Repair {
         Ok(Self { path: path.to_owned(), format, device, meter, is_writable, superblock })
     }
 
-    /// The image file.
+    /// Returns the path of the image.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The format that it is repaired as.
+    /// Returns the format for the repair.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The first error of its device until now, with its place. Then a plan, or a check, is incomplete: nothing is
-    /// written where nothing could be read.
+    /// Returns the first device error so far, with its offset. Plans and checks are incomplete then, and unreadable
+    /// areas are not written.
     pub fn device_error(&self) -> Option<&str> {
         self.meter.first_error()
     }
 
-    /// Number of reads that failed until now.
+    /// Returns the number of failed reads so far.
     pub fn reads_failed(&self) -> u64 {
         self.meter.reads_failed()
     }
 
-    /// Finds out what must be done. `observer` is told of what is found, and how far it is. Nothing is written. Memory
-    /// is taken for all that changes. If the device fails to read, [`Self::device_error`] has the error, and the plan has
-    /// no steps.
+    /// Plans the repair. `observer` receives findings and progress. Nothing is written; all changes are kept in memory.
+    /// If the device fails to read, [`Self::device_error`] returns the error and the plan has no steps.
     ///
     /// # Errors
-    /// If the image cannot be repaired at all: it has features that are not known, or not enough is left of it.
+    /// If the image cannot be repaired at all, because it has unknown features or too little of it remains.
     pub fn plan(&self, options: &Options, observer: &dyn Observer) -> Result<Plan> {
         let staging = Arc::new(Staging::new(Arc::clone(&self.device)));
         self.plan_in(&staging, options, &|repairer| make_plan(repairer, &staging, observer))
     }
 
-    /// Opens the image for reading as it would be after a repair, which is tried out in memory only: for taking out
-    /// what is left of an image that cannot be opened. The plan tells what is wrong, and what was done about it.
+    /// Opens the image for reading in its state after a repair, which is performed in memory only. This allows copying
+    /// files from an image that cannot be opened. The plan contains the findings and repairs.
     ///
     /// # Errors
-    /// As [`Self::plan`]; and if the image cannot be opened even so.
+    /// Same as [`Self::plan`], and if the repaired image cannot be opened.
     pub fn salvage(
         &self,
         options: &Options,
@@ -164,12 +163,12 @@ impl Repair {
             Err(_) if staging.reads_failed() > 0 => (Plan::unknown(staging.reads_failed()), None),
             Err(source) => return Err(self.failed(source)),
         };
-        // The check did not see the superblock that the copy replaced.
+        // Findings of the replaced superblock, which the check did not read.
         plan.findings.splice(..0, replaced);
         Ok(plan)
     }
 
-    /// Whether a plan will be written through the image's own journal or log. Otherwise it needs an undo file.
+    /// Returns whether a plan will be written through the image's own journal or log. Otherwise it needs an undo file.
     ///
     /// # Errors
     /// If the device fails.
@@ -180,15 +179,15 @@ impl Repair {
         Ok(writer.is_some_and(|writer| ::repair::fits(&*writer, &plan.steps)))
     }
 
-    /// Makes ready to carry out a plan that was made by this object: makes the undo file. With `undo`, what was there
-    /// before is kept in a new file of that name; without, it is kept only if the image has no log that the plan can be
-    /// written through, beside the image.
+    /// Prepares a plan of this object for execution and creates the undo file. With `undo`, the old contents are stored
+    /// in a new file of that name. Otherwise an undo file next to the image is created only if the image has no usable
+    /// log.
     ///
     /// # Errors
     /// If the image cannot be read or the undo file cannot be written.
     ///
     /// # Panics
-    /// If the image was opened to plan only.
+    /// If the image was opened for planning only.
     pub fn prepare<'r>(&'r self, plan: &'r Plan, undo: Option<&Path>) -> Result<Prepared<'r>> {
         assert!(self.is_writable, "an image that was opened to plan only is not written to");
         let through_log = self.has_log_for(plan)?;
@@ -199,7 +198,7 @@ impl Repair {
         };
         let (undo, kept) = match undo {
             Some((path, file)) => {
-                // Nothing was changed: what there is of it is of no use, and its name is wanted again.
+                // Nothing was changed, so the incomplete undo file is useless.
                 let kept = self.keep(plan, file, &path).inspect_err(|_| undo_file::remove(&path));
                 (Some(path), Some(kept?))
             }
@@ -208,7 +207,7 @@ impl Repair {
         Ok(Prepared { repair: self, plan, kept, done: Done { through_log, undo } })
     }
 
-    /// The image, with an undo file of all that the plan changes.
+    /// Wraps the image with an undo file that contains everything the plan changes.
     fn keep(&self, plan: &Plan, file: File, path: &Path) -> Result<Arc<UndoDevice>> {
         let failed = |error| Error::host("write the undo file", path, error);
         let kept = UndoDevice::begin(Arc::clone(&self.device), Box::new(file)).map_err(failed)?;
@@ -216,7 +215,7 @@ impl Repair {
         Ok(Arc::new(kept))
     }
 
-    /// Checks the image as it is now.
+    /// Checks the current state of the image.
     ///
     /// # Errors
     /// If it cannot be checked at all.
@@ -226,12 +225,12 @@ impl Repair {
             .map_err(|source| self.failed(source))
     }
 
-    /// What a plan found, as a report of a check.
+    /// Returns the findings of a plan as a check report.
     pub fn report_of(&self, plan: &Plan) -> Report {
         self.report(&plan.findings, plan.looked_at)
     }
 
-    /// What a plan cannot repair, as a report of a check.
+    /// Returns the findings that a plan cannot repair as a check report.
     pub fn report_of_rest(&self, plan: &Plan) -> Report {
         self.report(&plan.left, plan.summary)
     }
@@ -249,7 +248,7 @@ impl Repair {
     }
 }
 
-/// A plan that is about to be carried out.
+/// Plan that is ready for execution.
 pub struct Prepared<'r> {
     repair: &'r Repair,
     plan: &'r Plan,
@@ -258,23 +257,23 @@ pub struct Prepared<'r> {
 }
 
 impl Prepared<'_> {
-    /// How it will be carried out.
+    /// Returns how the plan will be executed.
     pub fn how(&self) -> &Done {
         &self.done
     }
 
-    /// Does not carry it out: nothing was changed, and nothing is left behind.
+    /// Abandons the plan. Nothing was changed, and the undo file is removed.
     pub fn give_up(self) {
         if let Some(undo) = &self.done.undo {
             undo_file::remove(undo);
         }
     }
 
-    /// Carries it out. `progress` is told how much of how much is written, and answers whether to go on.
+    /// Executes the plan. `progress` receives the amount written and the total, and returns whether to continue.
     ///
     /// # Errors
-    /// If the image or the undo file cannot be written, or `progress` said so. What was written until then stays: the
-    /// image can be repaired again, or restored where there is an undo file.
+    /// If the image or the undo file cannot be written, or `progress` cancels. Earlier writes remain: the image can be
+    /// repaired again, or restored if there is an undo file.
     pub fn carry_out(self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Done> {
         let device =
             self.kept.clone().map_or_else(|| Arc::clone(&self.repair.device), |kept| kept as _);
@@ -306,12 +305,12 @@ impl Prepared<'_> {
     }
 }
 
-/// Brings an image back to what it was before a repair that kept an undo file, byte by byte. It may be done again if it
-/// was interrupted, and also if the repair was.
+/// Restores the exact contents of an image before a repair with an undo file. Can be repeated after an interruption,
+/// and also after an interrupted repair.
 ///
 /// # Errors
-/// If the undo file is none, or of another image, or the image was changed after the repair: nothing is written then. If
-/// the image is in use or cannot be written.
+/// If the undo file is invalid or belongs to another image, or the image was changed after the repair; nothing is
+/// written then. Also if the image is in use or cannot be written.
 pub fn restore(undo: &Path, image: &Path, options: &OpenImage) -> Result<Restored> {
     let device = FileDevice::new(lock::open_to_write(image)?);
     let device = device.map_err(|e| Error::host("read", image, e))?;

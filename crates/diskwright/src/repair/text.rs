@@ -1,4 +1,4 @@
-//! Plans as people read them.
+//! Plans as text.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -8,19 +8,19 @@ use ::repair::{Action, PAGE_BYTES, Plan, Step, pages_of};
 use crate::check::text::where_it_is;
 use crate::text::{escaped, size};
 
-/// Most lines of actions, and of paths. A plan has as many as an image has faults.
+/// Maximum number of lines for actions and for paths. Plans of heavily damaged images are long.
 const LINES_MAX: usize = 200;
 
-/// The absolute paths of all files that steps change, as far as they are known, in order.
+/// Returns the absolute paths of all files that steps change, as far as known, in order.
 pub fn paths_of(steps: &[Step]) -> BTreeSet<&[u8]> {
     let actions = steps.iter().flat_map(|step| &step.actions);
     actions.filter_map(|action| action.path.as_deref()).collect()
 }
 
-/// Writes what a plan would do, and to which paths.
+/// Writes the actions of a plan and the affected paths.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If writing fails.
 pub fn write_plan(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if plan.steps.is_empty() {
         return Ok(());
@@ -54,7 +54,7 @@ pub fn write_plan(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{steps}, {} of the image in all", size(bytes))
 }
 
-/// An action, with the code of what it is about, and the path of the file or the place of the structure.
+/// Formats an action with its code, and the path of the file or the location of the structure.
 fn line(action: &Action) -> String {
     let what = escaped(action.what.as_bytes());
     let Some(code) = action.code else { return what.to_string() };

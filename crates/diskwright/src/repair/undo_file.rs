@@ -1,4 +1,4 @@
-//! Where undo files lie.
+//! Names and creation of undo files.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::host::{self, FileTypeExt};
 use crate::{Error, Result};
 
-/// Most undo files of one image that get names by themselves.
+/// Maximum number of undo files with automatic names per image.
 const NAMES_MAX: u32 = 1000;
 
-/// Makes a new undo file under that name.
+/// Creates a new undo file with this name.
 pub(super) fn create(path: &Path) -> Result<File> {
     try_create(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
@@ -22,7 +22,7 @@ pub(super) fn create(path: &Path) -> Result<File> {
     })
 }
 
-/// Makes one beside an image, or in the current directory if that is a device, under a name that is not taken.
+/// Creates an undo file with an unused name next to an image, or in the current directory if the image is a device.
 pub(super) fn create_for(image: &Path) -> Result<(PathBuf, File)> {
     let is_device = std::fs::metadata(image).is_ok_and(|data| data.file_type().is_block_device());
     let directory = if is_device { None } else { image.parent() };
@@ -44,16 +44,16 @@ pub(super) fn create_for(image: &Path) -> Result<(PathBuf, File)> {
     Err(Error::host("make an undo file for", image, io::Error::other(why)))
 }
 
-/// Removes one of an image that was not changed.
+/// Removes the undo file of an unchanged image.
 pub(super) fn remove(path: &Path) {
-    // One that stays says that there is nothing to restore.
+    // A remaining file is harmless: it records that there is nothing to restore.
     let _ = std::fs::remove_file(path);
 }
 
 fn try_create(path: &Path) -> io::Result<File> {
-    // What was in an image may be anybody's secret.
+    // The old contents may be confidential.
     let file = host::private(File::options().write(true).create_new(true)).open(path)?;
-    // Its name must be as durable as what it holds.
+    // The file's name must be as durable as its contents.
     let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     host::sync_directory(directory.unwrap_or(Path::new(".")))?;
     Ok(file)

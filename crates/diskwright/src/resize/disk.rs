@@ -1,4 +1,4 @@
-//! The file or block device that an image lies in, as a whole, and how it becomes longer and shorter.
+//! File or block device that contains an image, and changes of its length.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::image::window;
 use crate::partition::{self, Partition};
 use crate::{Error, OpenImage, Result, lock};
 
-/// A file or block device that is open and locked.
+/// Open and locked file or block device.
 pub(super) struct Disk {
     device: Arc<FileDevice>,
     is_regular: bool,
 }
 
 impl Disk {
-    /// Opens it. Nobody else can use it meanwhile.
+    /// Opens and locks the file or device.
     pub(super) fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         let file = lock::open_to_write(path)?;
         let failed = |e| Error::host("read", path, e);
@@ -33,17 +33,17 @@ impl Disk {
         self.device.len()
     }
 
-    /// The part of it that the options name.
+    /// Returns the part selected by the options.
     pub(super) fn window(&self, path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
         window(path, self.device.clone(), options)
     }
 
-    /// The partition with a number.
+    /// Returns the partition with a number.
     pub(super) fn partition(&self, path: &Path, number: u32) -> Result<Partition> {
         partition::find(&*self.device, number).map_err(in_table(path))
     }
 
-    /// Makes room for an image of `bytes` bytes: lengthens the file, and enlarges the entry of the partition.
+    /// Extends the file and the partition entry for an image of `bytes` bytes.
     pub(super) fn extend(self, path: &Path, options: &OpenImage, bytes: u64) -> Result<Self> {
         let Some(number) = options.partition else {
             let needed = self.len().max(options.offset.saturating_add(bytes));
@@ -64,7 +64,7 @@ impl Disk {
         }
     }
 
-    /// Makes the entry of a partition smaller, or cuts the file behind the image.
+    /// Shrinks the partition entry, or truncates the file after the image.
     pub(super) fn cut(self, path: &Path, options: &OpenImage, bytes: u64) -> Result<Self> {
         if let Some(number) = options.partition {
             let resized = partition::resize(&*self.device, number, bytes);
@@ -73,7 +73,7 @@ impl Disk {
         if self.is_regular { self.set_len(path, options.offset + bytes) } else { Ok(self) }
     }
 
-    /// Brings file and partition back to the lengths that they had, where the file system was left as it was.
+    /// Restores the lengths of file and partition when the file system was not changed.
     pub(super) fn take_back(
         self,
         path: &Path,
@@ -91,12 +91,12 @@ impl Disk {
         Ok(())
     }
 
-    /// The byte of the image from which on it reads as zeros, because the file ended there before.
+    /// Returns the image offset from which on it reads as zeros, because the file was extended there.
     pub(super) fn zeros_from(&self, before: u64, start: u64) -> u64 {
         if self.is_regular { before.saturating_sub(start) } else { u64::MAX }
     }
 
-    /// The same file with another length.
+    /// Sets the length of the file.
     fn set_len(self, path: &Path, bytes: u64) -> Result<Self> {
         if bytes == self.len() {
             return Ok(self);

@@ -1,4 +1,4 @@
-//! Which format's code changes a size.
+//! Dispatch of size changes to the formats.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use vfs::{Error, Result};
 use super::{Least, Size};
 use crate::image::Kind;
 
-/// A size before and after.
+/// Size before and after.
 pub(super) struct Change {
     pub(super) before: Size,
     pub(super) after: Size,
 }
 
-/// The size that a file system has, and the one that it would have if it were to have up to `bytes` bytes.
+/// Returns the current size of a file system and its size after growing to at most `bytes` bytes.
 pub(super) fn plan_growth(kind: Kind, device: &dyn BlockDevice, bytes: u64) -> Result<Change> {
     match kind {
         Kind::Ext => {
@@ -25,7 +25,7 @@ pub(super) fn plan_growth(kind: Kind, device: &dyn BlockDevice, bytes: u64) -> R
     }
 }
 
-/// Makes a file system larger, up to `bytes` bytes. The device reads as zeros from `zeros_from` on.
+/// Grows a file system to at most `bytes` bytes. The device reads as zeros from `zeros_from` on.
 pub(super) fn grow(
     kind: Kind,
     device: Arc<dyn BlockDevice>,
@@ -41,7 +41,7 @@ pub(super) fn grow(
     }
 }
 
-/// What shrinking would come to.
+/// Returns the result of shrinking without writing.
 pub(super) fn plan_shrink(kind: Kind, device: Arc<dyn BlockDevice>, wish: Least) -> Result<Change> {
     match kind {
         Kind::Ext => {
@@ -53,7 +53,7 @@ pub(super) fn plan_shrink(kind: Kind, device: Arc<dyn BlockDevice>, wish: Least)
     }
 }
 
-/// Makes a file system smaller.
+/// Shrinks a file system.
 pub(super) fn shrink(
     kind: Kind,
     device: Arc<dyn BlockDevice>,
@@ -113,7 +113,7 @@ fn size_of_ext(size: ext4::resize::Size) -> Size {
     }
 }
 
-/// How large a file system is.
+/// Returns the size of a file system.
 pub(super) fn size(kind: Kind, device: &dyn BlockDevice) -> Result<Size> {
     match kind {
         Kind::Ext => ext4::resize::size(device).map(size_of_ext),

@@ -1,7 +1,7 @@
-//! Changing the size of an image in place: what `grow` and `shrink` do.
+//! Changing the size of an image in place (`grow` and `shrink`).
 //!
-//! A file, and the entry of a partition, are made larger before the file system is, and smaller after it: at no moment
-//! does the file system reach past them.
+//! Files and partition entries are extended before the file system grows and shortened after it shrinks. The file
+//! system therefore never exceeds them.
 //!
 //! ```no_run
 //! use diskwright::OpenImage;
@@ -26,54 +26,54 @@ use crate::image::probe_kind;
 use crate::{Error, OpenImage, Result};
 use disk::Disk;
 
-/// How large a file system is.
+/// Size of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Size {
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_size: u32,
-    /// Groups: block groups of ext4, allocation groups of XFS.
+    /// Number of groups: block groups of ext4, allocation groups of XFS.
     pub groups: u32,
 }
 
-/// A number of bytes before and after.
+/// Length before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Length {
-    /// Before, in bytes.
+    /// Length before, in bytes.
     pub before: u64,
-    /// Now, in bytes.
+    /// Length after, in bytes.
     pub after: u64,
 }
 
-/// What was done.
+/// Result of a change of size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The file system before.
+    /// File system size before.
     pub before: Size,
-    /// The file system now.
+    /// File system size after.
     pub after: Size,
-    /// The file, or block device.
+    /// Length of the file or block device.
     pub file: Length,
-    /// The partition, if it is in one.
+    /// Length of the partition, if the image is in one.
     pub partition: Option<Length>,
 }
 
 impl Report {
-    /// Whether the file system had the size already.
+    /// Returns whether the size is unchanged.
     pub fn is_nothing(&self) -> bool {
         self.before == self.after
     }
 }
 
-/// Makes an image larger, up to `bytes` bytes, or as large as its file or partition is: first the file, and the
-/// partition's entry, where they are too short, then what is in it.
+/// Grows an image to at most `bytes` bytes, or to the size of its file or partition. Extends the file and the partition
+/// entry first, if necessary.
 ///
 /// # Errors
-/// `Usage` if the image is larger already; if it is in use or damaged, or has what cannot grow here; if the partition
-/// has no room behind it, or a block device is too short. Nothing was changed then.
+/// `Usage` if the image is larger already. Also if it is in use or damaged, has features that prevent growing, its
+/// partition has no free space after it, or its block device is too small. Nothing was changed then.
 pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Report> {
     let disk = Disk::open(path, options)?;
     let device = disk.window(path, options)?;
@@ -95,12 +95,12 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
     drop(device);
     let disk = disk.extend(path, options, bytes.max(window_len))?;
     let device = disk.window(path, options)?;
-    // What the file did not have reads as zeros. In its partition, that may begin anywhere.
+    // The extended part of the file reads as zeros. The image may start anywhere in the file.
     let zeros_from = disk.zeros_from(lengths.0, options_start(path, options, &disk)?);
     let grown = dispatch::grow(kind, device, bytes, zeros_from);
     let grown = match grown {
         Ok(grown) => grown,
-        // What the device failed at may be in the journal or log already, which needs the new length.
+        // After a device error the journal or log may already contain the change, which needs the new length.
         Err(source @ vfs::Error::Device(_)) => return Err(at(source)),
         Err(source) => {
             disk.take_back(path, options, lengths)?;
@@ -116,20 +116,20 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
     })
 }
 
-/// What an image is to shrink to.
+/// Target size for shrinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Least {
-    /// At most so many bytes.
+    /// At most this many bytes.
     Bytes(u64),
-    /// As few as can be.
+    /// The minimum.
     Possible,
 }
 
-/// What [`shrink`] would come to, by what is in use. Nothing is written. The least size that can be had is found when
-/// files are moved, and may be a little more.
+/// Returns the expected result of [`shrink`], without writing. The actual minimum is found by moving files and may be
+/// slightly larger.
 ///
 /// # Errors
-/// As [`shrink`].
+/// Same as [`shrink`].
 pub fn plan_shrink(path: &Path, options: &OpenImage, wish: Least) -> Result<Report> {
     let device = crate::image::open_device(path, options)?;
     let kind = probe_kind(path, &device, options)?;
@@ -141,13 +141,13 @@ pub fn plan_shrink(path: &Path, options: &OpenImage, wish: Least) -> Result<Repo
     Ok(Report { before: planned.before, after: planned.after, file: same, partition })
 }
 
-/// Makes an image smaller: first what is in it, then the partition's entry, or the file. `progress` is told how much is
-/// done of how much, and answers whether to go on.
+/// Shrinks an image: first the file system, then the partition entry or the file. `progress` receives the amount done
+/// and the total, and returns whether to continue.
 ///
 /// # Errors
-/// `Usage` if the image is smaller already; if it is in use or damaged, or has what cannot be moved; if what is in it
-/// does not fit. If it was ended before its time, or what is in it does not fit in the end, it is sound and has its old
-/// size.
+/// `Usage` if the image is smaller already. Also if it is in use or damaged, contains unmovable structures, or its
+/// contents do not fit. If it is cancelled or the contents turn out not to fit, the image is consistent and keeps its
+/// old size.
 pub fn shrink(
     path: &Path,
     options: &OpenImage,
@@ -171,7 +171,7 @@ pub fn shrink(
     })
 }
 
-/// Says what is in the way of a size, where that is not clear.
+/// Adds an explanation to errors about a size.
 fn too_small(path: &Path, wish: Least, source: vfs::Error) -> Error {
     let what = match (&source, wish) {
         (vfs::Error::Invalid(_), Least::Bytes(bytes)) => {
@@ -188,7 +188,7 @@ fn too_small(path: &Path, wish: Least, source: vfs::Error) -> Error {
     Error::Image { image: path.to_owned(), source }
 }
 
-/// First byte of the image in its file.
+/// Returns the byte offset of the image in its file.
 fn options_start(path: &Path, options: &OpenImage, disk: &Disk) -> Result<u64> {
     match options.partition {
         Some(number) => disk.partition(path, number).map(|partition| partition.offset),

@@ -1,4 +1,4 @@
-//! Images as network block devices: what `diskwright serve` does.
+//! Export of images as network block devices (`diskwright serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -24,19 +24,18 @@ pub use nbd::{Address, AddressError};
 use crate::image::{open_device, window};
 use crate::{Error, OpenImage, Result, lock};
 
-/// An image, or a partition of a disk, that NBD clients can connect to. What it holds does not matter: clients get its
-/// bytes as they lie.
+/// Export of an image, or a partition of a disk, to NBD clients. Clients receive the raw bytes, whatever they contain.
 pub struct Service {
     server: nbd::Server,
     image: PathBuf,
 }
 
 impl Service {
-    /// Opens an image and listens. One that may be written is locked as by a mount, one that is only read as by
-    /// commands that read; with [`OpenImage::norecovery`] it is only read, and not locked.
+    /// Opens an image and starts listening. A writable image is locked like by a mount, a read-only one like by reading
+    /// commands. With [`OpenImage::norecovery`] it is read-only and not locked.
     ///
     /// # Errors
-    /// If the image cannot be opened, is in use, or nothing can listen there.
+    /// If the image cannot be opened or is in use, or the address is not available.
     pub fn open(
         image: &Path,
         options: &OpenImage,
@@ -50,21 +49,21 @@ impl Service {
         Ok(Self { server, image: image.to_owned() })
     }
 
-    /// Where it listens: with TCP, with the port that was chosen for port 0.
+    /// Returns the address: with TCP, including the port chosen for port 0.
     pub fn address(&self) -> &Address {
         self.server.address()
     }
 
-    /// Serves until `stop` is set, and makes all that was written durable.
+    /// Serves until `stop` is set, then makes all writes durable.
     ///
     /// # Errors
-    /// If nothing can be accepted any more, or the image cannot be written.
+    /// If connections cannot be accepted, or the image cannot be written.
     pub fn serve(self, stop: &AtomicBool) -> Result<()> {
         self.server.serve(stop).map_err(|e| Error::host("serve", &self.image, e))
     }
 }
 
-/// What is to be served.
+/// Opens the device to serve.
 fn device(image: &Path, options: &OpenImage, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
     #[cfg(feature = "anywhere")]
     if let Some(device) = crate::volume::device(image, read_only)? {

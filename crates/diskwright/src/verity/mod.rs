@@ -1,8 +1,8 @@
-//! Hash trees for dm-verity: with one, the kernel (or a program) verifies each block of an image when it is read,
-//! and the root hash stands for all of it.
+//! Hash trees for dm-verity. The kernel or a program verifies each block of an image when it is read; the root hash
+//! authenticates the whole image.
 //!
-//! A hash area is a superblock in a block of its own, then the tree, top first. It lies behind the file system or in
-//! a file of its own.
+//! A hash area consists of a superblock in its own block, followed by the tree, root first. It is located after the
+//! file system or in a separate file.
 
 mod superblock;
 
@@ -19,54 +19,54 @@ use crate::host;
 use crate::text::hex;
 use superblock::{SALT_BYTES_MAX, Superblock};
 
-/// Bytes of a block of data and of a block of the tree: what every kernel can read, and Android boots from. A device
-/// of such blocks holds no file system with smaller ones.
+/// Size of data and tree blocks in bytes. All kernels support it, and Android boots from it. File systems on such a
+/// device cannot have smaller blocks.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
 
-/// Set the hashes that salts and UUIDs follow from apart from any other use.
+/// Domain separators of the hashes from which salts and UUIDs are derived.
 const SALT_DOMAIN: &[u8] = b"diskwright dm-verity salt";
 const UUID_DOMAIN: &[u8] = b"diskwright dm-verity uuid";
 
-/// A hash tree that is wanted.
+/// Options of a hash tree.
 #[derive(Clone, Debug, Default)]
 pub struct Verity {
-    /// A file for it; `None` puts it behind the file system.
+    /// Separate output file; `None` appends the tree to the file system.
     pub file: Option<PathBuf>,
-    /// Goes into every digest, at most 256 bytes; `None` derives it from the block with the superblock, which has the
+    /// Salt of all digests, at most 256 bytes; `None` derives it from the block with the superblock, which contains the
     /// UUID.
     pub salt: Option<Vec<u8>>,
     /// UUID of the hash area; `None` derives it from the root hash.
     pub uuid: Option<[u8; 16]>,
 }
 
-/// A hash tree that was made, in the terms of `veritysetup`.
+/// Hash tree, in the terms of `veritysetup`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VerityReport {
-    /// The root hash, in hexadecimal.
+    /// Root hash in hexadecimal.
     pub root_hash: String,
-    /// The salt, in hexadecimal.
+    /// Salt in hexadecimal.
     pub salt: String,
-    /// The hash algorithm.
+    /// Hash algorithm.
     pub algorithm: &'static str,
     /// UUID with dashes.
     pub uuid: String,
-    /// Bytes of a block of data.
+    /// Data block size in bytes.
     pub data_block_size: u32,
-    /// Bytes of a block of the tree.
+    /// Hash block size in bytes.
     pub hash_block_size: u32,
-    /// Blocks of data.
+    /// Number of data blocks.
     pub data_blocks: u64,
-    /// Where the hash area begins in its file.
+    /// Byte offset of the hash area in its file.
     pub hash_offset: u64,
-    /// Bytes of the hash area.
+    /// Size of the hash area in bytes.
     pub hash_bytes: u64,
 }
 
 impl Verity {
-    /// Whether there can be such a tree.
+    /// Checks the options.
     ///
     /// # Errors
-    /// Why not, as a sentence.
+    /// A message with the reason.
     pub fn check(&self) -> Result<(), String> {
         match &self.salt {
             Some(salt) if salt.len() > SALT_BYTES_MAX => Err(format!(
@@ -78,22 +78,22 @@ impl Verity {
     }
 }
 
-/// Bytes of the hash area for so much data.
+/// Returns the size of the hash area for data of this size, in bytes.
 pub(crate) fn area_bytes(data_bytes: u64) -> u64 {
     u64::from(BLOCK_BYTES) + Shape::new(data_bytes, BLOCK_BYTES, BLOCK_BYTES).tree_bytes()
 }
 
-/// Where data lies and where its tree goes.
+/// Locations of data and hash area.
 pub(crate) struct Place<'a> {
     /// The image.
     pub(crate) data: &'a File,
-    /// Its size, in whole blocks.
+    /// Size of the image, a multiple of the block size.
     pub(crate) data_bytes: u64,
-    /// The file that gets the hash area.
+    /// File of the hash area.
     pub(crate) hash: &'a File,
-    /// Where it goes there.
+    /// Byte offset of the hash area in its file.
     pub(crate) hash_offset: u64,
-    /// Told how many bytes of the image have been read.
+    /// Callback with the number of image bytes read.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn protect(
     })
 }
 
-/// A salt that differs between images, and is the same for the same one.
+/// Returns a salt derived from the image, so that the same image has the same salt.
 fn derived_salt(place: &Place<'_>) -> Result<Vec<u8>, Error> {
     let mut block = vec![0; BLOCK_BYTES as usize];
     place.read_data(0, &mut block)?;
@@ -142,7 +142,7 @@ fn derived_uuid(root: &merkle::Digest) -> [u8; 16] {
 }
 
 impl Place<'_> {
-    /// Where a byte of the tree lies: behind the block of the superblock.
+    /// Returns the file offset of a byte of the tree, which follows the superblock's block.
     fn tree(&self, offset: u64) -> u64 {
         self.hash_offset + u64::from(BLOCK_BYTES) + offset
     }
@@ -175,7 +175,7 @@ impl Ground for Place<'_> {
     }
 }
 
-/// Why a file of a size that is no multiple of the block cannot have a tree.
+/// Rejects image sizes that are not a multiple of the block size.
 pub(crate) fn check_size(bytes: u64) -> Result<(), Error> {
     if bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES.into()) {
         return Ok(());
@@ -186,7 +186,7 @@ pub(crate) fn check_size(bytes: u64) -> Result<(), Error> {
     Err(Error::Unfit { format: "dm-verity", why })
 }
 
-/// Whether a file system may have blocks of this size.
+/// Rejects file systems with blocks smaller than those of the tree.
 pub(crate) fn check_block_size(bytes: u32) -> Result<(), Error> {
     if bytes >= BLOCK_BYTES {
         return Ok(());
@@ -198,7 +198,7 @@ pub(crate) fn check_block_size(bytes: u32) -> Result<(), Error> {
     Err(Error::Unfit { format: "dm-verity", why })
 }
 
-/// Whether what lies in a device leaves room for the hash area.
+/// Checks that a device has space for the hash area after the data.
 pub(crate) fn check_room(device_bytes: u64, data_bytes: u64) -> Result<(), Error> {
     let end = data_bytes.saturating_add(area_bytes(data_bytes));
     if end <= device_bytes {
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(&bytes[32..39], b"sha256\0");
         assert_eq!(bytes[64..80], [0, 16, 0, 0, 0, 16, 0, 0, 200, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[80..92], [3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 0]);
-        // The digests of the data are last, and the root is that of the block after the superblock.
+        // The last level contains the data digests. The root hash is that of the block after the superblock.
         let salted = |block: &[u8]| merkle::digest(&[&[1, 2, 3], block]);
         assert_eq!(bytes[8192..8224], salted(&data[..4096]));
         assert_eq!(report.root_hash, hex(&salted(&bytes[4096..8192])));

@@ -1,18 +1,18 @@
-//! The superblock before a dm-verity hash tree, which `veritysetup` reads. Source: "Verity superblock format" in the
-//! cryptsetup wiki (DMVerity). All numbers are little-endian.
+//! Superblock of a dm-verity hash tree, as read by `veritysetup`. Source: "Verity superblock format" in the cryptsetup
+//! wiki (DMVerity). All numbers are little-endian.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
 const SIGNATURE: [u8; 8] = *b"verity\0\0";
 
-/// The only version of the superblock.
+/// Only version of the superblock.
 const VERSION: u32 = 1;
 
-/// Digests are of the salt and then the block, and stand at powers of two.
+/// Hash type: the salt precedes the block, and digests are padded to powers of two.
 const HASH_TYPE: u32 = 1;
 
-/// Most bytes of salt.
+/// Maximum size of the salt in bytes.
 pub(super) const SALT_BYTES_MAX: usize = 256;
 
 #[derive(IntoBytes, Immutable)]
@@ -35,7 +35,7 @@ pub(super) struct Superblock {
 const _: () = assert!(size_of::<Superblock>() == 512);
 
 impl Superblock {
-    /// One for SHA-256. The salt is not longer than it may be.
+    /// Creates a superblock for SHA-256. The salt must not exceed its maximum size.
     pub(super) fn new(uuid: [u8; 16], shape: &merkle::Shape, salt: &[u8]) -> Self {
         let mut algorithm = [0; 32];
         algorithm[..6].copy_from_slice(b"sha256");

@@ -1,4 +1,4 @@
-//! Making a volume with an empty file system.
+//! Creation of a volume with an empty file system.
 
 use ::volume::{NewVolume, Options};
 use ext4::mkfs as ext4_mkfs;
@@ -7,31 +7,31 @@ use xfs::mkfs as xfs_mkfs;
 use super::{at, whole};
 use crate::{Error, Format, Result};
 
-/// The file system of a new volume.
+/// Options of the file system of a new volume.
 #[derive(Clone, Debug)]
 pub struct NewFileSystem {
     /// ext4 or XFS.
     pub format: Format,
-    /// Size of the volume in bytes. It costs nothing until it is used.
+    /// Size of the volume in bytes. Unused space needs no storage.
     pub size: u64,
     /// Label.
     pub label: Vec<u8>,
 }
 
-/// Where everything of it goes.
+/// Planned layout.
 enum Plan {
     Ext4(Box<ext4_mkfs::Layout>),
     Xfs(Box<xfs_mkfs::Layout>),
 }
 
-/// Makes a volume with an empty file system.
+/// Creates a volume with an empty file system.
 ///
 /// # Errors
-/// If there is no such file system, something is at the address already, or the bucket cannot be used. What was written
-/// until then stays there; `delete` removes it.
+/// If the options are invalid, the address is in use, or the bucket is not accessible. Objects written before remain;
+/// `delete` removes them.
 pub fn create(address: &str, what: &NewFileSystem) -> Result<()> {
     let location = whole(address)?;
-    // Before anything is in the bucket.
+    // Check the options before anything is written to the bucket.
     plan(what, [0; 16])?;
     let new = NewVolume::create(&location, what.size, &Options::default()).map_err(at(address))?;
     let made = match plan(what, new.uuid())? {
@@ -60,7 +60,7 @@ fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
         Format::Xfs => xfs_mkfs::plan(&xfs_mkfs::Options {
             label: what.label.clone(),
             uuid,
-            // What is written is written in whole blocks of the volume.
+            // Sector size equal to the block size of the volume, so that only whole blocks are written.
             sector_size: 4096,
             time: now(),
             ..xfs_mkfs::Options::new(what.size)
@@ -71,7 +71,7 @@ fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
         .map_err(|error| Error::Usage(format!("there is no such {}: {error}", what.format.name())))
 }
 
-/// The time of this moment.
+/// Returns the current time.
 fn now() -> vfs::Timestamp {
     std::time::SystemTime::now().into()
 }

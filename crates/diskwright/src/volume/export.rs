@@ -1,4 +1,4 @@
-//! A volume as an image in a file.
+//! Export of a volume to an image file.
 
 use std::io;
 use std::path::Path;
@@ -11,11 +11,12 @@ use crate::anywhere::of_volumes;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};
 
-/// Copies a volume as it is now, or a snapshot of one, into a sparse file. `heard` is told of the bytes up to which that
-/// is done, of how many, and may end it with an error.
+/// Copies the current state of a volume, or a snapshot, to a sparse file. `heard` receives the number of bytes
+/// processed and the total, and may cancel with an error.
 ///
 /// # Errors
-/// If there is none, it cannot be read, or the file cannot be made; one that is there already needs `force`.
+/// If the volume does not exist or cannot be read, or the file cannot be created. Replacing an existing file requires
+/// `force`.
 pub fn export(
     address: &str,
     file: &Path,

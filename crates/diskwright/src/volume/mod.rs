@@ -1,6 +1,6 @@
-//! Volumes: file systems that live in a bucket. What `diskwright volume` does.
+//! Volumes: file systems stored in a bucket (`diskwright volume`).
 //!
-//! A volume is named by its address, as `s3://bucket/name`, and a snapshot of one by `s3://bucket/name@snapshot`.
+//! A volume is addressed as `s3://bucket/name`, a snapshot as `s3://bucket/name@snapshot`.
 //!
 //! ```no_run
 //! use diskwright::Format;
@@ -28,39 +28,39 @@ pub(crate) use open::device;
 
 use crate::{Error, Result};
 
-/// What is at an address.
+/// Contents of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// A volume, and its snapshots from the oldest on.
+    /// Volume with its snapshots, oldest first.
     Volume(Vec<Snapshot>),
-    /// A prefix, and the names of the volumes in it.
+    /// Prefix with the names of its volumes.
     Prefix(Vec<String>),
 }
 
-/// Keeps a volume as it is under a name, at once. What was synced last may be in its log only, if it is open elsewhere
-/// or was not closed: that is refused unless `take_over`, which ends a mount elsewhere with errors.
+/// Creates a snapshot of the current state of a volume. If the volume is open elsewhere or was not closed, recent
+/// changes may be only in its log. This is an error unless `take_over`, which makes a mount elsewhere fail.
 ///
 /// # Errors
-/// If there is no volume, the name is taken or is none, or the bucket cannot be used.
+/// If the volume does not exist, the name exists or is invalid, or the bucket is not accessible.
 pub fn snapshot(address: &str, name: &str, take_over: bool) -> Result<()> {
     ::volume::snapshot(&whole(address)?, name, take_over).map_err(at(address))
 }
 
-/// Makes a volume that begins as another one, or a snapshot of it, at once. Both lie in one bucket. `take_over` is as of
-/// [`snapshot`].
+/// Creates a volume as a copy-on-write clone of another one or of a snapshot. Both are in one bucket. `take_over` is as
+/// for [`snapshot`].
 ///
 /// # Errors
-/// If there is no such volume or snapshot, something at `to`, or the bucket cannot be used.
+/// If the source does not exist, `to` is in use, or the bucket is not accessible.
 pub fn clone(address: &str, to: &str, take_over: bool) -> Result<()> {
     let (volume, snapshot) = parts(address);
     let (from, to) = (location(volume)?, whole(to)?);
     ::volume::clone(&from, snapshot, &to, take_over).map_err(at(address))
 }
 
-/// What volumes or snapshots are at an address.
+/// Lists the volumes or snapshots at an address.
 ///
 /// # Errors
-/// If the bucket cannot be used.
+/// If the bucket is not accessible.
 pub fn list(address: &str) -> Result<Listing> {
     let location = whole(address)?;
     if ::volume::is_volume(&location).map_err(at(address))? {
@@ -69,15 +69,15 @@ pub fn list(address: &str) -> Result<Listing> {
     ::volume::list(&location).map(Listing::Prefix).map_err(at(address))
 }
 
-/// Removes a volume and its snapshots. Clones of it must go first.
+/// Removes a volume and its snapshots. Its clones must be removed first.
 ///
 /// # Errors
-/// If there is none, it has clones, or the bucket cannot be used.
+/// If the volume does not exist or has clones, or the bucket is not accessible.
 pub fn delete(address: &str) -> Result<()> {
     ::volume::delete(&whole(address)?).map_err(at(address))
 }
 
-/// An address as that of a volume and the name of a snapshot.
+/// Splits an address into volume and snapshot name.
 fn parts(address: &str) -> (&str, Option<&str>) {
     match address.rsplit_once('@') {
         Some((volume, name)) if volume.contains("://") && !name.contains('/') => {
@@ -87,7 +87,7 @@ fn parts(address: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The place of a volume, where no snapshot can be meant.
+/// Parses the address of a volume, rejecting snapshots.
 fn whole(address: &str) -> Result<Location> {
     match parts(address) {
         (volume, Some(_)) => Err(Error::Usage(format!(
@@ -112,7 +112,7 @@ fn location(address: &str) -> Result<Location> {
     Ok(location)
 }
 
-/// An error of the volume at an address.
+/// Converts an error of the volume at an address.
 fn at(address: &str) -> impl Fn(VolumeError) -> Error {
     let path = Path::new(address).to_owned();
     move |error| match error {

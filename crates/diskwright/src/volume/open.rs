@@ -1,4 +1,4 @@
-//! Finding out that an image is a volume, and opening it.
+//! Detecting and opening volumes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use super::{at, location, parts};
 use crate::anywhere::of_volumes;
 use crate::{Error, Result};
 
-/// The volume that an image's name means; `None` if it means none. Opened to be changed, it is taken from whoever has it.
+/// Opens the volume that an image name denotes, or returns `None`. Opening it for writing takes it over from any
+/// current user.
 ///
 /// # Errors
-/// If the bucket cannot be asked, or the volume cannot be opened so.
+/// If the bucket is not accessible, or the volume cannot be opened in this mode.
 pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     let Some(Place::Object(address)) = Place::parse(image.as_os_str()) else { return Ok(None) };
     let text = address.with_secrets();
     if text.starts_with("http") {
-        // Nothing can be written there.
+        // HTTP is read-only, so it has no volumes.
         return Ok(None);
     }
     let (volume, snapshot) = parts(text);

@@ -1,8 +1,8 @@
-//! A directory of any mounted file system, by system calls.
+//! Workloads in a directory of a mounted file system, through system calls.
 //!
-//! A workload that writes has a new directory of its own there, `diskwright-workload-PID-N`, which goes
-//! with all that is in it when the run ends: also with an error, with a panic, and after Ctrl-C. A program
-//! that is killed leaves it. Nobody else's directory of that name is ever touched.
+//! A writing workload creates a directory `diskwright-workload-PID-N` there and removes it at the end, also after an
+//! error, a panic or Ctrl-C. If the program is killed, the directory remains. Existing directories of that name are not
+//! touched.
 
 use std::fs;
 use std::io;
@@ -16,26 +16,26 @@ use rustix::io::Errno;
 
 use crate::mounts::Mount;
 
-/// Most names that are tried for the directory.
+/// Maximum number of names tried for the directory.
 const NAMES_MAX: u64 = 1000;
 
-/// A directory of a mounted file system.
+/// Directory of a mounted file system.
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
     base: Option<String>,
 }
 
-/// A directory in which a workload runs.
+/// Directory in which a workload runs.
 #[derive(Debug)]
 struct DirectorySession {
     host: Host,
-    /// The directory was made for the run.
+    /// Whether the directory was created for the run.
     is_own: bool,
 }
 
 impl Directory {
-    /// The directory `path`. Its figures are compared with those of `base`.
+    /// Selects the directory `path`. Its results are compared with those of `base`.
     pub fn new(path: impl Into<PathBuf>, base: Option<String>) -> Self {
         Self { path: path.into(), base }
     }
@@ -86,7 +86,7 @@ impl Session for DirectorySession {
     }
 
     fn size(&self) -> u64 {
-        // Only for the report; a directory that is gone shows in the workload.
+        // Only for the report; the workload reports a missing directory.
         rustix::fs::statvfs(self.host.path())
             .map_or(0, |totals| totals.f_blocks.saturating_mul(totals.f_frsize))
     }
@@ -97,7 +97,7 @@ impl Session for DirectorySession {
 }
 
 impl DirectorySession {
-    /// Removes what was made. Tries only once.
+    /// Removes the created directory. Only the first call has an effect.
     fn remove(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_own) { fs::remove_dir_all(self.host.path()) } else { Ok(()) }
     }
@@ -105,12 +105,12 @@ impl DirectorySession {
 
 impl Drop for DirectorySession {
     fn drop(&mut self) {
-        // The run failed, and its error is the one to be told.
+        // The run failed, so its error takes precedence.
         let _ = self.remove();
     }
 }
 
-/// What makes figures differ for other reasons than the file system.
+/// Returns remarks on differences that are not caused by the file system.
 fn remarks(path: &Path) -> Vec<String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut remarks = vec![
@@ -129,7 +129,7 @@ fn remarks(path: &Path) -> Vec<String> {
     remarks
 }
 
-/// What this machine or this user cannot have leaves others to go on.
+/// Classifies an error: missing support or privileges are `Unsupported`, so that other runs continue.
 fn refused(operation: &str, path: &Path, error: impl Into<io::Error>) -> Error {
     let error: io::Error = error.into();
     let operation = format!("{operation} {}", path.display());
@@ -141,8 +141,8 @@ fn refused(operation: &str, path: &Path, error: impl Into<io::Error>) -> Error {
     }
 }
 
-/// Refuses a workload for which there is no room. File systems that make inodes as they are needed may
-/// say that they have none at all.
+/// Rejects a workload that needs more space than available. File systems that allocate inodes dynamically may report
+/// that they have none.
 fn check_room(top: &Path, need: &Need) -> Result<()> {
     let totals = rustix::fs::statvfs(top).map_err(|e| refused("statvfs", top, e))?;
     let bytes = totals.f_bavail.saturating_mul(totals.f_frsize);
@@ -171,7 +171,7 @@ fn make_directory(top: &Path) -> Result<PathBuf> {
     Err(Error::Unsupported("it is full of directories of workloads that were killed".into()))
 }
 
-/// Writes everything and has the kernel drop what it can: pages, inodes and names, of all file systems.
+/// Syncs, and drops the kernel's page, inode and dentry caches of all file systems.
 fn drop_kernel_caches(directory: &Path) -> Result<()> {
     const SWITCH: &str = "/proc/sys/vm/drop_caches";
     if !rustix::process::geteuid().is_root() {
@@ -180,9 +180,9 @@ fn drop_kernel_caches(directory: &Path) -> Result<()> {
     if Mount::of(directory).is_some_and(|mount| mount.is_cache()) {
         return Err(Error::Unsupported("there is nothing behind the cache".into()));
     }
-    // Only what is clean is dropped.
+    // The kernel drops only clean pages.
     let open = fs::File::open(directory).map_err(|e| Error::host("open", e))?;
     rustix::fs::syncfs(open).map_err(|e| Error::host("syncfs", e))?;
-    // 3: inodes and names, and pages, which is where ext4 has all of its metadata.
+    // 3: inodes, dentries and pages. The metadata of ext4 is in pages.
     fs::write(SWITCH, "3").map_err(|e| Error::Unsupported(format!("{SWITCH}: {e}")))
 }

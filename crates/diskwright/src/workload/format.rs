@@ -1,5 +1,4 @@
-//! Making the file systems that workloads are run on. Those in memory and those that the kernel mounts
-//! are the same images.
+//! Creation of file systems for workloads. File systems in memory and mounted ones use the same images.
 
 use ::{ext4::mkfs as ext4_mkfs, xfs::mkfs as xfs_mkfs};
 use ::ext4::OrphanPolicy;
@@ -14,48 +13,45 @@ use super::FsSpec;
 use crate::build::FeatureChange;
 use crate::format::Format;
 
-/// Always the same, so that the same run gives the same image. Kernels refuse a UUID of zeros.
+/// Constant, so that the same run gives the same image. Kernels reject a UUID of zeros.
 const UUID: [u8; 16] = *b"diskwright-work!";
-/// Sizes are multiples of this, in bytes.
+/// Granularity of sizes in bytes.
 const SIZE_UNIT: u64 = 1 << 20;
-/// Contents of files take whole blocks of so many bytes.
+/// Size of blocks of file contents in bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Part of a file system that is for its own structures beside those that [`SPARE_BYTES`] hold, as a
-/// divisor. Inode tables of ext4 take a 64th, and the kernel sets up to 2.3 % of an XFS aside for trees.
+/// Divisor for the space of metadata in addition to [`SPARE_BYTES`]. ext4 inode tables take 1/64, and the kernel
+/// reserves up to 2.3 % of XFS for trees.
 const SPARE_DIVISOR: u64 = 32;
-/// Space beside inodes, contents and that part, in bytes: journal or log, which take 1 GiB at most as long
-/// as the part does not make up for more, and room to move.
+/// Fixed additional space in bytes: journal or log (at most 1 GiB unless the divisor covers more) and a reserve.
 const SPARE_BYTES: u64 = 5 << 28;
 
-/// Smallest ext4 that is made unasked, in bytes: large enough for a journal of 64 MiB.
+/// Default minimum size of ext4 in bytes, sufficient for a journal of 64 MiB.
 const EXT4_SIZE_MIN: u64 = 4 << 30;
-/// Space for an inode of ext4 and its name, and for a block of contents, in bytes. No more inodes than
-/// one for each 4 KiB could be had.
+/// Space for an ext4 inode, its name and a content block, in bytes. The minimum is one inode per 4 KiB.
 const EXT4_INODE_BYTES: u64 = 8 << 10;
-/// Inodes are not to be scarcer than mke2fs makes them: one for so many bytes.
+/// Maximum bytes per inode, which is the default of mke2fs.
 const EXT4_INODE_RATIO_MAX: u64 = 16 << 10;
-/// From so many names on, a directory of ext4 may need an index of three levels, which the feature
-/// `large_dir` allows. Two levels lead to some 130,000 leaves when every node is half full, as splits leave
-/// them, and a leaf that is half full has 42 of the names that workloads make.
+/// Number of names from which an ext4 directory may need a three-level index (feature `large_dir`). Two levels have
+/// about 130,000 leaves if every node is half full after splits, and a half-full leaf has 42 of the workloads' names.
 const EXT4_LARGE_DIR_FROM: u64 = 5_000_000;
 
-/// Space for an inode of XFS, its name and its parent pointer, in bytes, so that inodes take less than
-/// the quarter that they may.
+/// Space for an XFS inode, its name and its parent pointer, in bytes. With it, inodes need less than their limit of a
+/// quarter.
 const XFS_INODE_BYTES: u64 = 2400;
-/// The part that inodes of XFS may take, in percent. mkfs.xfs lets them have less of a large one.
+/// Maximum space for XFS inodes in percent. The default of mkfs.xfs is lower for large file systems.
 const XFS_INODES_PERCENT: u8 = 25;
-/// Fewest and most allocation groups. Threads allocate in parallel if each has its own.
+/// Minimum and maximum number of allocation groups. Threads allocate in parallel in different groups.
 const XFS_AG_COUNTS: (u32, u32) = (4, 256);
-/// Groups that are asked for are at least this large, in bytes.
+/// Minimum size of a group, in bytes, if more groups are requested.
 const XFS_AG_BYTES_MIN: u64 = 256 << 20;
-/// No group can be as large as this, in bytes.
+/// Exclusive upper limit of the group size, in bytes.
 const XFS_AG_BYTES_END: u64 = 1 << 40;
 
-/// What cannot be made for this can never be.
+/// Minimal requirements: a specification that cannot satisfy them is always invalid.
 pub(super) const NOTHING: Need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
 
-/// A file system to be made.
+/// Planned file system.
 pub(super) struct Plan {
     size: u64,
     layout: Layout,
@@ -67,10 +63,10 @@ enum Layout {
 }
 
 impl Plan {
-    /// Decides what a file system will be like.
+    /// Plans a file system.
     ///
     /// # Errors
-    /// `Unsupported` if it cannot be, or has no room for what is needed.
+    /// `Unsupported` if it is impossible or has too little space.
     pub(super) fn new(spec: &FsSpec, need: &Need) -> Result<Self> {
         let size = spec.size.unwrap_or_else(|| size_for(spec.format, need));
         let layout = match spec.format {
@@ -91,12 +87,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The size of the device, in bytes.
+    /// Returns the size of the device in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Makes the file system on a device of that size, which reads as zeros.
+    /// Creates the file system on a zeroed device of that size.
     pub(super) fn format(&self, device: &dyn BlockDevice) -> Result<()> {
         let made = match &self.layout {
             Layout::Ext4(layout) => ext4_mkfs::format(device, layout, ext4_mkfs::Contents::Zeros),
@@ -105,7 +101,7 @@ impl Plan {
         made.map_err(|source| Error::FileSystem { operation: "mkfs", source })
     }
 
-    /// All features that are on, in the format's own terms.
+    /// Returns the names of all enabled features.
     fn features(&self) -> Vec<String> {
         match &self.layout {
             Layout::Ext4(layout) => layout.superblock().features.names(),
@@ -120,7 +116,7 @@ impl Plan {
         self.features().iter().any(|feature| feature == name)
     }
 
-    /// The size of an XFS log, in bytes.
+    /// Returns the size of the XFS log in bytes.
     #[cfg(target_os = "linux")]
     pub(super) fn xfs_log_bytes(&self) -> Option<u64> {
         match &self.layout {
@@ -143,7 +139,7 @@ impl Plan {
         }
     }
 
-    /// Inodes that there can be beside those which there are.
+    /// Returns the number of inodes that can be created.
     fn inodes(&self) -> u64 {
         match &self.layout {
             Layout::Ext4(layout) => layout.free_inodes().into(),
@@ -155,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// What so many inodes take of the free space. ext4 has set space aside for them.
+    /// Returns the free space needed for this many inodes. For ext4 it is 0, because inode tables are preallocated.
     fn inodes_bytes(&self, inodes: u64) -> u64 {
         match &self.layout {
             Layout::Ext4(_) => 0,
@@ -166,12 +162,12 @@ impl Plan {
     }
 }
 
-/// All features of such file systems, in the format's own terms, for a report.
+/// Returns the names of all enabled features, for a report.
 pub(super) fn features(spec: &FsSpec) -> String {
     Plan::new(spec, &NOTHING).map(|plan| plan.features().join(", ")).unwrap_or_default()
 }
 
-/// What a report must say of the images of a format, whoever mounts them.
+/// Returns a remark for reports on the images of a format.
 pub(super) fn remark(format: Format) -> Option<&'static str> {
     match format {
         Format::Ext4 => {
@@ -181,7 +177,7 @@ pub(super) fn remark(format: Format) -> Option<&'static str> {
     }
 }
 
-/// How many settings are not what they would be if nothing was said, whether they were said or not.
+/// Returns the number of settings that differ from the defaults.
 pub(super) fn deviations(spec: &FsSpec) -> u32 {
     let plain = FsSpec {
         format: spec.format,
@@ -203,12 +199,12 @@ pub(super) fn deviations(spec: &FsSpec) -> u32 {
     only_in(&usual, &these) + only_in(&these, &usual) + ways
 }
 
-/// Inodes of ext4 for a workload, and some to spare.
+/// Returns the number of ext4 inodes for a workload, with a reserve.
 fn ext4_inodes(need: &Need) -> u64 {
     need.inodes.saturating_add(need.inodes / 16).saturating_add(1024)
 }
 
-/// What contents of files take, in bytes: the last block of each file that has any is not full.
+/// Returns the space for file contents in bytes. The last block of each non-empty file is partial.
 fn contents_bytes(need: &Need) -> u64 {
     let files = need.inodes.min(need.bytes);
     files.saturating_mul(BLOCK_BYTES - 1).saturating_add(need.bytes)
@@ -236,7 +232,7 @@ fn list(changes: &[FeatureChange]) -> String {
 
 fn ext4_layout(spec: &FsSpec, size: u64, need: &Need) -> vfs::Result<ext4_mkfs::Layout> {
     let inodes = ext4_inodes(need).max(size / EXT4_INODE_RATIO_MAX);
-    // Said first, so that whoever asks for an image without it gets one.
+    // Comes first, so that an explicit option can disable it.
     let names = need.inodes / u64::from(need.threads.max(1));
     let large_dir = if names >= EXT4_LARGE_DIR_FROM { "large_dir," } else { "" };
     let features = format!("{large_dir}{}", list(&spec.features));
@@ -256,7 +252,7 @@ fn xfs_groups(need: &Need) -> u32 {
 }
 
 fn xfs_layout(spec: &FsSpec, size: u64, need: &Need) -> vfs::Result<xfs_mkfs::Layout> {
-    // A size may be too small for so many groups, or too large for so few: mkfs then chooses.
+    // A size may be too small or too large for this number of groups. mkfs then chooses.
     let groups = xfs_groups(need);
     let bytes = size.div_ceil(groups.into());
     let has_room = (XFS_AG_BYTES_MIN..XFS_AG_BYTES_END).contains(&bytes);
@@ -284,7 +280,7 @@ mod tests {
         Plan::new(&spec(format), need).unwrap_or_else(|error| panic!("{need:?}: {error}"))
     }
 
-    /// What the kernel leaves free of an XFS, which sets space aside for trees that may grow.
+    /// Returns the free space of a file system less the kernel's reserve for growing XFS trees.
     fn usable(plan: &Plan) -> u64 {
         let aside = if matches!(plan.layout, Layout::Xfs(_)) { plan.size / 43 } else { 0 };
         plan.free_bytes() - aside
@@ -302,7 +298,7 @@ mod tests {
                         let name = format.name();
                         assert!(plan.inodes() >= inodes, "{name} {need:?}: {}", plan.inodes());
                         let blocks = usable(&plan) / BLOCK_BYTES;
-                        // A file's last block is its own, and so is the entry of a name.
+                        // Each file has a partial last block, and names need directory entries.
                         let files = if bytes == 0 { 0 } else { inodes.min(bytes) };
                         let names = inodes / 50;
                         let own = plan.inodes_bytes(inodes) / BLOCK_BYTES;

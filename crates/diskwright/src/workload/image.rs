@@ -1,9 +1,8 @@
-//! An image file that is there already, opened by this program.
+//! Workloads in an existing image file, opened in this process.
 //!
-//! A workload that writes has a directory of its own in the image's root, `diskwright-workload-PID-N`. It
-//! goes with all that is in it when the run ends, also with an error. If the program is killed, the image
-//! is left as after a crash: the next program that opens it replays its journal or log, and finds the directory as
-//! it was at some moment.
+//! A writing workload creates a directory `diskwright-workload-PID-N` in the root of the image and removes it at the
+//! end, also after an error. If the program is killed, the image is in the state after a crash. The next program that
+//! opens it replays its journal or log, and the directory has its contents of some earlier moment.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use super::CACHE_BYTES;
 use crate::edit::OpenToEdit;
 use crate::{Image, OpenImage, host};
 
-/// How images are opened.
+/// Options for opening images.
 const OPEN: OpenImage = OpenImage {
     offset: 0,
     partition: None,
@@ -27,10 +26,10 @@ const OPEN: OpenImage = OpenImage {
     superblock: None,
 };
 
-/// Most names that are tried for the directory.
+/// Maximum number of names tried for the directory.
 const NAMES_MAX: u32 = 1000;
 
-/// An image file.
+/// Image file.
 #[derive(Clone, Debug)]
 pub struct ImageFile {
     path: PathBuf,
@@ -40,21 +39,21 @@ pub struct ImageFile {
     size: u64,
 }
 
-/// An image in which a workload runs.
+/// Image in which a workload runs.
 struct ImageSession {
     path: PathBuf,
     size: u64,
     place: Place,
-    /// `None` only while it is closed, to be opened again.
+    /// `None` only while it is being reopened.
     open: Option<Open>,
 }
 
-/// Where a workload works.
+/// Location of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In all of it, reading.
+    /// Whole image, read-only.
     Whole,
-    /// In the directory of this number.
+    /// Directory with this number.
     Own(u32),
 }
 
@@ -64,10 +63,10 @@ enum Open {
 }
 
 impl ImageFile {
-    /// An image. Its figures are compared with those of `base`.
+    /// Selects an image. Its results are compared with those of `base`.
     ///
     /// # Errors
-    /// As [`Image::open`].
+    /// Same as [`Image::open`].
     pub fn new(path: PathBuf, base: Option<String>) -> crate::Result<Self> {
         let image = Image::open(&path, &OPEN)?;
         let info = image.info();
@@ -78,7 +77,7 @@ impl ImageFile {
         Ok(Self { path, base, format, features, size })
     }
 
-    /// Opens it to write, with a new directory.
+    /// Opens the image for writing and creates a directory.
     fn start_writing(&self, need: &Need) -> Result<(Open, u32)> {
         let open = Image::edit(&self.path, &OPEN).map_err(not_opened)?;
         match make_directory(open.file_system(), need) {
@@ -128,7 +127,7 @@ fn directory_name(number: u32) -> String {
     format!("diskwright-workload-{}-{number}", std::process::id())
 }
 
-/// Makes the directory of a workload, if there is room for it.
+/// Creates the directory of a workload, if there is enough space.
 fn make_directory(fs: &dyn FileSystem, need: &Need) -> Result<(Ino, u32)> {
     check_room(fs, need)?;
     let new = NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: None };
@@ -146,7 +145,8 @@ fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
     move |source| Error::FileSystem { operation, source }
 }
 
-/// Why a run cannot begin. Only damage is more than a reason to leave the image out.
+/// Converts the error of opening an image. Damage is an error; other reasons are `Unsupported`, so that the image is
+/// skipped.
 fn not_opened(error: crate::Error) -> Error {
     match error {
         crate::Error::Image { source, .. } if !matches!(source, vfs::Error::Unsupported(_)) => {
@@ -156,7 +156,7 @@ fn not_opened(error: crate::Error) -> Error {
     }
 }
 
-/// Refuses a workload for which the image is too small.
+/// Rejects a workload that needs more space than the image has.
 fn check_room(fs: &dyn FileSystem, need: &Need) -> Result<()> {
     let totals = fs.statfs().map_err(failed("statfs"))?;
     let bytes = totals.blocks_free.saturating_mul(totals.block_size.into());
@@ -170,7 +170,7 @@ fn check_room(fs: &dyn FileSystem, need: &Need) -> Result<()> {
     )))
 }
 
-/// Asks the kernel to forget what it has of the file; that it may keep some is no error.
+/// Drops the kernel's page cache of the file. The kernel may keep some pages.
 fn forget(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::host("open", e))?;
     host::drop_cache(&file).map_err(|e| match e.kind() {
@@ -231,7 +231,7 @@ impl ImageSession {
         Ok(())
     }
 
-    /// Removes the directory with all that is in it, and closes the image.
+    /// Removes the directory recursively and closes the image.
     fn end(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let place = std::mem::replace(&mut self.place, Place::Whole);
@@ -244,14 +244,14 @@ impl ImageSession {
                 removed.map_err(|walk| failed("remove")(walk.error))
             }
         };
-        // What could be done is made durable in any case.
+        // Make the successful part durable in any case.
         removed.and(open.close())
     }
 }
 
 impl Session for ImageSession {
     /// # Panics
-    /// After caches could not be dropped.
+    /// If dropping caches failed before.
     fn target(&self) -> AnyTarget<'_> {
         let open = self.open.as_ref().expect("a session ends when dropping caches fails");
         AnyTarget::InProcess(InProcess::new(open.file_system(), open.top()))
@@ -261,7 +261,7 @@ impl Session for ImageSession {
         self.open.as_ref().map(Open::listing_profile)
     }
 
-    /// Closes the image and opens it again. Files that were open are not any more.
+    /// Reopens the image. Open files become invalid.
     fn drop_caches(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
             open.close()?;
@@ -280,7 +280,7 @@ impl Session for ImageSession {
 }
 
 impl Drop for ImageSession {
-    /// After an error: whatever can be removed is.
+    /// After an error: removes as much as possible.
     fn drop(&mut self) {
         if self.open.is_none() && self.place != Place::Whole {
             let _ = self.reopen();

@@ -1,4 +1,4 @@
-//! File systems of this program's, in memory.
+//! Workloads in this program's file systems, in memory.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use super::format::{self, Plan};
 use super::{CACHE_BYTES, FsSpec, TargetSpec};
 use crate::format::Format;
 
-/// A file system of this program's, made in memory for each run.
+/// File system of this program, created in memory for each run.
 #[derive(Clone, Debug)]
 pub struct Memory {
     spec: FsSpec,
     base: Option<String>,
 }
 
-/// One that is made. A workload's place is its root.
+/// Created file system. The workload runs in its root.
 pub struct MemorySession {
     spec: FsSpec,
     device: Arc<MemoryDevice>,
-    /// `None` only while it is closed, to be opened again.
+    /// `None` only while it is being reopened.
     fs: Option<Opened>,
 }
 
-/// With its journal or log, as a kernel has it.
+/// Open file system with a journal or log, as in the kernel.
 enum Opened {
     Ext4(Box<Ext4>),
     Xfs(Box<Xfs>),
 }
 
 impl Memory {
-    /// A file system as `spec` says. Its figures are compared with those of `base`.
+    /// Selects a file system. Its results are compared with those of `base`.
     pub fn new(spec: FsSpec, base: Option<String>) -> Self {
         Self { spec, base }
     }
 
-    /// Makes one, with room for what is needed.
+    /// Creates a file system with enough space.
     ///
     /// # Errors
-    /// `Unsupported` if there cannot be such room, or if something is to be there already.
+    /// `Unsupported` if that is not possible, or if existing contents are required.
     pub fn make(&self, need: &Need) -> Result<MemorySession> {
         if need.existing {
             let problem = "there is nothing yet in a file system that is made for a run: give an image \
@@ -60,7 +60,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// Without records of orphans it is a limit to be measured against, and nothing to boast of.
+    /// A file system without orphan records is a reference, not a fair competitor.
     fn side(&self) -> Side {
         if self.spec.orphans == Some(OrphanPolicy::Off) { Side::Other } else { Side::Ours }
     }
@@ -85,7 +85,7 @@ impl Contestant for Memory {
     }
 }
 
-/// What makes figures differ for other reasons than the file system.
+/// Returns remarks on differences that are not caused by the file system.
 fn remarks(format: Format) -> Vec<String> {
     let common = [
         "operations are calls within the process: there are no system calls",
@@ -133,7 +133,7 @@ impl Opened {
         }
     }
 
-    /// Leaves a clean image on the device.
+    /// Closes the file system, leaving a clean image.
     fn close(self) -> Result<()> {
         let closed = match self {
             Self::Ext4(fs) => fs.close(),
@@ -144,7 +144,7 @@ impl Opened {
 }
 
 impl MemorySession {
-    /// What the file system is on.
+    /// Returns the device of the file system.
     pub fn device(&self) -> &Arc<MemoryDevice> {
         &self.device
     }
@@ -156,7 +156,7 @@ impl MemorySession {
 
 impl Session for MemorySession {
     /// # Panics
-    /// After caches could not be dropped.
+    /// If dropping caches failed before.
     fn target(&self) -> AnyTarget<'_> {
         let fs = self.fs.as_ref().expect("a session ends when dropping caches fails").file_system();
         AnyTarget::InProcess(InProcess::new(fs, fs.root()))
@@ -166,8 +166,7 @@ impl Session for MemorySession {
         self.fs.as_ref().map(|fs| fs.file_system().listing_profile())
     }
 
-    /// Closes the file system and opens it again: what is read then comes from the device, and is
-    /// verified. Files that were open are not any more.
+    /// Reopens the file system, so that later reads come from the device and are verified. Open files become invalid.
     fn drop_caches(&mut self) -> Result<()> {
         self.close()?;
         self.fs = Some(Opened::open(&self.spec, &self.device)?);

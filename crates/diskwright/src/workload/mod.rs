@@ -1,5 +1,5 @@
-//! Where the workloads of [`::workload`] are run: file systems in this process and what the kernel has
-//! mounted, each as it is named on the command line.
+//! Environments for the workloads of [`::workload`]: file systems in this process and mounted ones, with the names used
+//! on the command line.
 //!
 //! ```no_run
 //! use diskwright::workload::{Settings, TargetSpec, contestant};
@@ -35,22 +35,22 @@ pub use kernel::Kernel;
 pub use memory::{Memory, MemorySession};
 pub use spec::{FsSpec, TargetSpec};
 
-/// What contestants have in common.
+/// Common settings of all environments.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The directory for images that are made for a run.
+    /// Directory of temporary images.
     pub scratch: PathBuf,
 }
 
-/// Memory for cached metadata, in bytes: the index of a directory of ten million entries, four times. With
-/// much more, what a run measures is how fast the machine hands out memory.
+/// Metadata cache size in bytes: four times the index of a directory with ten million entries. With a much larger
+/// cache, the run would measure memory allocation.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// The contestant of a name. Its figures are compared with those of `base`, another one's name.
+/// Returns the environment of a name. Its results are compared with those of `base`, another name.
 ///
 /// # Errors
-/// If there is nothing of that name, or it is damaged, or no file system that this program knows. What
-/// cannot be had here shows when a run starts.
+/// If it does not exist, is damaged, or is not a known file system. Missing support on this machine is reported when a
+/// run starts.
 pub fn contestant(
     spec: &TargetSpec,
     base: Option<String>,
@@ -77,7 +77,7 @@ pub fn contestant(
     }
 }
 
-/// What cannot be had on this host, whatever the settings.
+/// Returns the error for environments that only Linux supports.
 #[cfg(not(target_os = "linux"))]
 fn only_on_linux(what: &str, _: &Settings) -> Error {
     Error::Usage(format!("there is {what} on Linux only; name memory:FORMAT, or an image"))

@@ -1,4 +1,4 @@
-//! How targets are named: `memory:xfs,^parent`, `kernel:ext4,size=8G`, or a path.
+//! Syntax of targets: `memory:xfs,^parent`, `kernel:ext4,size=8G`, or a path.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,33 +12,33 @@ use crate::build::FeatureChange;
 use crate::format::Format;
 use crate::text::parse_size;
 
-/// What a workload can be run on.
+/// Target of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetSpec {
-    /// A file system of this program's, in memory.
+    /// File system of this program, in memory.
     Memory(FsSpec),
-    /// The same file system, mounted by the kernel.
+    /// Same file system, mounted by the kernel.
     Kernel(FsSpec),
-    /// An image file, or a directory of a mounted file system.
+    /// Image file, or directory of a mounted file system.
     Path(PathBuf),
 }
 
-/// A file system that is made for a run.
+/// File system created for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsSpec {
     /// Its format.
     pub format: Format,
     /// Changes to the format's default features, in order.
     pub features: Vec<FeatureChange>,
-    /// How room for names is found in directories; only of XFS in memory.
+    /// Search strategy for free space in directories; only for XFS in memory.
     pub free_index: Option<FreeIndexStrategy>,
-    /// When orphans are recorded; only of ext4 in memory.
+    /// Policy for orphan records; only for ext4 in memory.
     pub orphans: Option<OrphanPolicy>,
-    /// Size in bytes, instead of one that follows from the workload.
+    /// Size in bytes; `None` derives it from the workload.
     pub size: Option<u64>,
 }
 
-/// Who runs a file system.
+/// Implementation that runs a file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Driver {
     Memory,
@@ -72,7 +72,7 @@ impl FromStr for TargetSpec {
     }
 }
 
-/// The normal form, which [`FromStr`] reads.
+/// Formats the normal form, which [`FromStr`] parses.
 impl fmt::Display for TargetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,7 +98,7 @@ impl fmt::Display for FsSpec {
 }
 
 impl FsSpec {
-    /// Parses what follows `memory:` or `kernel:`, and sees that such a file system can be made.
+    /// Parses the part after `memory:` or `kernel:`, and checks that such a file system is possible.
     fn parse(driver: Driver, text: &str) -> Result<Self, String> {
         let mut items = text.split(',');
         let format = match items.next() {
@@ -122,7 +122,7 @@ impl FsSpec {
         let Some((key, value)) = item.split_once('=') else {
             let change: FeatureChange =
                 item.parse().map_err(|error| format!("{item:?}: {error}"))?;
-            // Only the last change of a feature matters.
+            // The last change of a feature takes effect.
             self.features.retain(|earlier| earlier.name != change.name);
             self.features.push(change);
             return Ok(());
@@ -152,7 +152,7 @@ impl FsSpec {
         if is_first { Ok(()) } else { Err(format!("{key} is given twice")) }
     }
 
-    /// Refuses an item for any but the file systems in memory of one format.
+    /// Rejects an item that is valid only for one format in memory.
     fn require(
         &self,
         driver: Driver,
@@ -172,7 +172,7 @@ fn one_of(item: &str, names: &[&str]) -> String {
     format!("{item:?}: choose one of {}", names.join(", "))
 }
 
-/// A number of bytes in the largest unit that it is a multiple of.
+/// Formats a number of bytes in the largest unit that divides it.
 fn shortest_size(bytes: u64) -> String {
     let units = ["", "K", "M", "G", "T", "P", "E"];
     let mut power = 0;

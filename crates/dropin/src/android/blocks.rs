@@ -1,5 +1,5 @@
-//! Which blocks files have, as programs that make updates read it: a line for each regular file that has some, its path
-//! where the image will be mounted, and ranges of blocks.
+//! Block list of files in the format that update tools read: a line for each regular file with blocks, with its path
+//! after mounting and its block ranges.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use vfs::ExtentPlace;
 
 use crate::failure::{Failure, STATUSES};
 
-/// Writes the list of an image into a file.
+/// Writes the block list of an image to a file.
 pub(super) fn list(image: &Path, mount_point: &[u8], to: &Path) -> Result<(), Failure> {
     let failed = |e: diskwright::Error| STATUSES.of(&e);
     let names = diskwright::fs::Image::open(image).map_err(failed)?;
@@ -47,7 +47,7 @@ pub(super) fn list(image: &Path, mount_point: &[u8], to: &Path) -> Result<(), Fa
     std::fs::write(to, out).map_err(|e| STATUSES.failed(format_args!("{}: {e}", to.display())))
 }
 
-/// First and last blocks of the runs of a file, in its order.
+/// Returns the first and last blocks of each extent of a file, in file order.
 fn ranges(
     image: &Image,
     ino: vfs::Ino,

@@ -1,4 +1,4 @@
-//! `e2fsdroid`, by which Android's build fills the empty image that mke2fs made.
+//! `e2fsdroid`, with which Android builds fill an empty image of mke2fs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ struct Wish {
 
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     let wish = read(arguments)?;
-    // The image is made anew as what it was made as, with files in it.
+    // The image is built again with its original settings and with files.
     let expanded = sparse::expanded(&wish.image)?;
     let raw = expanded.as_ref().map_or(&*wish.image, |file| file.path());
     let made = dumpe2fs::superblock(&Target::at(raw))?;
@@ -66,7 +66,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     Ok(wish)
 }
 
-/// An image that has files already is not one to fill.
+/// Rejects an image that already contains files.
 fn refuse_files(raw: &Path, image: &Path) -> Result<(), Failure> {
     let opened = diskwright::fs::Image::open(raw).map_err(|e| STATUSES.of(&e))?;
     for entry in opened.read_dir("/").map_err(|e| STATUSES.of(&e))? {
@@ -90,7 +90,7 @@ impl Wish {
         match letter {
             'f' => self.source = Some(words.path()?),
             'e' => self.is_raw = true,
-            // Where Android's own table would find its additions, which -C has all of.
+            // Path for additions to Android's built-in table, which -C replaces.
             'p' => {
                 words.value()?;
                 self.has_product = true;
@@ -119,7 +119,7 @@ impl Wish {
         options.last_mounted = Some(until_zero(&raw.last_mounted).to_vec());
         options.uuid = Some(raw.uuid);
         options.hash_seed = Some(raw.hash_seed);
-        // Half a block more, so that rounding down gives the same.
+        // Add half a block, so that rounding down gives the same number.
         let reserved = raw.reserved_blocks();
         let percent =
             if reserved == 0 { 0.0 } else { (reserved as f64 + 0.5) * 100.0 / blocks as f64 };
@@ -135,14 +135,14 @@ impl Wish {
     }
 }
 
-/// The size of the journal, which the superblock keeps a copy of: that of its inode comes last.
+/// Returns the journal size, from the copy of the journal inode in the superblock. The size is its last field.
 fn journal_bytes(raw: &RawSuperblock) -> Option<u64> {
     let [.., high, low] = &raw.jnl_blocks;
     let bytes = u64::from(high.get()) << 32 | u64::from(low.get());
     Some(bytes).filter(|_| raw.journal_inum.get() != 0).filter(|bytes| *bytes > 0)
 }
 
-/// The features that it was made with, and no others.
+/// Returns exactly the features of the existing image.
 fn features(raw: &RawSuperblock) -> Vec<FeatureChange> {
     let on = |name: &str| FeatureChange { name: name.to_owned(), is_on: true };
     let mut features = vec![on("none")];

@@ -1,4 +1,4 @@
-//! `make_ext4fs`, as OpenWrt and older builds of Android call it.
+//! `make_ext4fs`, as called by OpenWrt and older Android builds.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::size;
 use crate::supported;
 use crate::words::{Word, Words};
 
-/// Bytes of a block, and of image for an inode, where nothing else is asked for.
+/// Default block size and bytes per inode.
 const BLOCK_BYTES: u32 = 4096;
 
-/// What the program makes, in place of the features of mke2fs. Old kernels and boot loaders read it.
+/// Features of new images instead of those of mke2fs, compatible with old kernels and boot loaders.
 const FEATURES: &str =
     "none,has_journal,ext_attr,resize_inode,filetype,extent,sparse_super,large_file,uninit_bg";
 
@@ -67,7 +67,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     wish.image = operands.next().ok_or_else(|| STATUSES.usage("name the image to make"))?;
     wish.source = operands.next();
     if let Some(more) = operands.next() {
-        // Where Android's own table of owners would be looked for.
+        // Second directory, for Android's built-in table of owners.
         let more = more.display();
         return Err(STATUSES.usage(format_args!("nothing follows the directory: {more}")));
     }
@@ -77,7 +77,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     Ok(wish)
 }
 
-/// Why owners have to be handed over.
+/// Error text for a missing table of owners.
 pub(super) const NO_TABLE: &str =
     "Android's own table of owners is not here: hand over the build's fs_config by -C";
 
@@ -98,7 +98,7 @@ impl Wish {
             'L' => self.label = Some(words.bytes()?),
             's' => self.is_sparse = true,
             'u' => self.has_random_uuid = true,
-            // What is there is overwritten, what is not in use is a hole, and nothing is said while it goes on.
+            // Overwriting, holes for unused blocks and no progress messages are the default.
             'f' | 'w' | 'v' => {}
             'z' => return Err(words.refused("compress the image: gzip")),
             'c' => return Err(words.refused("sparse images have no checksum here")),

@@ -1,4 +1,4 @@
-//! Programs that make images of ext4 for Android and OpenWrt: `make_ext4fs` and `e2fsdroid`.
+//! Programs that create ext4 images for Android and OpenWrt: `make_ext4fs` and `e2fsdroid`.
 
 mod blocks;
 mod e2fsdroid;
@@ -19,20 +19,20 @@ use crate::words::Words;
 pub(crate) use e2fsdroid::run as e2fsdroid;
 pub(crate) use make_ext4fs::run as make_ext4fs;
 
-/// What both are asked for of the files.
+/// Common options for files.
 #[derive(Clone, Debug, Default)]
 struct Files {
-    /// Where the image will be mounted, without slashes around it.
+    /// Mount point of the image, without surrounding slashes.
     mount_point: Option<Vec<u8>>,
     fs_config: Option<PathBuf>,
     file_contexts: Option<PathBuf>,
-    /// The one time of all of them, in seconds since 1970.
+    /// Time of all files, in seconds since 1970.
     time: Option<i64>,
     block_list: Option<PathBuf>,
 }
 
 impl Files {
-    /// Takes an option that both have. Returns whether it was one.
+    /// Parses an option that both programs have. Returns whether it was one.
     fn option(&mut self, letter: char, words: &mut Words) -> Result<bool, Failure> {
         match letter {
             'a' => {
@@ -56,7 +56,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Says of a build what is to become of the files. Without a list, they are everybody's as `owner` says.
+    /// Sets the corrections of a build. Without a list, all files belong to `owner`.
     fn correct(&self, options: &mut BuildOptions, owner: Option<Owner>) -> Result<(), Failure> {
         let corrections = &mut options.corrections;
         corrections.fs_config.clone_from(&self.fs_config);
@@ -66,7 +66,7 @@ impl Files {
         making::set_times(options, STATUSES)?;
         if let Some(sec) = self.time {
             options.time = Some(sec);
-            // Root, and all others.
+            // The root, and all other files.
             for pattern in ["/", "*"] {
                 let glob = Glob::parse(pattern).map_err(|why| STATUSES.failed(why))?;
                 options
@@ -78,7 +78,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the image, and says which blocks files have, if that was asked for.
+    /// Builds the image, and writes the block list if requested.
     fn make(&self, options: &BuildOptions, file: &File) -> Result<(), Failure> {
         if let Some(list) = &self.block_list {
             self.list(options, list)?;
@@ -86,8 +86,8 @@ impl Files {
         making::make(options, file, STATUSES).map(drop)
     }
 
-    /// Lists the blocks of an image that is made like the one that is asked for, and goes away again: that one may be
-    /// written in a format in which its blocks do not lie.
+    /// Writes the block list of an equal temporary image, because the output may have a format in which blocks are
+    /// stored elsewhere.
     fn list(&self, options: &BuildOptions, list: &Path) -> Result<(), Failure> {
         let beside = options.image.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = tempfile::tempdir_in(beside.unwrap_or(Path::new(".")));

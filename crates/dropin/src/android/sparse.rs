@@ -1,4 +1,4 @@
-//! Reading sparse images of Android (version 1.0), which `mke2fs -E android_sparse` makes.
+//! Reading of Android sparse images (version 1.0), as created by `mke2fs -E android_sparse`.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -10,18 +10,18 @@ use crate::failure::{Failure, STATUSES};
 
 const MAGIC: u32 = 0xed26_ff3a;
 const MAJOR_VERSION: u16 = 1;
-/// Least bytes of the headers of the file and of a chunk; files say how long theirs are.
+/// Minimum sizes of file and chunk headers; the actual sizes are in the file.
 const FILE_HEADER_BYTES: usize = 28;
 const CHUNK_HEADER_BYTES: usize = 12;
-/// Chunks: data, a word that fills blocks, blocks that nobody cares for, and a checksum.
+/// Chunk types: raw data, fill pattern, don't-care blocks, and checksum.
 const RAW: u16 = 0xcac1;
 const FILL: u16 = 0xcac2;
 const DONT_CARE: u16 = 0xcac3;
 const CRC32: u16 = 0xcac4;
-/// Largest image that is taken, in bytes: what the format can hold in blocks of 4096.
+/// Maximum size of an image in bytes, the format's limit with 4096-byte blocks.
 const BYTES_MAX: u64 = (1 << 32) * 4096;
 
-/// The image that is in a file as a raw one beside it; `None` if it is not in that format.
+/// Expands a sparse image to a raw one in the same directory. Returns `None` for other formats.
 pub(super) fn expanded(path: &Path) -> Result<Option<NamedTempFile>, Failure> {
     let failed = |e: std::io::Error| STATUSES.failed(format_args!("{}: {e}", path.display()));
     let damaged = |what: &str| STATUSES.failed(format_args!("{}: {what}", path.display()));

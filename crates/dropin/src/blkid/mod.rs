@@ -1,8 +1,8 @@
-//! `blkid`: what is in images, for scripts that ask before they make a file system.
+//! `blkid`: detection of image contents, for scripts that check before they create a file system.
 //!
-//! Status 2 means that nothing is there, so a caller may overwrite it. It is returned only for an image that is empty where
-//! any format would have a mark. Contents without a known mark, and questions about the machine's devices, go to the next
-//! `blkid` in `PATH`. If there is none, the status for contents that are not known follows.
+//! Status 2 means that nothing was found, so a caller may overwrite the image. It is returned only if the image is
+//! empty in all locations of known magic numbers. Unknown contents, and queries about the machine's devices, are passed
+//! to the next `blkid` in `PATH`. If there is none, the status for unknown contents is returned.
 
 mod probe;
 mod quote;
@@ -18,7 +18,7 @@ use crate::invoked::{Invoked, say};
 use probe::{Found, Tag};
 use wish::{Form, Wish};
 
-/// Statuses of blkid(8).
+/// Exit statuses of blkid(8).
 const NOTHING: u8 = 2;
 const AMBIVALENT: u8 = 8;
 const STATUSES: Statuses = Statuses { usage: 4, failed: NOTHING };
@@ -41,11 +41,11 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
                 show(&wish, &image.display().to_string(), &wish.chosen(tags));
                 found += 1;
             }
-            // The namesake looks no further then.
+            // The original ignores further images then.
             Ok(Found::Tags(_) | Found::Nothing) if wish.is_low_level => return Ok(NOTHING),
             Ok(Found::Tags(_) | Found::Nothing) => {}
             Ok(Found::Ambivalent(names)) => return Err(ambivalent(image, &names)),
-            // Lines about images before this one would be there twice.
+            // The other program would repeat the lines of earlier images.
             Ok(Found::Unknown) if found == 0 => {
                 return handover::run(invoked.name, &arguments).ok_or_else(|| unknown(image));
             }
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
 }
 
-/// Marks of several formats: which of them is valid is not known.
+/// Creates the error for magic numbers of several formats.
 fn ambivalent(image: &Path, names: &[&str]) -> Failure {
     let (image, names) = (image.display(), names.join(", "));
     let message = format!(
@@ -68,7 +68,7 @@ fn ambivalent(image: &Path, names: &[&str]) -> Failure {
     Failure { message, status: AMBIVALENT }
 }
 
-/// Unknown contents, which may be worth keeping.
+/// Creates the error for unknown contents, which may be valuable.
 fn unknown(image: &Path) -> Failure {
     let image = image.display();
     let message = format!(
@@ -118,7 +118,7 @@ fn say_pair(name: &str, value: &[u8]) {
     say_bytes([name.as_bytes(), b"=", value].concat());
 }
 
-/// Prints a line that need not be UTF-8.
+/// Prints a line of arbitrary bytes.
 fn say_bytes(mut line: Vec<u8>) {
     line.push(b'\n');
     let _ = io::stdout().write_all(&line);

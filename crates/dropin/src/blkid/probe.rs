@@ -1,4 +1,4 @@
-//! Contents of an image.
+//! Detection of image contents.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,43 +9,44 @@ use partition::signature::{self, Found as Other, Usage};
 
 use crate::foreign;
 
-/// Bytes from either end that have the marks of most formats: partition tables, superblocks, labels of volumes.
+/// Size of the areas at both ends that contain the magic numbers of most formats: partition tables, superblocks, volume
+/// labels.
 const EDGE_BYTES: u64 = 1 << 20;
 /// Offset and length of the label in the superblocks of ext and XFS.
 const EXT_LABEL: (u64, usize) = (1024 + 120, 16);
 const XFS_LABEL: (u64, usize) = (108, 12);
 
-/// A property of an image.
+/// Property of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) name: &'static str,
-    /// Its bytes. Labels need not be UTF-8.
+    /// Value as bytes, because labels may not be UTF-8.
     pub(super) value: Vec<u8>,
-    /// Only `-p` shows it.
+    /// Whether it is shown only with `-p`.
     pub(super) is_low_level: bool,
 }
 
-/// The verdict on an image.
+/// Result of the detection.
 #[derive(Debug)]
 pub(super) enum Found {
     Tags(Vec<Tag>),
-    /// Only zeros at both ends.
+    /// Both ends contain only zeros.
     Nothing,
-    /// Contents without a known mark.
+    /// No known magic number.
     Unknown,
-    /// Marks of several file systems.
+    /// Magic numbers of several file systems.
     Ambivalent(Vec<&'static str>),
 }
 
-/// Reads the marks of an image from byte `offset` of its file on.
+/// Detects the contents of an image at byte `offset` of its file.
 pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
     let failed = |e: io::Error| format!("{}: {e}", image.display());
     let others = match foreign::open(image, offset) {
         Ok(device) => signature::find_all(&*device).map_err(failed)?,
-        // The message about the file itself follows below.
+        // The error of the file itself is reported below.
         Err(_) => Vec::new(),
     };
-    // Members of a RAID may have all of a file system in front of their own mark, encrypted volumes have random bytes.
+    // RAID members may contain a whole file system before their own header, and encrypted volumes contain random bytes.
     let is_volume = |first: &&Other| matches!(first.usage, Usage::Raid | Usage::Crypto);
     if let Some(volume) = others.first().filter(is_volume) {
         return Ok(Found::Tags(of_other(volume)));
@@ -70,7 +71,7 @@ pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
         return Ok(Found::Tags(tags));
     }
     let empty = is_empty(image, offset).map_err(failed)?;
-    // A damaged image is not nothing.
+    // A damaged image is not empty.
     Ok(if empty { Found::Nothing } else { Found::Unknown })
 }
 
@@ -83,7 +84,7 @@ fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
     if !label.is_empty() {
         tags.push(tag("LABEL", label, false));
     }
-    // A file system whose UUID was cleared has none.
+    // A cleared UUID is not shown.
     if info.uuid.contains(|digit: char| !matches!(digit, '0' | '-')) {
         tags.push(tag("UUID", &*info.uuid, false));
     }
@@ -100,7 +101,7 @@ fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
     tags
 }
 
-/// The properties of another format, named as libblkid names them.
+/// Returns the properties of another format, with the names of libblkid.
 fn of_other(other: &Other) -> Vec<Tag> {
     let details = &other.details;
     let mut tags = Vec::new();
@@ -126,7 +127,7 @@ fn of_other(other: &Other) -> Vec<Tag> {
     tags
 }
 
-/// The label of ext and XFS as stored, up to a NUL, without blanks at its end.
+/// Returns the label of ext and XFS as stored, up to a NUL, without trailing blanks.
 fn label(image: &Path, offset: u64, info: &ImageInfo) -> io::Result<Vec<u8>> {
     let (at, len) = if info.format == "xfs" { XFS_LABEL } else { EXT_LABEL };
     let mut file = File::open(image)?;
@@ -137,14 +138,14 @@ fn label(image: &Path, offset: u64, info: &ImageInfo) -> io::Result<Vec<u8>> {
     Ok(label.trim_ascii_end().to_vec())
 }
 
-/// The sector size of XFS, which blkid shows as the block size.
+/// Returns the sector size of XFS, which blkid shows as the block size.
 fn sector(info: &ImageInfo) -> String {
     let mut values = info.sections.iter().flat_map(|section| &section.values);
     let size = values.find(|(name, _)| name == "sector size");
     size.map_or_else(|| info.block_size.to_string(), |(_, value)| value.clone())
 }
 
-/// Whether there are zeros only at both ends.
+/// Returns whether both ends contain only zeros.
 fn is_empty(image: &Path, offset: u64) -> io::Result<bool> {
     let mut file = File::open(image)?;
     let len = file.seek(SeekFrom::End(0))?;

@@ -1,11 +1,11 @@
-//! Values as blkid prints them, so that no label looks like another property.
+//! Quoting of values in the output of blkid, so that no label can imitate another property.
 
-/// Bytes before which the full form has a backslash.
+/// Bytes escaped with a backslash in the full form.
 const IN_QUOTES: &[u8] = b"\"\\";
-/// Bytes before which the form for shells has a backslash.
+/// Bytes escaped with a backslash in the form for shells.
 const IN_SHELL: &[u8] = b" \\\"'$`<>";
 
-/// Appends a byte: control characters as `^X`, bytes above 127 as `M-X`.
+/// Appends a byte, with control characters as `^X` and bytes above 127 as `M-X`.
 fn push_visible(text: &mut Vec<u8>, mut byte: u8, special: &[u8]) {
     if byte >= 0x80 {
         text.extend_from_slice(b"M-");
@@ -27,17 +27,17 @@ fn escaped(value: &[u8], special: &[u8]) -> Vec<u8> {
     text
 }
 
-/// A value between quotation marks.
+/// Returns a value in quotation marks.
 pub(super) fn in_quotes(value: &[u8]) -> Vec<u8> {
     escaped(value, IN_QUOTES)
 }
 
-/// A value as one word of a shell.
+/// Returns a value as one shell word.
 pub(super) fn in_shell(value: &[u8]) -> Vec<u8> {
     escaped(value, IN_SHELL)
 }
 
-/// A value without blanks, control characters and bytes that are not UTF-8, which become `_`.
+/// Returns a value with blanks, control characters and invalid UTF-8 replaced by `_`.
 pub(super) fn plain(value: &[u8]) -> Vec<u8> {
     let mut text = String::new();
     for chunk in value.utf8_chunks() {
@@ -50,7 +50,7 @@ pub(super) fn plain(value: &[u8]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A value in which all but letters, digits, some marks and UTF-8 are hexadecimal.
+/// Returns a value in which all bytes except letters, digits, some punctuation and UTF-8 are hexadecimal.
 pub(super) fn encoded(value: &[u8]) -> Vec<u8> {
     let mut text = String::new();
     for chunk in value.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! What the arguments of blkid ask for.
+//! Arguments of blkid.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::size;
 use crate::supported;
 use crate::words::{Word, Words};
 
-/// How it is shown.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
     #[default]
@@ -21,25 +21,25 @@ pub(super) enum Form {
     Device,
 }
 
-/// Everything that can be asked for.
+/// Parsed arguments.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     pub(super) images: Vec<PathBuf>,
     pub(super) form: Form,
     pub(super) only_version: bool,
-    /// Names of what is shown; empty for all.
+    /// Names of the properties to show; empty for all.
     names: Vec<String>,
-    /// Only these types are looked for, or none of these.
+    /// Types to accept (true) or to exclude (false).
     types: Option<(bool, Vec<String>)>,
     pub(super) is_low_level: bool,
-    /// Only these usages are looked for, or none of these.
+    /// Usages to accept (true) or to exclude (false).
     usages: Option<(bool, Vec<String>)>,
-    /// Byte at which the image begins.
+    /// Byte offset of the image.
     pub(super) offset: u64,
 }
 
 impl Wish {
-    /// Whether a file system of this type is looked for.
+    /// Returns whether the type of an image is accepted.
     pub(super) fn wants(&self, tags: &[Tag]) -> bool {
         let usage = tags.iter().find(|tag| tag.name == "USAGE");
         if let (Some((only, usages)), Some(usage)) = (&self.usages, usage)
@@ -52,7 +52,7 @@ impl Wish {
         found.is_none_or(|found| types.iter().any(|name| name.as_bytes() == found.value) == *only)
     }
 
-    /// Those that are to be shown.
+    /// Returns the properties to show.
     pub(super) fn chosen(&self, tags: Vec<Tag>) -> Vec<Tag> {
         let is_shown = |tag: &Tag| {
             let is_here = self.is_low_level || self.form == Form::Udev || !tag.is_low_level;
@@ -62,7 +62,7 @@ impl Wish {
     }
 }
 
-/// Reads the arguments.
+/// Parses the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
     let mut words = Words::new(arguments, STATUSES, &supported::BLKID);
@@ -104,7 +104,7 @@ impl Wish {
             }
             'O' => self.offset = words.by(size::bytes)?,
             'V' => self.only_version = true,
-            // Images are always read anew, nothing is remembered of them, and no cache is kept.
+            // Images are always read, and there is no cache.
             'c' | 'w' => drop(words.value()?),
             'd' | 'g' | 'D' => {}
             'i' | 'k' => return Err(words.refused("only file systems are looked for")),
@@ -122,7 +122,8 @@ impl Wish {
     }
 }
 
-/// A list of what is looked for, or with `no` before it of what is not; each of those may have its own.
+/// Parses a list of accepted values or, with the prefix `no`, excluded ones. Each excluded value may have the prefix
+/// too.
 fn only(list: &str) -> (bool, Vec<String>) {
     let (is_only, list) = list.strip_prefix("no").map_or((true, list), |rest| (false, rest));
     let name = |name: &str| {

@@ -1,4 +1,4 @@
-//! Requests about the bits that mark blocks and inodes in use.
+//! Requests about block and inode bitmaps.
 
 use ext4::debug::Bitmaps;
 use ext4::format::address::Block;
@@ -14,7 +14,7 @@ use crate::invoked::say;
 /// The maximum number of blocks that are listed or marked at once.
 const COUNT_MAX: u64 = 1 << 20;
 
-/// Returns the first block and the count that a request names.
+/// Returns the first block and the count of a request.
 fn run(request: &Request) -> Result<(u64, u64), Failure> {
     let given = request.between(1, 2)?;
     let first = request.number("block number", given[0])?;
@@ -61,7 +61,7 @@ fn mark_blocks(session: &mut Session, request: &Request, used: bool) -> Result<(
         if !changed {
             let already = if used { "set" } else { "clear" };
             let why = format_args!("Warning: block {block} already {already}");
-            // It is a warning: the request goes on.
+            // Only a warning: the request continues.
             eprintln!("{}: {why}", request.name);
         }
     }

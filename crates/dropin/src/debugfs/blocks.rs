@@ -14,7 +14,7 @@ use super::session::Session;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::{say, say_all};
 
-/// Names of blocks of pointers, by level.
+/// Names of indirect blocks by level.
 const POINTERS: [&str; 4] = ["", "IND", "DIND", "TIND"];
 /// The minimum number of digits in a column of block numbers.
 const DIGITS_MIN: usize = 5;
@@ -22,7 +22,7 @@ const DIGITS_MIN: usize = 5;
 /// The end of the last inner node of a level.
 const END_MAX: u64 = 1 << 32;
 
-/// A run of a file's blocks.
+/// Extent of a file.
 struct Run {
     file: u64,
     block: u64,
@@ -30,7 +30,7 @@ struct Run {
     is_unwritten: bool,
 }
 
-/// The map of a file as `stat` prints it.
+/// Block map of a file in the format of `stat`.
 #[derive(Default)]
 pub(super) struct MapText {
     out: String,
@@ -147,7 +147,7 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
     Ok(())
 }
 
-/// Returns the blocks of the device that an entry claims: first and number.
+/// Returns the device blocks of an entry: first block and number.
 pub(super) fn blocks_of(entry: &MapEntry) -> (u64, u64) {
     match *entry {
         MapEntry::Index { node, .. } => (node.0, 1),
@@ -156,7 +156,7 @@ pub(super) fn blocks_of(entry: &MapEntry) -> (u64, u64) {
     }
 }
 
-/// `bmap FILE BLOCK`: the block of the device that holds a block of a file; 0 for a hole.
+/// `bmap FILE BLOCK`: prints the device block of a file block; 0 for a hole.
 pub(super) fn map(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("a", "")?;
     let (path, block) = match *rest {
@@ -180,7 +180,7 @@ pub(super) fn map(session: &mut Session, request: &Request) -> Result<(), Failur
     Ok(())
 }
 
-/// Widths of the columns of `dump_extents`.
+/// Column widths of `dump_extents`.
 struct Columns {
     file: usize,
     device: usize,
@@ -190,7 +190,7 @@ fn digits(number: u64) -> usize {
     number.to_string().len().max(DIGITS_MIN)
 }
 
-/// `dump_extents [-n] [-l] FILE`: the nodes alone, the leaves alone, or both.
+/// `dump_extents [-n] [-l] FILE`: prints the nodes, the leaves, or both.
 pub(super) fn extents(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("nl", "")?;
     let &[path] = &*rest else { return Err(request.wrong_words()) };
@@ -225,14 +225,14 @@ impl Columns {
         let _ = write!(out, "{level:2}/{depth:2} {at:3}/{count:3} ");
     }
 
-    /// Adds an entry of an inner node. The last of all ends with the file, which has `size` blocks.
+    /// Adds an entry of an inner node. The last entry ends at the file size of `size` blocks.
     fn index(&self, out: &mut String, entry: &MapEntry, size: u64) {
         let &MapEntry::Index { level, depth, place, first, end, node } = entry else { return };
         Self::start(out, level, depth, place);
         let first = u64::from(first.0);
         let end = match end {
             END_MAX if size > first => size,
-            // The original has no better end for blocks past the size.
+            // The original prints this end for blocks past the size.
             END_MAX => END_MAX + 1,
             end => end,
         };
@@ -262,7 +262,7 @@ impl Columns {
     }
 }
 
-/// `filefrag FILE`: the number of runs.
+/// `filefrag FILE`: prints the number of extents.
 pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("dvr", "")?;
     if let Some((letter, _)) = options.iter().find(|(letter, _)| *letter != 'd') {
@@ -271,7 +271,7 @@ pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), 
     }
     let &[path] = &*rest else { return Err(request.wrong_words()) };
     let ino = session.ino(path)?;
-    // The file block and the block of the device behind the last run.
+    // File block and device block after the last extent.
     let (mut runs, mut end) = (0, None);
     let inode = walk(session, request, ino, &mut |entry| {
         let file = match entry {
@@ -288,7 +288,7 @@ pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), 
     Ok(())
 }
 
-/// `block_dump [-f FILE] BLOCK`: the bytes of a block of the device, or of a file.
+/// `block_dump [-f FILE] BLOCK`: prints the bytes of a device block or file block.
 pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("", "f")?;
     let &[block] = &*rest else { return Err(request.wrong_words()) };

@@ -1,4 +1,4 @@
-//! Requests that change or free an inode, whatever names lead to it.
+//! Requests that change or free an inode, regardless of its names.
 
 use ext4::debug::Bitmaps;
 use ext4::format::address::Block;
@@ -14,9 +14,9 @@ use crate::dumpe2fs::local;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
 
-/// Bytes of the count of links in a slot.
+/// Bytes of the link count in an inode.
 const LINKS: std::ops::Range<usize> = 26..28;
-/// Bytes of the block of extended attributes in a slot.
+/// Bytes of the extended attribute block number in an inode.
 const FILE_ACL: std::ops::Range<usize> = 104..108;
 /// Bytes of its upper half.
 const FILE_ACL_HIGH: std::ops::Range<usize> = 118..120;
@@ -25,7 +25,7 @@ fn slot(session: &mut Session, request: &Request, ino: Ino) -> Result<Vec<u8>, F
     session.fs()?.inode_slot(ino).map_err(|e| request.failed(words(&e)))
 }
 
-/// `clri FILE`: clears the fields that all inodes have.
+/// `clri FILE`: clears the fields common to all inodes.
 pub(super) fn clear(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
@@ -42,8 +42,8 @@ pub(super) fn copy(session: &mut Session, request: &Request) -> Result<(), Failu
     session.replace_slot(to, &bytes)
 }
 
-/// `kill_file FILE`: frees an inode and its blocks. Its fields stay for `undelete`, without its block of attributes, and
-/// without links, so that e2fsck takes it for deleted.
+/// `kill_file FILE`: frees an inode and its blocks. Its fields remain for `undelete`, except the attribute block and
+/// the link count, so that e2fsck considers it deleted.
 pub(super) fn kill(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
@@ -59,13 +59,13 @@ pub(super) fn kill(session: &mut Session, request: &Request) -> Result<(), Failu
     if !keeps_tail {
         bytes[GOOD_OLD_INODE_SIZE..].fill(0);
     }
-    // The freed space becomes part of the image first: a crash must not leave two owners.
+    // Make the freed space durable first: a crash must not leave two owners.
     fs.sync().map_err(|e| request.failed(words(&e)))?;
     let place = fs.replace_inode_slot(ino, &bytes);
     place.map_err(|e| request.failed(words(&e)))
 }
 
-/// `undelete INODE [NAME]`: marks a deleted inode and its blocks in use. Refused if another file has one of the blocks.
+/// `undelete INODE [NAME]`: marks a deleted inode and its blocks in use. Fails if another file uses one of the blocks.
 pub(super) fn undelete(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let words_given = request.between(1, 2)?;
     let ino = session.ino(words_given[0])?;
@@ -109,7 +109,7 @@ pub(super) fn undelete(session: &mut Session, request: &Request) -> Result<(), F
     session.fs()?.enter_name(dir, name, ino).map_err(failed)
 }
 
-/// `lsdel`: inodes that were deleted and still say where their blocks were.
+/// `lsdel`: lists deleted inodes that still contain their block map.
 pub(super) fn list_deleted(session: &mut Session, request: &Request) -> Result<(), Failure> {
     request.exactly::<0>()?;
     let fs = session.fs()?;

@@ -1,4 +1,4 @@
-//! Requests that copy contents: out of the image, and into it.
+//! Requests that copy contents out of the image and into it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,10 +15,10 @@ use super::session::Session;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
 
-/// Bytes that are copied at a time.
+/// Copy buffer size in bytes.
 const PIECE: usize = 1 << 20;
 
-/// Why a copy ended early.
+/// Reason why a copy ended early.
 enum Stopped {
     Image(Error),
     Host(io::Error),
@@ -45,7 +45,7 @@ impl Stopped {
     }
 }
 
-/// Copies the contents of an inode, whatever its type and whether it is in use.
+/// Copies the contents of an inode of any type, whether or not it is in use.
 fn copy(fs: &Ext4, ino: Ino, out: &mut dyn Write) -> Result<(), Stopped> {
     let inode = Inode::from_slot(&fs.inode_slot(ino)?);
     match inode.file_type() {
@@ -75,7 +75,7 @@ fn copy_file(fs: &Ext4, ino: Ino, size: u64, out: &mut dyn Write) -> Result<(), 
     Ok(())
 }
 
-/// Copies the blocks that a map leads to. Holes are zeros.
+/// Copies the mapped blocks. Holes are copied as zeros.
 fn copy_blocks(fs: &Ext4, ino: Ino, size: u64, out: &mut dyn Write) -> Result<(), Stopped> {
     let geometry = fs.geometry();
     let block_size = u64::from(geometry.block_size());
@@ -111,7 +111,7 @@ pub(super) fn cat(session: &mut Session, request: &Request) -> Result<(), Failur
     copied.map_err(|e| request.failed(e.words()))
 }
 
-/// `dump [-p] FILE HOSTFILE`. `-p` keeps owner, permissions and times.
+/// `dump [-p] FILE HOSTFILE`. `-p` preserves owner, permissions and times.
 pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("p", "")?;
     let &[path, to] = &*rest else { return Err(request.wrong_words()) };
@@ -148,12 +148,12 @@ pub(super) fn dump_trees(session: &mut Session, request: &Request) -> Result<(),
     Ok(())
 }
 
-/// Copies a tree. Names are copied as bytes. An error comes with its place on the host.
+/// Copies a tree. Names are copied as bytes. Errors contain the host path.
 fn dump_tree(fs: &Ext4, top: Ino, to: &Path) -> Result<(), (String, Stopped)> {
     let mut waiting = vec![(top, to.to_owned())];
-    // A directory in a circle of a damaged image is copied once.
+    // A directory in a cycle of a damaged image is copied once.
     let mut seen = std::collections::HashSet::new();
-    // Files change the times of their directory, so directories are last.
+    // Set the times of directories last, because creating files changes them.
     let mut directories = Vec::new();
     while let Some((ino, to)) = waiting.pop() {
         let at = |e: Stopped| (to.display().to_string(), e);
@@ -186,12 +186,12 @@ fn dump_tree(fs: &Ext4, top: Ino, to: &Path) -> Result<(), (String, Stopped)> {
     directories.iter().rev().try_for_each(kept)
 }
 
-/// Returns whether a name stays in its directory on the host.
+/// Returns whether a name is a single path component on the host.
 fn is_sound(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// Makes a directory, or accepts one. A symbolic link is not followed.
+/// Creates a directory or accepts an existing one. Symbolic links are not followed.
 fn make_directory(to: &Path) -> io::Result<()> {
     match fs::symlink_metadata(to) {
         Ok(found) if found.is_dir() => Ok(()),
@@ -199,7 +199,7 @@ fn make_directory(to: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a file, or empties it. A symbolic link is not followed.
+/// Creates or truncates a file. Symbolic links are not followed.
 fn open_new(to: &Path) -> io::Result<File> {
     match fs::symlink_metadata(to) {
         Ok(found) if !found.is_file() => Err(io::ErrorKind::AlreadyExists.into()),
@@ -217,17 +217,17 @@ fn make_symlink(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Gives a file of the host the permissions, the times and, where it is allowed, the owner of an inode.
+/// Sets permissions, times and, if permitted, the owner of a host file from an inode.
 #[cfg(unix)]
 fn keep(file: &Path, attributes: &Attributes) -> io::Result<()> {
     use std::os::unix::fs::{PermissionsExt, chown};
-    // Only root may give files away.
+    // Only root may change the owner.
     let _ = chown(file, Some(attributes.uid), Some(attributes.gid));
     fs::set_permissions(file, fs::Permissions::from_mode(attributes.permissions.into()))?;
     let times = (attributes.atime.to_system_time(), attributes.mtime.to_system_time());
     if let (Some(accessed), Some(modified)) = times {
         let times = fs::FileTimes::new().set_accessed(accessed).set_modified(modified);
-        // A file without permission to read keeps the times of the copy.
+        // Files without read permission cannot be opened, and keep the times of the copy.
         let _ = File::open(file).and_then(|file| file.set_times(times));
     }
     Ok(())
@@ -238,8 +238,8 @@ fn keep(_: &Path, _: &Attributes) -> io::Result<()> {
     Ok(())
 }
 
-/// `write HOSTFILE FILE`: a new file of root's, with the permissions of the host's. Blocks of zeros become holes. No file
-/// stays if its contents do not fit.
+/// `write HOSTFILE FILE`: creates a file owned by root with the permissions of the host file. Blocks of zeros become
+/// holes. If the contents do not fit, the file is removed.
 pub(super) fn write(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [from, to] = request.exactly()?;
     let at = |e: io::Error| request.failed(format_args!("{}: {e}", shown(from)));

@@ -36,7 +36,7 @@ pub(super) fn print(session: &mut Session, _: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `lcd DIR`: the working directory of the host.
+/// `lcd DIR`: changes the working directory of the host.
 pub(super) fn change_native(_: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     std::env::set_current_dir(host_path(path)).map_err(|e| {
@@ -45,7 +45,7 @@ pub(super) fn change_native(_: &mut Session, request: &Request) -> Result<(), Fa
     })
 }
 
-/// `dirsearch DIR NAME`: the block that holds a name.
+/// `dirsearch DIR NAME`: prints the block that contains a name.
 pub(super) fn search(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path, name] = request.exactly()?;
     let dir = session.ino(path)?;
@@ -58,7 +58,7 @@ pub(super) fn search(session: &mut Session, request: &Request) -> Result<(), Fai
         }
     });
     match searched {
-        // The original has nothing to say about other files.
+        // The original prints nothing for other files.
         Ok(()) | Err(vfs::Error::NotADirectory) => {}
         Err(error) => return Err(request.failed(words(&error))),
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Bytes in a line of a dump.
 const LINE: usize = 16;
 
-/// Returns bytes in hexadecimal, with their place in octal. Lines equal to the one before are left out.
+/// Returns bytes in hexadecimal, with octal offsets. Repeated lines are omitted.
 pub(super) fn hex(bytes: &[u8]) -> String {
     let mut out = String::new();
     let (mut last, mut is_repeated) = (&[][..], false);

@@ -1,4 +1,4 @@
-//! `htree_dump` and `dx_hash`: the index of a directory, and the hashes that it is made of.
+//! `htree_dump` and `dx_hash`: the index of a directory and its hashes.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ use crate::dumpe2fs::HASHES;
 use crate::failure::Failure;
 use crate::invoked::{say, say_all};
 
-/// Blocks of a directory that hold entries: their place on the device, and their bytes.
+/// Directory blocks with entries: device block and bytes.
 type Leaves = HashMap<u32, (Block, Vec<u8>)>;
 
 /// `htree_dump DIR`.
@@ -58,7 +58,7 @@ struct Dump<'d> {
 }
 
 impl Dump<'_> {
-    /// Adds a node, then what each of its entries leads to. The index has at most three levels.
+    /// Adds a node and the children of its entries. The index has at most three levels.
     fn node(&self, out: &mut String, node: &IndexNode) {
         let count = node.entries.len();
         let _ = writeln!(out, "Number of entries (count): {count}");
@@ -106,7 +106,7 @@ impl Dump<'_> {
     }
 }
 
-/// `dx_hash [-h HASH] [-s SEED] NAME`. Without options it is the legacy hash.
+/// `dx_hash [-h HASH] [-s SEED] NAME`. The default is the legacy hash.
 pub(super) fn hash(_: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("c", "hse")?;
     let &[name] = &*rest else { return Err(request.wrong_words()) };

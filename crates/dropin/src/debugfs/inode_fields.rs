@@ -1,4 +1,4 @@
-//! `set_inode_field`: fields of an inode by their names.
+//! `set_inode_field`: changes inode fields by name.
 
 use ext4::format::inode::{GOOD_OLD_INODE_SIZE, stored_extra_isize};
 
@@ -9,7 +9,7 @@ use crate::failure::{Failure, STATUSES};
 use crate::fields;
 use crate::invoked::say;
 
-/// Bytes of a field in the slot: where it starts, and how many there are.
+/// Offset and number of the bytes of a field in an inode.
 type Place = (usize, usize);
 
 /// The type of a field.
@@ -22,12 +22,12 @@ enum Kind {
     Refused(&'static str),
 }
 
-/// A field, as the original lists it.
+/// Inode field, as the original lists it.
 struct Field {
     name: &'static str,
     kind: Kind,
     low: Place,
-    /// The upper part, if there is one.
+    /// Upper part of the field, if there is one.
     high: Option<Place>,
 }
 
@@ -47,12 +47,12 @@ const fn refused(name: &'static str, why: &'static str) -> Field {
     Field { name, kind: Kind::Refused(why), low: (0, 0), high: None }
 }
 
-/// Byte of `i_block`.
+/// Offset of `i_block`.
 const BLOCK: usize = 40;
 /// Why checksums are not set.
 const CHECKSUM: &str = "it is computed with every change; \"calc\" is accepted";
 
-/// The fields in the order of the original. Source of the places: kernel Documentation/filesystems/ext4/inodes.rst.
+/// Fields in the order of the original. Source of the offsets: kernel Documentation/filesystems/ext4/inodes.rst.
 const FIELDS: &[Field] = &[
     number("mode", (0, 2)),
     wide("uid", (2, 2), (120, 2)),
@@ -108,15 +108,15 @@ pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failur
     Ok(())
 }
 
-/// Why a field is not set.
+/// Reason why a field is not set.
 enum Problem {
-    /// The value is wrong.
+    /// The value is invalid.
     Value(String),
     /// The field cannot be set.
     Field(String),
 }
 
-/// The part of a field that a name means.
+/// Part of a field selected by a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Whole,
@@ -124,14 +124,14 @@ enum Part {
     High,
 }
 
-/// Changes a field of a slot. Returns false if the slot is right as it is.
+/// Changes a field of an inode. Returns false if there is nothing to change.
 fn change(slot: &mut [u8], name: &str, value: &str) -> Result<bool, Problem> {
     let name = name.strip_prefix("i_").unwrap_or(name);
     let unknown = || Problem::Field(format!("invalid field specifier: {name}"));
     if let Some(index) = name.strip_prefix("block[").and_then(|rest| rest.strip_suffix(']'))
         && let Some(index) = fields::number(index)
     {
-        // Blocks from 12 on have names.
+        // Later blocks have names of their own.
         let index = usize::try_from(index).ok().filter(|index| *index < 12).ok_or_else(unknown)?;
         return store(slot, name, parse_number(name, value)?, ((BLOCK + index * 4, 4), None));
     }
@@ -180,7 +180,7 @@ fn store(
     number: u64,
     (low, high): (Place, Option<Place>),
 ) -> Result<bool, Problem> {
-    // Without the upper part, as in an inode of 128 bytes, the lower one is the field.
+    // If the inode has no upper part (128 bytes), the field is the lower part only.
     let high = high.filter(|(at, len)| at + len <= slot.len());
     let bytes = low.1 + high.map_or(0, |(_, len)| len);
     let most = if bytes >= 8 { u64::MAX } else { (1 << (bytes * 8)) - 1 };
@@ -202,7 +202,7 @@ fn store(
     Ok(true)
 }
 
-/// Stores a time. The whole field has the epoch in the upper part, whose nanoseconds stay.
+/// Stores a time. For a whole field, also stores the epoch bits in the upper part and preserves its nanoseconds.
 fn set_time(slot: &mut [u8], field: &Field, time: i64, is_whole: bool) {
     let low = time as i32;
     let (at, len) = field.low;

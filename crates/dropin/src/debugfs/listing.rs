@@ -12,11 +12,11 @@ use crate::dumpe2fs::local;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say_bytes;
 
-/// Columns of the short listing.
+/// Line width of the short listing.
 const COLUMNS: usize = 80;
-/// Bytes of the record that holds a block's checksum.
+/// Size of the checksum record of a block.
 const TAIL: usize = dirent::TAIL_SIZE;
-/// The type in that record.
+/// File type in that record.
 const TAIL_TYPE: u8 = 0xde;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ enum Style {
     Parsed,
 }
 
-/// An entry as it is listed.
+/// Listed entry.
 struct Entry {
     ino: u32,
     rec_len: usize,
@@ -90,7 +90,7 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
     listed.map_err(|e| STATUSES.failed(format_args!("{at}: {}", words(&e))))
 }
 
-/// Collects the entries of a block, and with `has_deleted` those that were removed from it.
+/// Collects the entries of a block, with `has_deleted` also removed ones.
 fn collect(block: &[u8], has_deleted: bool, entries: &mut Vec<Entry>) {
     for record in dirent::records(block) {
         if record.inode != 0 {
@@ -118,7 +118,7 @@ fn checksum(block: &[u8]) -> Option<Entry> {
     let record = dirent::record_at(tail, 0)?;
     let is_tail = (record.inode, record.rec_len, record.file_type) == (0, TAIL, TAIL_TYPE);
     if !is_tail {
-        // The root of an index has none.
+        // The root of an index has no checksum record.
         return None;
     }
     let stored = u32::from_le_bytes(*tail.get(8..)?.first_chunk()?);
@@ -158,13 +158,13 @@ fn long(out: &mut Vec<u8>, entry: &Entry, inode: &Inode, style: Style) {
     if style == Style::Parsed {
         out.extend_from_slice(format!("/{ino}/{mode:06o}/{uid}/{gid}/").as_bytes());
         out.extend_from_slice(&one_line(&entry.name));
-        // Directories have no size there.
+        // The original prints no size for directories here.
         let size = if inode.is_dir() { String::new() } else { size.to_string() };
         out.extend_from_slice(format!("/{size}/\n").as_bytes());
         return;
     }
     let (left, right) = entry.brackets();
-    // The column has seven digits, and two more in front of larger sizes.
+    // The column has seven digits, with two blanks in front of larger sizes.
     let size = if size < 100_000 { format!("{size:7}") } else { format!("  {size:5}") };
     let time = local(inode.time(Time::Modify).sec, "%e-%b-%Y %H:%M");
     let kind = entry.file_type;
@@ -175,7 +175,7 @@ fn long(out: &mut Vec<u8>, entry: &Entry, inode: &Inode, style: Style) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Returns a name for the listing that programs parse: its bytes, but no control character, which would end the line.
+/// Returns a name for the parseable listing. Control characters, which would end the line, are replaced.
 fn one_line(name: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(name.len());
     for &byte in name {
@@ -187,7 +187,7 @@ fn one_line(name: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Returns a name with each byte outside of printable ASCII, and each backslash, as `\xNN`.
+/// Returns a name with backslashes and bytes outside of printable ASCII as `\xNN`.
 pub(super) fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for &byte in name {

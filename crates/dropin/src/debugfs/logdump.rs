@@ -1,4 +1,4 @@
-//! `logdump`: the blocks of the journal that are still to be replayed, and with `-a` what they hold.
+//! `logdump`: prints the journal blocks that need replay, with `-a` including their contents.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::dumpe2fs;
 use crate::failure::Failure;
 use crate::invoked::say_all;
 
-/// `logdump [-acsS] [FILE]`. `-c` and `-s` are for journals elsewhere: this one is in the file system.
+/// `logdump [-acsS] [FILE]`. `-c` and `-s` select other journals and are not supported.
 pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("acsSO", "nbif")?;
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
@@ -71,7 +71,7 @@ fn walk(out: &mut String, blocks: u32, read: Read<'_>, shows_all: bool) -> vfs::
         begin + (at % u64::from(length)) as u32
     };
     let mut block = start;
-    // Each round reads another block of the log.
+    // At most one iteration per block of the log.
     for _ in 0..length {
         let bytes = read(block)?;
         let Some((kind, found)) = header(&bytes) else {
@@ -111,7 +111,7 @@ fn walk(out: &mut String, blocks: u32, read: Read<'_>, shows_all: bool) -> vfs::
     Ok(())
 }
 
-/// Adds the blocks that a descriptor names, and returns their number.
+/// Adds the blocks listed in a descriptor. Returns their number.
 fn descriptor(
     out: &mut String,
     bytes: &[u8],

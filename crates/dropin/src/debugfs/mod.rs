@@ -1,8 +1,8 @@
 //! `debugfs`: the requests of the original.
 //!
-//! A request that fails prints the phrase that the original prints, and the status stays 0: scripts create directories that
-//! may exist, and remove files that may not. `--strict`, or `DISKWRIGHT_DEBUGFS_STRICT=1` in the environment, makes the
-//! status report failures.
+//! A failed request prints the original's message, and the exit status remains 0, because scripts create directories
+//! that may exist and remove files that may not. With `--strict`, or `DISKWRIGHT_DEBUGFS_STRICT=1` in the environment,
+//! the status reports failures.
 
 mod bitmaps;
 mod blocks;
@@ -41,7 +41,7 @@ use session::Session;
 
 pub(crate) use table::supported as supported_requests;
 
-/// Environment variable that does what `--strict` does.
+/// Environment variable equivalent to `--strict`.
 const STRICT: &str = "DISKWRIGHT_DEBUGFS_STRICT";
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             }
         }
     }
-    // A failure to write the changes is reported without `--strict`, too.
+    // A failure to write changes is reported even without `--strict`.
     session.close()?;
     Ok(if options.is_strict || is_unknown { status.max(u8::from(is_unknown)) } else { 0 })
 }
@@ -105,22 +105,22 @@ fn lines(request: Option<OsString>, file: Option<PathBuf>) -> Result<Lines, Fail
     })
 }
 
-/// Prints a failure. A reader that has gone away does not matter.
+/// Prints a failure. Errors of standard error are ignored.
 fn report(failure: &Failure) {
     let _ = writeln!(io::stderr(), "{}", diskwright::text::safe(&failure.message));
 }
 
-/// What follows a request.
+/// Action after a request.
 enum Next {
-    /// The next one.
+    /// Continue with the next request.
     Request,
-    /// The end: no more requests are read.
+    /// Stop reading requests.
     End,
-    /// The next one, although no request has this name.
+    /// Continue after an unknown request.
     Unknown(String),
 }
 
-/// Returns the options; `None` if only the version is asked for.
+/// Parses the options. Returns `None` if only the version was requested.
 fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::DEBUGFS);
     let is_strict = env::var(STRICT).is_ok_and(|value| value == "1");
@@ -134,7 +134,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
             Word::Option('R') => options.request = Some(words.value()?),
             Word::Option('f') => options.file = Some(words.path()?),
             Word::Option('V') => return Ok(None),
-            // Everything is read when it is needed, and nothing is believed that has a wrong checksum.
+            // Data is always read on demand and checksums are always verified.
             Word::Option('c' | 'D') => {}
             Word::Option('b' | 's') => {
                 return Err(words.refused("copies of the superblock are for repairs: e2fsck"));
@@ -155,7 +155,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
     Ok(Some(options))
 }
 
-/// Carries out a line.
+/// Executes a line.
 fn carry_out(session: &mut Session, line: &[u8]) -> Result<Next, Failure> {
     let Some(mut request) = Request::parse(line)? else { return Ok(Next::Request) };
     if matches!(&*request.name, "quit" | "q" | "exit") {

@@ -1,6 +1,6 @@
-//! Requests that make and remove names.
+//! Requests that create and remove names.
 //!
-//! `link` and `unlink` leave link counts as they are, as the original does: scripts set `links_count` themselves.
+//! Like in the original, `link` and `unlink` do not change link counts: scripts set `links_count` themselves.
 
 use vfs::{DeviceNumber, Error, FileSystem, FileType, SpecialFile};
 
@@ -38,7 +38,7 @@ pub(super) fn unlink(session: &mut Session, request: &Request) -> Result<(), Fai
     session.fs()?.remove_name(dir, name).map_err(|e| request.failed(words(&e)))
 }
 
-/// Fails for a missing file with the original's phrase for removals, which names the request.
+/// Fails for a missing file with the original's message for removals, which contains the request.
 fn must_exist(session: &mut Session, request: &Request, path: &[u8]) -> Result<(), Failure> {
     let found = session.ino(path).map(drop);
     found.map_err(|_| {
@@ -89,7 +89,7 @@ pub(super) fn symlink(session: &mut Session, request: &Request) -> Result<(), Fa
     made.map(drop).map_err(|e| request.failed(words(&e)))
 }
 
-/// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`. The file has no permissions, as with the original.
+/// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`. Like in the original, the file has no permissions.
 pub(super) fn make_node(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let number = |text: &[u8]| {
         let number = std::str::from_utf8(text).ok().and_then(fields::number);

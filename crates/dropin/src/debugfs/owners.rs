@@ -1,4 +1,4 @@
-//! `ncheck` and `icheck`: the names of inodes, and the inodes that claim blocks.
+//! `ncheck` and `icheck`: find names of inodes and owners of blocks.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::session::Session;
 use crate::failure::Failure;
 use crate::invoked::{say, say_bytes};
 
-/// `ncheck [-c] INODE…`: every name of the inodes. Types are always those of the inodes.
+/// `ncheck [-c] INODE…`: prints all names of the inodes. File types are always those of the inodes.
 pub(super) fn ncheck(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (_, rest) = request.options("c", "")?;
     if rest.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn ncheck(session: &mut Session, request: &Request) -> Result<(), Fai
         let Ok(found) = vfs::path::paths_of(fs, ino) else { continue };
         // The root directory has no name.
         for path in found.paths.iter().filter(|path| *path != b"/") {
-            // The original writes names of the root directory with two slashes.
+            // The original prints names in the root directory with two slashes.
             let is_top = path.iter().filter(|&&byte| byte == b'/').count() == 1;
             let slash = if is_top { "/" } else { "" };
             say_bytes(&[format!("{ino}\t{slash}").as_bytes(), path, b"\n"].concat());
@@ -40,7 +40,7 @@ pub(super) fn ncheck(session: &mut Session, request: &Request) -> Result<(), Fai
     Ok(())
 }
 
-/// `icheck BLOCK…`: the inode that each block belongs to.
+/// `icheck BLOCK…`: prints the owner of each block.
 pub(super) fn icheck(session: &mut Session, request: &Request) -> Result<(), Failure> {
     if request.words.is_empty() {
         return Err(request.wrong_words());
@@ -63,7 +63,7 @@ pub(super) fn icheck(session: &mut Session, request: &Request) -> Result<(), Fai
     Ok(())
 }
 
-/// Finds the first inode that claims each of the blocks. Damaged inodes claim the blocks that can be read.
+/// Finds the first inode that uses each of the blocks. For damaged inodes, only readable block maps count.
 fn find_owners(fs: &Ext4, owners: &mut BTreeMap<u64, Option<Ino>>) {
     for number in 1..=fs.superblock().inodes_count {
         let ino = Ino(number.into());

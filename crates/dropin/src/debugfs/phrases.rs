@@ -1,20 +1,21 @@
-//! The phrases of the original for failures: callers search the output for them. Our own words follow in parentheses.
+//! Messages of the original for failures, because callers search the output for them. Additional advice follows in
+//! parentheses.
 
 use vfs::Error;
 
 use crate::failure::{NO_BLOCKS, NO_INODES};
 
-/// There is no such file.
+/// Message for a missing file.
 pub(super) const NOT_FOUND: &str = "File not found by ext2_lookup";
-/// The session may not write.
+/// Message for a read-only session.
 pub(super) const READ_ONLY: &str = "Filesystem opened read/only";
-/// A directory was asked for.
+/// Message for a file that is not a directory.
 pub(super) const NOT_A_DIRECTORY: &str = "Ext2 inode is not a directory";
 
 /// Advice for a full file system.
 const ENLARGE: &str = "enlarge the image and run resize2fs, or remove files";
 
-/// Returns the words for an error: the phrase of the original, if it has one, and our advice.
+/// Returns the text for an error: the original's message, if there is one, and advice.
 pub(super) fn words(error: &Error) -> String {
     match phrase(error) {
         Some((phrase, "")) => phrase.to_owned(),

@@ -1,24 +1,25 @@
-//! A line that asks for something.
+//! Parsing of request lines.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use crate::failure::{Failure, STATUSES};
 
-/// A request: its name and the words after it, which are bytes as names of files are.
+/// Request: its name and arguments. Arguments are bytes, because they may be file names.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) name: String,
     pub(super) words: Vec<Vec<u8>>,
-    /// The words that the request takes, as the original prints them.
+    /// Arguments of the request, in the original's notation.
     pub(super) usage: &'static str,
 }
 
-/// An option of a request, and its value if it takes one.
+/// Option of a request and its value, if any.
 pub(super) type Opt<'r> = (char, &'r [u8]);
 
 impl Request {
-    /// Parses a line. `None` for a line that says nothing. Words may stand in quotation marks, which are doubled inside.
+    /// Parses a line. Returns `None` for empty lines and comments. Arguments may be quoted; quotation marks inside are
+    /// doubled.
     pub(super) fn parse(line: &[u8]) -> Result<Option<Self>, Failure> {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
@@ -42,28 +43,28 @@ impl Request {
         Ok(Some(Self { name, words, usage: "" }))
     }
 
-    /// Returns the failure of this request with its name before it.
+    /// Creates a failure that starts with the name of the request.
     pub(super) fn failed(&self, why: impl std::fmt::Display) -> Failure {
         STATUSES.failed(format_args!("{}: {why}", self.name))
     }
 
-    /// Returns the failure of a request with the wrong words.
+    /// Creates the failure for invalid arguments.
     pub(super) fn wrong_words(&self) -> Failure {
         self.failed(format_args!("Usage: {} {}", self.name, self.usage))
     }
 
-    /// Returns the failure of an option that the original has and this program does not.
+    /// Creates the failure for an option of the original that is not supported.
     pub(super) fn refused(&self, option: &str, why: &str) -> Failure {
         self.failed(format_args!("{option} is not supported: {why}"))
     }
 
-    /// Returns the words, if there are `N` of them.
+    /// Returns the arguments if there are exactly `N`.
     pub(super) fn exactly<const N: usize>(&self) -> Result<[&[u8]; N], Failure> {
         let words = self.words.iter().map(Vec::as_slice).collect::<Vec<_>>();
         words.try_into().map_err(|_| self.wrong_words())
     }
 
-    /// Returns the words, if their number is in `range`.
+    /// Returns the arguments if there are `least` to `most`.
     pub(super) fn between(&self, least: usize, most: usize) -> Result<Vec<&[u8]>, Failure> {
         match self.words.len() {
             len if len >= least && len <= most => {
@@ -73,8 +74,7 @@ impl Request {
         }
     }
 
-    /// Separates options from other words as getopt(3) does. `letters` are those that stand alone, `valued` those that take
-    /// a value.
+    /// Separates options from arguments like getopt(3). `letters` are options without value, `valued` those with one.
     pub(super) fn options(
         &self,
         letters: &str,
@@ -111,38 +111,38 @@ impl Request {
         Ok((options, rest))
     }
 
-    /// Returns the number that a word is. `what` names it in the failure.
+    /// Parses a number. `what` names it in the failure.
     pub(super) fn number(&self, what: &str, word: &[u8]) -> Result<u64, Failure> {
         let number = std::str::from_utf8(word).ok().and_then(crate::fields::number);
         number.ok_or_else(|| self.failed(format_args!("Bad {what} - {}", shown(word))))
     }
 
-    /// Returns a word that must be text.
+    /// Returns an argument as text, which must be UTF-8.
     pub(super) fn text<'w>(&self, word: &'w [u8]) -> Result<&'w str, Failure> {
         std::str::from_utf8(word)
             .map_err(|_| self.failed(format_args!("{} is not UTF-8", shown(word))))
     }
 }
 
-/// Returns a word for a message.
+/// Returns an argument escaped for messages.
 pub(super) fn shown(word: &[u8]) -> String {
     diskwright::text::escaped(word).to_string()
 }
 
-/// Returns the path of the host that a word is.
+/// Converts an argument to a host path.
 #[cfg(unix)]
 pub(super) fn host_path(word: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     OsStr::from_bytes(word).into()
 }
 
-/// Returns the path of the host that a word is. Bytes that are not UTF-8 are replaced.
+/// Converts an argument to a host path. Invalid UTF-8 is replaced.
 #[cfg(not(unix))]
 pub(super) fn host_path(word: &[u8]) -> PathBuf {
     OsStr::new(&*String::from_utf8_lossy(word)).into()
 }
 
-/// Returns the word inside quotation marks, and the rest of the line.
+/// Returns the quoted argument and the rest of the line.
 fn quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), Failure> {
     let mut word = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! An image that requests work on: opening it, closing it, and finding files in it.
+//! Image of a session: opening, closing and path resolution.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::failure::{Failure, STATUSES};
 use crate::fields;
 use crate::target::Target;
 
-/// A directory of the image, and the path that led to it.
+/// Directory of the image with its path.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     pub(super) ino: Ino,
@@ -34,20 +34,20 @@ impl Directory {
     }
 }
 
-/// Requests one after the other, on one image.
+/// Sequence of requests on one image.
 ///
-/// The device stays open and locked. The file system on it is opened when a request needs it, and closed before a request
-/// that changes the superblock or bitmaps on the device.
+/// The device stays open and locked. The file system is opened on demand, and closed before a request that changes the
+/// superblock or bitmaps on the device.
 pub(super) struct Session {
     pub(super) image: Option<Target>,
     pub(super) is_writable: bool,
     device: Option<Arc<dyn BlockDevice>>,
     fs: Option<Ext4>,
-    /// The root directory of paths.
+    /// Root directory for path resolution.
     pub(super) root: Directory,
-    /// The directory that other paths start from.
+    /// Current directory for relative paths.
     pub(super) current: Directory,
-    /// The time of changes, in seconds since 1970, if a request set it.
+    /// Time of changes in seconds since 1970, if set by a request.
     now: Option<i64>,
 }
 
@@ -70,7 +70,7 @@ impl Session {
         Ok(())
     }
 
-    /// Closes the image. All changes are in their places then.
+    /// Closes the image. All changes have been written to their final locations then.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
         self.close_fs()?;
         let stamped = self.stamp();
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// Writes the time that a request set as that of the last write, after all other changes.
+    /// Stores the time set by a request as the last write time, after all other changes.
     fn stamp(&self) -> Result<(), Failure> {
         let (Some(now), Some(device), true) = (self.now, &self.device, self.is_writable) else {
             return Ok(());
@@ -97,7 +97,7 @@ impl Session {
         changed.map_err(|e| self.failed(&e))
     }
 
-    /// Returns the failure of the image itself.
+    /// Creates a failure of the image itself.
     fn failed(&self, error: &vfs::Error) -> Failure {
         let image = self.image.as_ref().map_or_else(|| "image".as_ref(), |image| &*image.path);
         STATUSES.failed(format_args!("{}: {}", image.display(), words(error)))
@@ -107,7 +107,7 @@ impl Session {
         self.device.as_ref().ok_or_else(|| STATUSES.failed("Filesystem not open"))
     }
 
-    /// Returns the file system, opened.
+    /// Returns the file system, opening it if necessary.
     pub(super) fn fs(&mut self) -> Result<&Ext4, Failure> {
         if self.fs.is_none() {
             let time = self.now.map(|sec| Timestamp { sec, nsec: 0 });
@@ -122,18 +122,17 @@ impl Session {
         self.fs.as_ref().ok_or_else(|| STATUSES.failed("Filesystem not open"))
     }
 
-    /// Returns a device whose bitmaps and superblock are those of the file system now. If the session writes, the file
-    /// system is closed.
+    /// Returns a device with the current bitmaps and superblock. In a writable session this closes the file system.
     pub(super) fn device(&mut self) -> Result<Arc<dyn BlockDevice>, Failure> {
         if self.is_writable {
             self.close_fs()?;
             return self.opened_device().cloned();
         }
-        // The journal is replayed in memory on that device.
+        // In a read-only session, the journal is replayed in memory on that device.
         Ok(self.fs()?.device().clone())
     }
 
-    /// Returns the device as it is, without the changes in the journal.
+    /// Returns the device without the changes in the journal.
     pub(super) fn unrecovered_device(&mut self) -> Result<Arc<dyn BlockDevice>, Failure> {
         if self.is_writable {
             self.close_fs()?;
@@ -141,7 +140,7 @@ impl Session {
         self.opened_device().cloned()
     }
 
-    /// Returns the superblock as it is now.
+    /// Returns the current superblock.
     pub(super) fn superblock(&mut self) -> Result<Superblock, Failure> {
         let device = self.device()?;
         dumpe2fs::read_superblock(&*device).map_err(|e| self.failed(&e))
@@ -156,7 +155,8 @@ impl Session {
         change_superblock(&*device, change).map_err(|e| self.failed(&e))
     }
 
-    /// Replaces an inode's slot. One with a damaged structure, which the journal does not take, is written in place.
+    /// Replaces an inode's raw bytes. An inode with a damaged structure, which the file system rejects, is written in
+    /// place.
     pub(super) fn replace_slot(&mut self, ino: Ino, new: &[u8]) -> Result<(), Failure> {
         let fs = self.fs()?;
         let replaced = match slot::verify_structure(fs.geometry(), new) {
@@ -169,7 +169,7 @@ impl Session {
         replaced.map_err(|e| self.failed(&e))
     }
 
-    /// Fails if the session may not write.
+    /// Fails if the session is read-only.
     pub(super) fn check_writable(&self, request: &Request) -> Result<(), Failure> {
         self.opened_device().map_err(|failure| request.failed(failure.message))?;
         match self.is_writable {
@@ -178,25 +178,25 @@ impl Session {
         }
     }
 
-    /// Sets the time of all changes from now on.
+    /// Sets the time of all later changes.
     pub(super) fn set_now(&mut self, seconds: i64) -> Result<(), Failure> {
         self.now = Some(seconds);
-        // The open file system has the old time.
+        // The open file system still uses the old time.
         self.close_fs()
     }
 
-    /// Returns the time of a change that is made now.
+    /// Returns the time for a change.
     pub(super) fn now(&self) -> Timestamp {
         let sec = self.now.or_else(|| fields::parse_time("now").ok()).unwrap_or_default();
         Timestamp { sec, nsec: 0 }
     }
 
-    /// Returns what a new inode starts with: root owns it.
+    /// Returns the initial attributes of a new inode, owned by root.
     pub(super) fn new_inode(&self, permissions: u16) -> NewInode {
         NewInode { permissions, time: self.now(), ..NewInode::default() }
     }
 
-    /// Returns the inode of a word: `<INODE>`, or a path. A symbolic link at its end is not followed.
+    /// Returns the inode of an argument: `<INODE>` or a path. A symbolic link at its end is not followed.
     pub(super) fn ino(&mut self, word: &[u8]) -> Result<Ino, Failure> {
         if let Some(ino) = self.number(word)? {
             return Ok(ino);
@@ -206,7 +206,7 @@ impl Session {
         found.map_err(|e| STATUSES.failed(format_args!("{}: {}", shown(word), words(&e))))
     }
 
-    /// Returns the inode that `<INODE>` names; `None` for other words.
+    /// Returns the inode of `<INODE>`, or `None` for other arguments.
     pub(super) fn number(&mut self, word: &[u8]) -> Result<Option<Ino>, Failure> {
         let inside = word.strip_prefix(b"<").and_then(|word| word.strip_suffix(b">"));
         let Some(inside) = inside else { return Ok(None) };
@@ -218,7 +218,7 @@ impl Session {
         }
     }
 
-    /// Returns the directory that a new name goes to, and the name.
+    /// Returns the parent directory and the last component of a new path.
     pub(super) fn parent<'w>(&mut self, word: &'w [u8]) -> Result<(Ino, &'w [u8]), Failure> {
         let slash = word.iter().rposition(|&byte| byte == b'/');
         let Some(slash) = slash else { return Ok((self.current.ino, word)) };
@@ -226,7 +226,7 @@ impl Session {
         Ok((self.ino(dir)?, &word[slash + 1..]))
     }
 
-    /// Returns the path that a directory is shown by, if `word` leads to it from the current one.
+    /// Returns the directory at `word` with its displayed path.
     pub(super) fn directory(&mut self, word: &[u8]) -> Result<Directory, Failure> {
         let ino = self.ino(word)?;
         let is_dir = self.fs()?.attributes(ino).is_ok_and(|a| a.file_type == FileType::Directory);

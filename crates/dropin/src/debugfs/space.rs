@@ -1,4 +1,4 @@
-//! Requests that give space to a file, or take it.
+//! Requests that allocate or free space of a file.
 
 use vfs::{AllocateMode, FileSystem};
 
@@ -7,7 +7,7 @@ use super::request::Request;
 use super::session::Session;
 use crate::failure::Failure;
 
-/// Returns the words of `FILE FIRST [LAST]`. Without LAST the range has no end.
+/// Parses the arguments `FILE FIRST [LAST]`. Without LAST the range is unlimited.
 fn range(request: &Request) -> Result<(&[u8], u64, Option<u64>), Failure> {
     let given = request.between(2, 3)?;
     let first = request.number("logical block", given[1])?;
@@ -46,7 +46,7 @@ pub(super) fn punch(session: &mut Session, request: &Request) -> Result<(), Fail
     change(session, request, AllocateMode::PunchHole)
 }
 
-/// `expand_dir DIR`: one more block.
+/// `expand_dir DIR`: adds one block.
 pub(super) fn expand(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;

@@ -1,4 +1,4 @@
-//! `stat`, `inode_dump` and `imap`: one inode.
+//! `stat`, `inode_dump` and `imap`: show one inode.
 
 use std::fmt::Write;
 
@@ -17,31 +17,31 @@ use crate::dumpe2fs::local;
 use crate::failure::Failure;
 use crate::invoked::{say, say_all, say_bytes};
 
-/// Bytes of the inode that all file systems have.
+/// Size of an inode without extra fields, in bytes.
 const SMALL: usize = 128;
 
-/// End of the upper half of the version in a slot.
+/// End offset of the upper half of the version in an inode.
 const VERSION_END: usize = 156;
-/// End of the project in a slot.
+/// End offset of the project ID in an inode.
 const PROJECT_END: usize = 160;
-/// End of the extra fields of times in a slot.
+/// End offset of the extra time fields in an inode.
 const TIMES_END: usize = 152;
 
-/// Returns whether the fixed fields of a slot reach to `end`.
+/// Returns whether the fixed fields of an inode extend to `end`.
 fn has_extra(slot: &[u8], end: usize) -> bool {
     SMALL + usize::from(stored_extra_isize(slot)) >= end
 }
 
-/// A symbolic link shorter than this lies in the inode.
+/// Symbolic links shorter than this are stored in the inode.
 const FAST_LINK: u64 = 60;
 
-/// Returns the 32-bit field at a byte of a slot; 0 behind its end.
+/// Returns the 32-bit field at an offset of an inode, or 0 past its end.
 pub(super) fn word(slot: &[u8], at: usize) -> u32 {
     let bytes = slot.get(at..at + 4).and_then(<[u8]>::first_chunk::<4>);
     bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Returns the type of an inode as the original calls it.
+/// Returns the original's name of an inode's file type.
 fn kind(inode: &Inode) -> &'static str {
     match inode.file_type() {
         Some(FileType::Regular) => "regular",
@@ -108,10 +108,10 @@ fn head(out: &mut String, ino: Ino, inode: &Inode, slot: &[u8], block_size: u32)
     let _ = writeln!(out, "Fragment:  Address: {}    Number: 0    Size: 0", word(slot, 112));
 }
 
-/// Bytes of the seconds of a time, and of its extra field.
+/// Offsets of the seconds of a time and of its extra field.
 const TIMES: [(&str, usize, usize); 4] =
     [(" ctime", 12, 132), (" atime", 8, 140), (" mtime", 16, 136), ("crtime", 144, 148)];
-/// Byte of the time of deletion.
+/// Offset of the deletion time.
 const DTIME: usize = 20;
 
 fn times(out: &mut String, inode: &Inode, slot: &[u8]) {
@@ -141,7 +141,7 @@ fn date(seconds: u32, extra: u32) -> String {
     local(seconds, "%a %b %e %H:%M:%S %Y")
 }
 
-/// Prints where the contents are.
+/// Prints the location of the contents.
 fn contents(fs: &ext4::Ext4, ino: Ino, inode: &Inode) -> vfs::Result<()> {
     let has_inline = inode.has_flag(flags::INLINE_DATA);
     match inode.file_type() {
@@ -176,7 +176,7 @@ fn contents(fs: &ext4::Ext4, ino: Ino, inode: &Inode) -> vfs::Result<()> {
     Ok(())
 }
 
-/// `inode_dump FILE`: the bytes of the slot.
+/// `inode_dump FILE`: prints the raw bytes of an inode.
 pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("bex", "")?;
     let &[path] = &*rest else { return Err(request.wrong_words()) };

@@ -93,7 +93,7 @@ pub(super) fn dirty(session: &mut Session, _: &Request) -> Result<(), Failure> {
     })
 }
 
-/// `stats [-h]`: the superblock, and without `-h` the groups.
+/// `stats [-h]`: shows the superblock, and without `-h` also the groups.
 pub(super) fn stats(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("h", "")?;
     if !rest.is_empty() {

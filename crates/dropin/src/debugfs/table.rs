@@ -1,4 +1,4 @@
-//! The requests: their names, the words that they take, and those that are refused.
+//! Table of requests with their names and arguments, and of unsupported ones.
 
 use super::request::Request;
 use super::session::Session;
@@ -9,23 +9,23 @@ use super::{
 use crate::failure::Failure;
 use crate::invoked::say;
 
-/// A request that is supported.
+/// Supported request.
 pub(super) struct Command {
     names: &'static [&'static str],
-    /// The words that follow the name, as the original prints them.
+    /// Arguments of the request, in the original's notation.
     pub(super) usage: &'static str,
-    /// The number of words that a request which changes the image must have at least.
+    /// Minimum number of arguments of a request that changes the image.
     least: usize,
-    /// True if it needs an image that is open for writing.
+    /// Whether it requires an image that is open for writing.
     pub(super) changes: bool,
     pub(super) run: Run,
 }
 
-/// Carries out a request.
+/// Function that executes a request.
 type Run = fn(&mut Session, &Request) -> Result<(), Failure>;
 
 impl Command {
-    /// Returns whether a change can have this number of words.
+    /// Returns whether a changing request accepts this number of arguments.
     pub(super) fn accepts(&self, words: usize) -> bool {
         words >= self.least
     }
@@ -44,7 +44,7 @@ const fn alter(
     Command { names, usage, least, changes: true, run }
 }
 
-/// All of them.
+/// All supported requests.
 static COMMANDS: &[Command] = &[
     look(&["show_debugfs_params", "params"], "", superblock::parameters),
     look(&["open_filesys", "open"], "[-w] <device>", superblock::open),
@@ -110,7 +110,7 @@ static COMMANDS: &[Command] = &[
     look(&["list_requests", "lr", "?"], "", help),
 ];
 
-/// Requests that are refused, and why.
+/// Unsupported requests with the reasons.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["freefrag", "e2freefrag"], "diskwright map counts runs of free blocks"),
     (&["init_filesys"], "mke2fs makes file systems"),
@@ -139,7 +139,7 @@ pub(super) fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.names.contains(&name))
 }
 
-/// Returns why a request of the original is not supported; `None` for all others.
+/// Returns why a request of the original is not supported, or `None` for other names.
 pub(super) fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
 }

@@ -11,10 +11,10 @@ use super::session::Session;
 use crate::failure::Failure;
 use crate::invoked::{say, say_bytes};
 
-/// Values of this length and longer are left out of lists.
+/// Minimum length of values that are omitted from lists.
 const SHOWN_MAX: usize = 40;
 
-/// Returns the attributes of an inode in their order.
+/// Returns the attributes of an inode in on-disk order.
 pub(super) fn all(fs: &Ext4, ino: Ino) -> vfs::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut names = Vec::new();
     fs.list_xattrs(ino, &mut |name| names.push(name.to_vec()))?;
@@ -22,7 +22,7 @@ pub(super) fn all(fs: &Ext4, ino: Ino) -> vfs::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     names.into_iter().map(value).collect()
 }
 
-/// Returns a line of a list.
+/// Formats a line of a list.
 pub(super) fn line(name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut line = [b"  ", name, format!(" ({})", value.len()).as_bytes()].concat();
     if value.len() < SHOWN_MAX && !value.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn line(name: &[u8], value: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Returns a value as text, or in hexadecimal if asked for or if it is not text.
+/// Formats a value as text, or in hexadecimal on request or if it is not printable.
 fn value_text(value: &[u8], is_hex: bool, is_quoted: bool) -> Vec<u8> {
     let is_text = value.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     if is_hex || !is_text {
@@ -86,7 +86,7 @@ pub(super) fn get(session: &mut Session, request: &Request) -> Result<(), Failur
     Ok(())
 }
 
-/// `ea_set [-f HOSTFILE] [-r] FILE NAME [VALUE]`. A value may have the escapes of C.
+/// `ea_set [-f HOSTFILE] [-r] FILE NAME [VALUE]`. The value may contain C escapes.
 pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("r", "f")?;
     let file = options.iter().find(|(letter, _)| *letter == 'f').map(|(_, file)| *file);
@@ -124,14 +124,14 @@ pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Fai
     keep_time(fs, ino, before.ctime).map_err(|e| request.failed(words(&e)))
 }
 
-/// Gives the inode the time of its last change back: the original leaves it.
+/// Restores the ctime of the inode, which the original does not change.
 fn keep_time(fs: &Ext4, ino: Ino, ctime: vfs::Timestamp) -> vfs::Result<()> {
     let purpose = vfs::ChangePurpose::Consequence;
     let change = SetAttributes { ctime: Some(ctime), purpose, ..SetAttributes::default() };
     fs.set_attributes(ino, &change)
 }
 
-/// Replaces the escapes of C: `\\`, letters, up to three octal digits, and `\x` with hexadecimal digits.
+/// Decodes C escapes: `\\`, letters, up to three octal digits, and `\x` with hexadecimal digits.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(text.len());
     let mut rest = text;

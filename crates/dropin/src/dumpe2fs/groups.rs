@@ -1,4 +1,4 @@
-//! The block groups as `dumpe2fs` lists them: where their metadata is, and what is free.
+//! Block groups in the format of `dumpe2fs`: metadata locations and free space.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -11,16 +11,16 @@ use ext4::format::geometry::Geometry;
 use ext4::format::group::{GroupDescriptor, GroupFlags};
 use ext4::format::superblock::Superblock;
 
-/// Byte of a descriptor at which its checksum is (`bg_checksum`).
+/// Offset of the checksum in a group descriptor (`bg_checksum`).
 const CHECKSUM_OFFSET: usize = 0x1e;
-/// `bg_flags` by the names that dumpe2fs prints, in its order.
+/// Names of `bg_flags` in dumpe2fs, in its order.
 const FLAGS: [(GroupFlags, &str); 3] = [
     (GroupFlags::INODE_UNINIT, "INODE_UNINIT"),
     (GroupFlags::BLOCK_UNINIT, "BLOCK_UNINIT"),
     (GroupFlags::INODE_ZEROED, "ITABLE_ZEROED"),
 ];
 
-/// A file system whose groups are listed.
+/// File system whose groups are listed.
 struct Groups<'a> {
     device: &'a dyn BlockDevice,
     superblock: &'a Superblock,
@@ -28,14 +28,14 @@ struct Groups<'a> {
     is_hex: bool,
 }
 
-/// A group's descriptor, and its checksum if groups have one.
+/// Group descriptor, with its checksum if the file system has checksums.
 struct Described {
     group: Group,
     descriptor: GroupDescriptor,
     checksum: Option<u16>,
 }
 
-/// Returns the lines of all groups. Bitmaps and descriptors are shown whatever their checksums.
+/// Returns the lines of all groups. Bitmaps and descriptors are shown even if their checksums are wrong.
 pub(super) fn lines(
     device: &Arc<dyn BlockDevice>,
     superblock: &Superblock,
@@ -72,7 +72,7 @@ impl Groups<'_> {
         Ok(Described { group, descriptor, checksum })
     }
 
-    /// Returns a number as the caller wants it: of 4 or, with more than 32 bits of blocks, 8 hexadecimal digits.
+    /// Formats a number in decimal, or in hexadecimal with 4 digits, or 8 digits with the feature `64bit`.
     fn number(&self, number: u64) -> String {
         match (self.is_hex, self.superblock.features.incompat(Incompat::BIT64)) {
             (false, _) => number.to_string(),
@@ -85,7 +85,7 @@ impl Groups<'_> {
         format!("{}-{}", self.number(*range.start()), self.number(*range.end()))
     }
 
-    /// Returns the distance of a block from the start of its group, with the group unless it is `group`.
+    /// Returns the offset of a block from the start of its group, with the group number unless it is `group`.
     fn relative(&self, block: Block, group: Group) -> String {
         let owner = self.geometry.group_of(block);
         let distance = block.0 - self.geometry.first_block(owner).0;
@@ -104,7 +104,7 @@ impl Groups<'_> {
         if let Some(checksum) = checksum {
             let _ = write!(out, " csum 0x{checksum:04x}");
         }
-        // Without checksums the flags mean nothing.
+        // Without checksums the flags are not valid.
         let flags = FLAGS.iter().filter(|_| checksum.is_some());
         let flags = flags.filter(|(flag, _)| descriptor.flags.contains(*flag));
         let flags = flags.map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
@@ -125,13 +125,13 @@ impl Groups<'_> {
         }
         let table = descriptor.inode_table;
         let end = table.0 + u64::from(self.geometry.itable_blocks()) - 1;
-        // The original leaves the distance out here if it is 0, but not for bitmaps.
+        // The original omits an offset of 0 here, but not for bitmaps.
         let is_first = table == self.geometry.first_block(*group);
         let place = if is_first { String::new() } else { self.relative(table, *group) };
         let _ = writeln!(out, "  Inode table at {}{place}", self.range(&(table.0..=end)));
     }
 
-    /// Adds the lines of the superblock, the descriptors and the blocks reserved for more of them.
+    /// Adds the lines of the superblock, the descriptors and the reserved descriptor blocks.
     fn superblock_and_table(&self, out: &mut String, group: Group) {
         let superblock = self.geometry.superblock_of(group);
         let (table, start) = self.geometry.gdt_copy_in(group);
@@ -186,7 +186,7 @@ impl Groups<'_> {
         Ok(())
     }
 
-    /// Returns the block bitmap. One that is not initialised has the group's own metadata only.
+    /// Returns the block bitmap. An uninitialised one is computed from the group's own metadata.
     fn block_bitmap(&self, group: Group, descriptor: &GroupDescriptor) -> vfs::Result<Vec<u8>> {
         if !descriptor.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return self.read(descriptor.block_bitmap);
@@ -208,7 +208,7 @@ impl Groups<'_> {
         Ok(bitmap)
     }
 
-    /// Returns the runs of clear bits among the first `count`, numbered by `number_of`.
+    /// Returns the ranges of clear bits among the first `count`, numbered by `number_of`.
     fn free_list(&self, bitmap: &[u8], count: u32, number_of: impl Fn(u64) -> u64) -> String {
         let is_free =
             |bit: u32| bitmap.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 0);

@@ -1,4 +1,4 @@
-//! The lines of `dumpe2fs -h` and `tune2fs -l` that come from the superblock, in their order.
+//! Lines of `dumpe2fs -h` and `tune2fs -l` from the superblock, in order.
 
 use std::fmt::{Display, Write};
 
@@ -41,9 +41,9 @@ const ERROR_CODES: [&str; 17] = [
 /// Bits of `flags`.
 const FLAGS: [(u32, &str); 3] =
     [(1, "signed_directory_hash"), (2, "unsigned_directory_hash"), (4, "test_filesystem")];
-/// Bits of `default_mount_opts` that select the journalling of data.
+/// Bits of `default_mount_opts` that select the data journalling mode.
 pub(crate) const DATA_MODES: u32 = 0x0060;
-/// Other bits of `default_mount_opts`, by the names that tune2fs takes.
+/// Other bits of `default_mount_opts` with the names of tune2fs.
 pub(crate) const MOUNT_OPTIONS: [(u32, &str); 9] = [
     (0x0001, "debug"),
     (0x0002, "bsdgroups"),
@@ -56,7 +56,7 @@ pub(crate) const MOUNT_OPTIONS: [(u32, &str); 9] = [
     (0x0800, "nodelalloc"),
 ];
 
-/// Returns all lines, each with its line feed.
+/// Returns all lines, each with a newline.
 pub(super) fn lines(raw: &RawSuperblock) -> String {
     let mut out = String::with_capacity(4096);
     names(&mut out, raw);
@@ -215,7 +215,7 @@ fn journal(out: &mut String, raw: &RawSuperblock) {
     positive(out, "Snapshot list head", raw.snapshot_list.get());
 }
 
-/// One of the two errors that a superblock remembers.
+/// First or last error stored in a superblock.
 struct Error<'a> {
     which: &'a str,
     time: (u32, u8),
@@ -287,7 +287,7 @@ fn features(out: &mut String, raw: &RawSuperblock) {
     positive(out, "Orphan file inode", raw.orphan_file_inum.get());
 }
 
-/// Returns the mount options by name, the journalling of data first.
+/// Returns the mount options by name, the data journalling mode first.
 fn mount_options(value: u32) -> String {
     let data = match value & DATA_MODES {
         0x0020 => "journal_data",
@@ -299,7 +299,7 @@ fn mount_options(value: u32) -> String {
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns seconds as months of 30 days, weeks, days and a time of day.
+/// Formats seconds as months of 30 days, weeks, days and a time of day.
 fn duration(seconds: u32) -> String {
     const DAY: u32 = 24 * 60 * 60;
     const UNITS: [(u32, &str); 3] = [(30 * DAY, "month"), (7 * DAY, "week"), (DAY, "day")];
@@ -320,8 +320,8 @@ fn duration(seconds: u32) -> String {
     words.join(", ")
 }
 
-/// Returns an amount of KiB in the largest unit that keeps at least eight of it. `unit` is the unit of 1 KiB: the others
-/// have their own letter in the place of `k`.
+/// Formats a size in KiB with the largest unit that gives at least eight. `unit` is the suffix for KiB; for other units
+/// its `k` is replaced by their letter.
 pub(super) fn scaled(kbytes: u64, unit: &str) -> String {
     const LETTERS: [&str; 5] = ["k", "M", "G", "T", "P"];
     let shift = (0..4).find(|power| kbytes >> (10 * power) < 8192).unwrap_or(4);
@@ -347,14 +347,14 @@ fn or(value: String, nothing: &str) -> String {
     if value.is_empty() { nothing.to_owned() } else { value }
 }
 
-/// Returns a UUID as text; empty for one of zeros.
+/// Formats a UUID; empty if it is all zeros.
 fn uuid_text(bytes: &[u8; 16]) -> String {
     let uuid = uuid::Uuid::from_bytes(*bytes);
     if uuid.is_nil() { String::new() } else { uuid.hyphenated().to_string() }
 }
 
-/// Returns the text before the first NUL, with control characters escaped. Backslashes stay single, as the original
-/// prints them.
+/// Returns the text before the first NUL, with control characters escaped. Backslashes are not doubled, as in the
+/// original.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     diskwright::text::escaped(&bytes[..len]).to_string().replace(r"\\", r"\")
@@ -367,12 +367,12 @@ fn time(low: u32, high: u8) -> String {
     }
 }
 
-/// Returns a time in the zone of the caller (`TZ`), in the form of ctime(3).
+/// Formats a time in the local zone (`TZ`) like ctime(3).
 pub(super) fn local_time(seconds: i64) -> String {
     local(seconds, "%a %b %e %H:%M:%S %Y")
 }
 
-/// Returns a time in the zone of the caller, with the directives of strftime(3).
+/// Formats a time in the local zone with strftime(3) directives.
 pub(crate) fn local(seconds: i64, format: &str) -> String {
     let time = jiff::Timestamp::from_second(seconds);
     time.map_or_else(

@@ -1,4 +1,4 @@
-//! The lines of `dumpe2fs` that come from the journal's superblock and from the block of multiple mount protection.
+//! Lines of `dumpe2fs` from the journal superblock and the multiple mount protection block.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use vfs::Ino;
 
 use super::header::{line, local_time, scaled, text};
 
-/// Features of a journal by the names that dumpe2fs prints.
+/// Journal features with the names of dumpe2fs.
 const FEATURES: [(&str, &str); 7] = [
     ("CHECKSUM", "journal_checksum"),
     ("REVOKE", "journal_incompat_revoke"),
@@ -27,7 +27,7 @@ const FEATURES: [(&str, &str); 7] = [
     ("FAST_COMMIT", "fast_commit"),
 ];
 
-/// Returns the lines; none if the file system has neither, or if they cannot be read.
+/// Returns the lines, or none if the file system has neither or they are unreadable.
 pub(crate) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> String {
     let mut out = String::new();
     if superblock.features.compat.contains(Compat::HAS_JOURNAL)
@@ -41,7 +41,7 @@ pub(crate) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> S
     out
 }
 
-/// Reads the superblock in the first block of the journal's inode.
+/// Reads the journal superblock from the first block of the journal inode.
 fn read(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Option<RawJournalSuperblock> {
     let open = OpenOptions { norecovery: true, ..OpenOptions::default() };
     let fs = Ext4::open(device.clone(), &open).ok()?;

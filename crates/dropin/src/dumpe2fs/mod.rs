@@ -1,4 +1,4 @@
-//! `dumpe2fs`: the superblock, the journal's superblock, and the block groups.
+//! `dumpe2fs`: shows the superblock, the journal superblock, and the block groups.
 
 mod groups;
 mod header;
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('h') => only_header = true,
             Word::Option('x') => is_hex = true,
-            // Unknown features are shown without it, too.
+            // Unknown features are shown even without it.
             Word::Option('f') => {}
             Word::Option('V') => return Ok(invoked.version()),
             Word::Option('o') => {
@@ -58,12 +58,12 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-/// Shows what `tune2fs -l` shows.
+/// Prints the output of `tune2fs -l`.
 pub(crate) fn show(superblock: &Superblock) {
     say_all(&header::lines(&superblock.raw));
 }
 
-/// Reads the primary superblock of an image and verifies it.
+/// Reads and verifies the primary superblock of an image.
 pub(crate) fn superblock(image: &Target) -> Result<Superblock, Failure> {
     open(image).map(|(_, superblock)| superblock)
 }
@@ -74,7 +74,7 @@ fn open(image: &Target) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
     Ok((device, superblock))
 }
 
-/// Reads the primary superblock on a device and verifies it.
+/// Reads and verifies the primary superblock on a device.
 pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(vfs::Error::Device)?;

@@ -1,4 +1,4 @@
-//! `mke2fs.conf`: what file systems of a type, or for a use, are like.
+//! `mke2fs.conf`: properties of file systems by type and use.
 
 use std::collections::HashMap;
 use std::env;
@@ -9,12 +9,12 @@ use std::path::Path;
 use super::keys::{self, DEFAULTS, DEVICES, OPTIONS, SECTIONS};
 use crate::failure::{Failure, Statuses};
 
-/// Where it lies unless the environment says otherwise.
+/// Default path.
 const PATH: &str = "/etc/mke2fs.conf";
-/// Names the file, or several with colons between them.
+/// Environment variable with the path, or several separated by colons.
 const VARIABLE: &str = "MKE2FS_CONFIG";
 
-/// What holds where there is no such file: what the manual page of mke2fs.conf and the defaults of e2fsprogs 1.47 say.
+/// Defaults without a configuration file, from the manual page of mke2fs.conf and e2fsprogs 1.47.
 const BUILT_IN: &str = "
 [defaults]
   base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
@@ -65,23 +65,23 @@ const BUILT_IN: &str = "
 /// Named values.
 type Relations = HashMap<String, String>;
 
-/// A configuration that was read.
+/// Parsed configuration.
 #[derive(Debug, Default)]
 pub(super) struct Config {
     /// Relations of `[options]`.
     options: Relations,
-    /// Of `[defaults]`.
+    /// Relations of `[defaults]`.
     defaults: Relations,
-    /// Of the types in `[fs_types]`.
+    /// Relations of the types in `[fs_types]`.
     types: HashMap<String, Relations>,
     /// Relations of the devices in `[devices]`.
     devices: HashMap<String, Relations>,
-    /// Remarks on names without effect.
+    /// Remarks on ignored names.
     remarks: Vec<String>,
 }
 
 impl Config {
-    /// Reads the file that the environment names, or the usual one.
+    /// Reads the file named by the environment, or the default one.
     pub(super) fn load(statuses: Statuses) -> Result<Self, Failure> {
         let named = env::var(VARIABLE).ok();
         let mut config = Self::default();
@@ -100,7 +100,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Adds what a file says.
+    /// Adds the contents of a file.
     fn add(&mut self, text: &str, path: &Path, statuses: Statuses) -> Result<(), Failure> {
         let mut section = String::new();
         let mut group: Option<String> = None;
@@ -145,13 +145,14 @@ impl Config {
         }
     }
 
-    /// Keeps a value. The first one of a name counts, as for the original. Returns false for a name that is unknown there.
+    /// Stores a value unless the name already has one, as in the original. Returns false for names unknown in this
+    /// section.
     fn relate(&mut self, section: &str, group: Option<&str>, name: &str, value: &str) -> bool {
         let (relations, known) = match (section, group) {
             ("options", None) => (&mut self.options, OPTIONS.contains(&name)),
             ("defaults", None) => {
                 let is_known = keys::is_of_type(name) || DEFAULTS.contains(&name);
-                // The original reads the features of types only.
+                // The original reads features from types only.
                 (&mut self.defaults, is_known && name != "features")
             }
             ("fs_types", Some(group)) => {
@@ -168,33 +169,33 @@ impl Config {
         known
     }
 
-    /// Remarks on names without effect.
+    /// Returns remarks on ignored names.
     pub(super) fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// A value of `[options]`.
+    /// Returns a value of `[options]`.
     pub(super) fn option(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str)
     }
 
-    /// A value for a device.
+    /// Returns a value for a device.
     pub(super) fn of_device(&self, device: &Path, name: &str) -> Option<&str> {
         self.devices.get(device.to_str()?)?.get(name).map(String::as_str)
     }
 
-    /// Returns whether there is such a type.
+    /// Returns whether the type exists.
     pub(super) fn has_type(&self, kind: &str) -> bool {
         self.types.contains_key(kind)
     }
 
-    /// The value for these types: that of the last one that has it, else that of all.
+    /// Returns the value for these types: that of the last type that has it, otherwise the default.
     pub(super) fn get(&self, types: &[String], name: &str) -> Option<&str> {
         let mut of_types = types.iter().rev().filter_map(|kind| self.types.get(kind)?.get(name));
         of_types.next().or_else(|| self.defaults.get(name)).map(String::as_str)
     }
 
-    /// The same by a function.
+    /// Same as [`Self::get`], parsed by a function.
     pub(super) fn by<T>(
         &self,
         types: &[String],
@@ -208,7 +209,7 @@ impl Config {
         parse(text).map(Some).map_err(wrong)
     }
 
-    /// The same as a number.
+    /// Same as [`Self::get`], as a number.
     pub(super) fn number(
         &self,
         types: &[String],
@@ -219,7 +220,7 @@ impl Config {
         self.by(types, name, number, statuses)
     }
 
-    /// The same as yes or no.
+    /// Same as [`Self::get`], as a boolean.
     pub(super) fn switch(
         &self,
         types: &[String],
@@ -229,7 +230,7 @@ impl Config {
         self.by(types, name, keys::switch, statuses)
     }
 
-    /// The features of these types: lists, of which later ones change what earlier ones say.
+    /// Returns the feature lists of these types. Later lists override earlier ones.
     pub(super) fn features(&self, types: &[String]) -> Vec<&str> {
         let base = self.get(types, "base_features");
         let of_types = types.iter().filter_map(|kind| self.types.get(kind)?.get("features"));
@@ -237,7 +238,7 @@ impl Config {
     }
 }
 
-/// A value without the quotation marks that it may have, and without a comment.
+/// Returns a value without quotation marks and comments.
 fn unquoted(value: &str) -> &str {
     match value.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
         Some((inside, _)) => inside,

@@ -1,13 +1,14 @@
-//! Archives in formats that this program does not decompress itself. The programs for them do it, through a pipe.
+//! Archives in compression formats that this program does not support. External programs decompress them through a
+//! pipe.
 
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, STATUSES};
 
-/// Bytes that tell the format.
+/// Size of the magic number.
 const MAGIC_BYTES: usize = 6;
 
-/// An archive that a program decompresses.
+/// Archive that an external program decompresses.
 #[derive(Debug)]
 pub(super) struct Decompressed {
     #[cfg(target_os = "linux")]
@@ -15,7 +16,7 @@ pub(super) struct Decompressed {
     source: Option<PathBuf>,
 }
 
-/// The program for an archive that starts so.
+/// Returns the program for an archive by its first bytes.
 fn program(head: &[u8]) -> Option<&'static str> {
     match head {
         [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
@@ -62,7 +63,7 @@ impl Decompressed {
         Ok(Self { running: Some(Running { name, child, output }), source })
     }
 
-    /// Refuses a source that needs a program.
+    /// Rejects a source that needs a program.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn start(source: Option<&Path>) -> Result<Self, Failure> {
         match source.and_then(program_for) {
@@ -74,16 +75,16 @@ impl Decompressed {
         }
     }
 
-    /// The path to read from.
+    /// Returns the path to read from.
     pub(super) fn source(&self) -> Option<&Path> {
         self.source.as_deref()
     }
 
-    /// Waits for the program, and fails as it did.
+    /// Waits for the program and returns its failure.
     pub(super) fn finish(self) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         if let Some(Running { name, mut child, mut output }) = self.running {
-            // Bytes that follow the archive have no use, but the checksum may be among them.
+            // Read the rest, because the decompressor verifies the checksum at the end.
             let _ = std::io::copy(&mut output, &mut std::io::sink());
             let status = child.wait().map_err(|e| STATUSES.failed(e))?;
             if !status.success() {

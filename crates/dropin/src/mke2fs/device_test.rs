@@ -1,7 +1,7 @@
-//! `-c`: reads all of a device or a file, or writes and reads it, before the file system is made.
+//! `-c`: tests a device or file by reading, or by writing and reading, before the file system is created.
 //!
-//! The original keeps a list of the blocks that fail. Here a failure ends the program, because a device that shows bad sectors
-//! to its user has none to spare.
+//! The original keeps a list of bad blocks. Here an error ends the program, because a device with visible bad sectors
+//! has no spare ones left.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,14 +13,14 @@ use crate::failure::{Failure, STATUSES};
 
 /// Bytes tested at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// Patterns that `-cc` writes one after the other, as badblocks does.
+/// Patterns written by `-cc`, as in badblocks.
 const PATTERNS: [u8; 4] = [0xaa, 0x55, 0xff, 0x00];
 
-/// Tests the bytes from `offset` on, as far as the file has them.
+/// Tests the bytes from `offset` on, up to the end of the file.
 pub(super) fn test(path: &Path, offset: u64, len: u64, is_written: bool) -> Result<(), Failure> {
     let at = |e: io::Error| STATUSES.failed(format_args!("{}: {e}", path.display()));
     let file = match OpenOptions::new().read(true).write(is_written).open(path) {
-        // A file that is not there yet has nothing to test.
+        // A missing file has nothing to test.
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(at)?,
     };
@@ -65,7 +65,7 @@ fn compare(
     Ok(())
 }
 
-/// The pieces of a range: where each begins, and its length.
+/// Splits a range into pieces of offset and length.
 fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize)> {
     let end = offset.saturating_add(len);
     let starts = (offset..end).step_by(PIECE_BYTES);

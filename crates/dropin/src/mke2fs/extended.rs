@@ -9,41 +9,41 @@ use crate::failure::{Failure, STATUSES};
 use crate::lists::{self, Item};
 use crate::size::{self, Size};
 
-/// What `-E` can ask for.
+/// Options of `-E`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extended {
-    /// Seed of the hashes of directories.
+    /// Hash seed of directories.
     pub(super) hash_seed: Option<[u8; 16]>,
     /// Owner of the root directory.
     pub(super) root_owner: Option<Owner>,
     /// Permissions of the root directory.
     pub(super) root_permissions: Option<u16>,
-    /// A label of SELinux for the root directory.
+    /// SELinux label of the root directory.
     pub(super) root_selinux: Option<Vec<u8>>,
-    /// Whether the image is written in the sparse format of Android.
+    /// Whether to write an Android sparse image.
     pub(super) is_android_sparse: bool,
-    /// What is known of the disks below, in blocks: hints for who allocates.
+    /// RAID stride in blocks, a hint for allocators.
     pub(super) stride: Option<u16>,
     pub(super) stripe_width: Option<u32>,
-    /// Whether it is for a driver that is being developed.
+    /// Whether to set the flag for development drivers.
     pub(super) is_test: bool,
-    /// Files come without their extended attributes.
+    /// Whether to omit extended attributes of files.
     pub(super) has_no_xattrs: bool,
-    /// First byte of the file system in its file.
+    /// Byte offset of the file system in its file.
     pub(super) offset: u64,
-    /// Blocks that it can grow to.
+    /// Maximum size for growing.
     pub(super) resize: Option<Size>,
     pub(super) is_packed: Option<bool>,
     pub(super) backups: Option<u8>,
     pub(super) orphan_file: Option<Size>,
     pub(super) encoding: Option<Encoding>,
     pub(super) is_encoding_strict: Option<bool>,
-    /// Kinds of usage that are counted, with the feature `quota`.
+    /// Quota types to enable with the feature `quota`.
     pub(super) quotas: Vec<QuotaKind>,
 }
 
 impl Extended {
-    /// Takes what one list says.
+    /// Parses a list.
     pub(super) fn read(&mut self, list: &str) -> Result<(), Failure> {
         lists::items(list, 'E', STATUSES).try_for_each(|item| self.item(&item))
     }
@@ -55,7 +55,7 @@ impl Extended {
             "root_perms" => self.root_permissions = Some(item.by(permissions)?),
             "root_selinux" => self.root_selinux = Some(item.text()?.as_bytes().to_vec()),
             "android_sparse" => self.is_android_sparse = true,
-            // All inode tables and the journal are zero in a new image, and free space is a hole of the file.
+            // Inode tables and journal of a new image are always zeroed, and free space is sparse.
             "lazy_itable_init" | "lazy_journal_init" => drop(item.switch()?),
             "nodiscard" | "discard" | "assume_storage_prezeroed" => drop(item.switch()?),
             "packed_meta_blocks" => self.is_packed = Some(item.switch()?),
@@ -85,7 +85,7 @@ impl Extended {
     }
 }
 
-/// A block, or the byte that it holds.
+/// Parses a location given as a block or a byte offset.
 pub(super) fn place(text: &str) -> Result<Place, String> {
     Ok(match size::parse(text)? {
         Size::Units(block) | Size::Blocks(block) => Place::Block(block),
@@ -93,12 +93,12 @@ pub(super) fn place(text: &str) -> Result<Place, String> {
     })
 }
 
-/// Number of backup superblocks.
+/// Parses the number of backup superblocks.
 pub(super) fn backups(text: &str) -> Result<u8, String> {
     text.parse().ok().filter(|count| *count <= 2).ok_or_else(|| "it is 0, 1 or 2".into())
 }
 
-/// Name of an encoding.
+/// Parses the name of an encoding.
 pub(super) fn encoding(text: &str) -> Result<Encoding, String> {
     match text {
         "utf8" | "utf8-12.1" => Ok(Encoding::Utf8),
@@ -106,7 +106,7 @@ pub(super) fn encoding(text: &str) -> Result<Encoding, String> {
     }
 }
 
-/// Flags of an encoding: whether it is strict.
+/// Parses encoding flags: whether it is strict.
 pub(super) fn strictness(text: &str) -> Result<bool, String> {
     match text {
         "strict" => Ok(true),
@@ -115,7 +115,7 @@ pub(super) fn strictness(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Kinds of quota, with colons between them.
+/// Parses quota types separated by colons.
 fn quotas(text: &str) -> Result<Vec<QuotaKind>, String> {
     let kind = |word| match word {
         "usrquota" => Ok(QuotaKind::User),
@@ -140,7 +140,7 @@ fn permissions(text: &str) -> Result<u16, String> {
     parsed.ok_or_else(|| "write permissions in octal digits".into())
 }
 
-/// `UID:GID`, or nothing for the user and group that run the program.
+/// Parses `UID:GID`; the default is the user and group of the process.
 fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
     let Some(text) = item.value().filter(|text| !text.is_empty()) else {
         return Ok(own());
@@ -151,13 +151,13 @@ fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
     ids.map(|(uid, gid)| Owner { uid, gid }).ok_or_else(wrong)
 }
 
-/// Who runs the program.
+/// Returns the user and group of the process.
 #[cfg(unix)]
 fn own() -> Owner {
     Owner { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
 }
 
-/// There are no such numbers.
+/// Returns root, because this host has no Unix users.
 #[cfg(not(unix))]
 fn own() -> Owner {
     Owner { uid: 0, gid: 0 }

@@ -1,4 +1,4 @@
-//! The names that mke2fs.conf(5) knows.
+//! Names in mke2fs.conf(5).
 
 /// Sections of the file.
 pub(super) const SECTIONS: [&str; 4] = ["options", "defaults", "fs_types", "devices"];
@@ -39,18 +39,18 @@ const TYPES: [&str; 28] = [
     "warn_y2038_dates",
     "zero_hugefiles",
 ];
-/// Names that say more of the files of `make_hugefiles`.
+/// Prefix of settings for `make_hugefiles`.
 const HUGE_FILES: &str = "hugefiles_";
 const OF_HUGE_FILES: [&str; 10] =
     ["align", "align_disk", "digits", "dir", "gid", "name", "size", "slack", "uid", "umask"];
 
-/// Returns whether types have a relation of this name.
+/// Returns whether types have a setting of this name.
 pub(super) fn is_of_type(name: &str) -> bool {
     let of_huge_files = name.strip_prefix(HUGE_FILES);
     TYPES.contains(&name) || of_huge_files.is_some_and(|rest| OF_HUGE_FILES.contains(&rest))
 }
 
-/// Parses a value that is true or false.
+/// Parses a boolean.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match &*text.to_ascii_lowercase() {
         "yes" | "y" | "true" | "t" | "1" | "on" => Ok(true),

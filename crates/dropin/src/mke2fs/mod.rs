@@ -33,16 +33,16 @@ use wish::{BlockSize, Wish};
 
 pub(crate) use wish::{UuidWish, errors_behaviour, features, uuid};
 
-/// `EXT2_FLAGS_TEST_FILESYS`: it may be used by a driver that is being developed.
+/// `EXT2_FLAGS_TEST_FILESYS`: may be mounted by a driver in development.
 pub(crate) const TEST_FILE_SYSTEM: u32 = 4;
 
-/// Permissions that the root directory has whatever those of the source are.
+/// Permissions of the root directory, independent of the source.
 const ROOT_PERMISSIONS: u16 = 0o755;
 
-/// Bytes of a sector of usual devices.
+/// Default sector size in bytes.
 const SECTOR_BYTES: u32 = 512;
 
-/// Bytes of what a size without a letter counts, unless the size of blocks was given.
+/// Unit of sizes without a letter, unless the block size was given.
 const KIB: u64 = 1 << 10;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
@@ -90,7 +90,7 @@ fn remark(name: &str, remarks: &[String]) {
     }
 }
 
-/// Returns the time to wait for an answer, if it is limited.
+/// Returns the maximum wait for an answer, if limited.
 fn delay(config: &Config) -> Result<Option<Duration>, Failure> {
     let number = |name: &str| {
         let Some(text) = config.option(name) else { return Ok(0) };
@@ -103,8 +103,8 @@ fn delay(config: &Config) -> Result<Option<Duration>, Failure> {
     Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
-/// Asks on a terminal whether old contents are to be overwritten. Programs are not asked, as by the original. Without an
-/// answer, they are overwritten after `delay`.
+/// Asks on a terminal whether to overwrite existing contents. Without a terminal there is no question, as in the
+/// original. Without an answer, they are overwritten after `delay`.
 fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return true;
@@ -126,7 +126,7 @@ fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
         let _ = io::stdin().read_line(&mut answer);
         let _ = sender.send(answer);
     };
-    // Without a thread there is no answer, as at the end of the input.
+    // If no thread can be started, this counts as no answer, as at the end of input.
     let _ = std::thread::Builder::new().spawn(read);
     let answer = match delay {
         Some(delay) => match receiver.recv_timeout(delay) {
@@ -140,7 +140,7 @@ fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
 
 fn tell(image: &Path, made: &diskwright::ImageInfo) {
     if made.format.is_empty() {
-        // What is not an image as it lies says nothing of itself.
+        // The properties of an image in another format cannot be read.
         say(format_args!("made {} in the sparse format of Android", image.display()));
         return;
     }
@@ -154,7 +154,7 @@ fn tell(image: &Path, made: &diskwright::ImageInfo) {
     say(format_args!("Filesystem UUID: {}", made.uuid));
 }
 
-/// The size of the file system in bytes: the given one, or that of the file from the offset on.
+/// Returns the size of the file system in bytes: the given one, or that of the file after the offset.
 fn size(wish: &mut Wish, file: &File) -> Result<u64, Failure> {
     let unit = match wish.block_size {
         Some(BlockSize::Given(bytes)) => bytes.into(),
@@ -208,7 +208,7 @@ fn options(
     options.bytes_per_inode = match (wish.inodes, wish.bytes_per_inode) {
         (Some(_), _) => None,
         (None, Some(bytes)) => Some(bytes),
-        // As usual, but as many as the source calls for.
+        // The default, but more if the source requires it.
         (None, None) => {
             Some(profile.bytes_per_inode).filter(|bytes| *bytes != making::INODE_RATIO_USUAL)
         }
@@ -229,10 +229,10 @@ fn options(
     Ok(options)
 }
 
-/// What is said of the root directory alone.
+/// Returns the rules for the root directory.
 fn root_rules(wish: &Wish, time: Option<i64>) -> Vec<Rule> {
     let mut changes = Vec::new();
-    // A directory gives the root its attributes only; an archive has an entry for the root.
+    // With a directory as source, the root gets only these attributes. An archive has an entry for the root.
     if wish.source.as_ref().is_some_and(|source| source.is_dir()) {
         changes.push(Change::Owner { uid: Some(0), gid: Some(0) });
         changes.push(Change::Permissions(PermissionChange::new(|_, _| ROOT_PERMISSIONS)));

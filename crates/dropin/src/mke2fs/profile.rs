@@ -1,4 +1,4 @@
-//! What a file system is like by its type and use, before the arguments say more.
+//! Properties of a file system by type and use, before explicit options.
 
 use diskwright::build::{FeatureChange, Tuning};
 
@@ -8,45 +8,45 @@ use super::values::{Values, has};
 use super::wish::{BlockSize, Wish, features};
 use crate::failure::{Failure, STATUSES};
 
-/// Uses by size: each is for less than so many bytes.
+/// Uses by size, with exclusive upper limits in bytes.
 const USES: [(&str, u64); 4] =
     [("floppy", 3 << 20), ("small", 512 << 20), ("default", 4 << 40), ("big", 16 << 40)];
-/// The use of what is larger.
+/// Use for larger sizes.
 const LARGEST: &str = "huge";
 
-/// Bytes of a page, which blocks have where nothing else is said.
+/// Page size in bytes, which is the default block size.
 const PAGE_BYTES: u32 = 4096;
-/// Bytes of the file system for each inode where the configuration does not say.
+/// Default bytes per inode without a configured value.
 const INODE_RATIO_DEFAULT: u64 = 8192;
-/// Bytes of an inode without room for times after 2038. The default where the configuration does not say.
+/// Size of an inode without times after 2038, the default without a configured value.
 const OLD_INODE_BYTES: u32 = 128;
 
-/// What follows from type and use.
+/// Properties that follow from type and use.
 #[derive(Debug)]
 pub(super) struct Profile {
     pub(super) block_size: u32,
     pub(super) inode_size: u32,
     pub(super) bytes_per_inode: u64,
     pub(super) reserved_percent: Option<f64>,
-    /// Features of the type, then those that were asked for.
+    /// Features of the type, followed by explicit ones.
     pub(super) features: Vec<FeatureChange>,
     pub(super) tuning: Tuning,
-    /// Remarks to print before the work begins.
+    /// Remarks to print at the start.
     pub(super) remarks: Vec<String>,
 }
 
-/// The file system that a profile is for.
+/// File system of a profile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
-    /// The name that the program was called by.
+    /// Name under which the program was called.
     pub(super) name: &'a str,
     pub(super) bytes: u64,
-    /// Size of the device's sectors in bytes, if it is not the usual one.
+    /// Sector size of the device in bytes, unless the default.
     pub(super) sector: Option<u32>,
 }
 
 impl Profile {
-    /// The profile that the configuration and the arguments make. Extended options of the configuration go in front of those
+    /// Returns the profile for the configuration and the arguments. Extended options of the configuration precede those
     /// of the arguments.
     pub(super) fn of(
         wish: &mut Wish,
@@ -85,7 +85,7 @@ impl Profile {
     }
 }
 
-/// The size of a block in bytes. That of a device's sector is the least.
+/// Returns the block size in bytes, at least the sector size of the device.
 fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<u32, Failure> {
     let sector = subject.sector.unwrap_or(0);
     if let Some(BlockSize::Given(given)) = wish.block_size {
@@ -110,7 +110,7 @@ fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<
     })
 }
 
-/// Inodes are not made for less than a cluster.
+/// Returns the bytes per inode, at least the cluster size.
 fn bytes_per_inode(
     values: &Values<'_>,
     block_size: u32,
@@ -132,7 +132,7 @@ fn reserved(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| "it is 0 to 50 per cent".into())
 }
 
-/// All features: those of the types, then those that were asked for.
+/// Returns all features: those of the types, followed by explicit ones.
 fn wanted_features(
     wish: &Wish,
     subject: Subject<'_>,
@@ -141,7 +141,7 @@ fn wanted_features(
 ) -> Result<Vec<FeatureChange>, Failure> {
     let mut lists = values.feature_lists();
     if wish.features.is_empty() {
-        // Features of the arguments replace them.
+        // Features in the arguments replace these.
         lists.extend(values.get("default_features"));
     }
     if wish.has_journal {
@@ -163,7 +163,7 @@ fn wanted_features(
     all_features(&lists, &asked)
 }
 
-/// The type, and the uses.
+/// Returns the type and the uses.
 fn types(wish: &Wish, name: &str, bytes: u64, config: &Config) -> Vec<String> {
     let of_name = name.strip_prefix("mkfs.").map(str::to_owned);
     let of_device = |name| config.of_device(&wish.image, name).map(str::to_owned);
@@ -184,7 +184,7 @@ fn types(wish: &Wish, name: &str, bytes: u64, config: &Config) -> Vec<String> {
     types
 }
 
-/// Uses that the configuration does not have.
+/// Returns requested uses that the configuration lacks.
 fn unknown_types(wish: &Wish, types: &[String], config: &Config) -> Vec<String> {
     let uses = types.iter().skip(1).filter(|kind| !wish.uses.is_empty() && *kind != "default");
     let unknown = uses.filter(|kind| !config.has_type(kind));
@@ -193,8 +193,8 @@ fn unknown_types(wish: &Wish, types: &[String], config: &Config) -> Vec<String> 
         .collect()
 }
 
-/// The changes to the default features of the engine that make those of `lists`, and after them what was asked for.
-/// What only the lists have may give way to what was asked for.
+/// Returns the changes that turn the engine's default features into those of `lists`, followed by explicit ones.
+/// Features from the lists are dropped if they conflict with explicit ones.
 fn all_features(lists: &[&str], asked: &[FeatureChange]) -> Result<Vec<FeatureChange>, Failure> {
     if asked.iter().any(|change| change.name == "none") {
         return Ok(asked.to_vec());

@@ -1,5 +1,5 @@
-//! Quota files. A file system that is being filled does not count usage, so they are made when the tree is complete: the
-//! superblock gets their numbers, and a repair counts the usage and writes them, as it does for files that are lost.
+//! Quota files. Usage is not counted while a file system is filled, so the files are created afterwards: their inode
+//! numbers are stored in the superblock, and a repair counts the usage and writes them, as it does for lost files.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ const GROUP_INO: u32 = 4;
 pub(super) struct Quotas(Vec<QuotaKind>);
 
 impl Quotas {
-    /// The kinds that the arguments and features ask for.
+    /// Returns the quota types selected by arguments and features.
     pub(super) fn of(wish: &Wish, profile: &Profile) -> Result<Self, Failure> {
         if !has(&profile.features, FEATURE) {
             return Ok(Self(Vec::new()));
@@ -50,18 +50,18 @@ impl Quotas {
         Ok(Self(kinds))
     }
 
-    /// The features of the file system that is filled.
+    /// Returns the features for filling.
     pub(super) fn without(&self, features: &[FeatureChange]) -> Vec<FeatureChange> {
         features.iter().filter(|change| change.name != FEATURE).cloned().collect()
     }
 
-    /// The settings of the file system that is filled.
+    /// Returns the settings for filling.
     pub(super) fn with_inode(&self, tuning: &Tuning) -> Tuning {
         let has_project_quota = self.0.contains(&QuotaKind::Project);
         Tuning { has_project_quota, ..tuning.clone() }
     }
 
-    /// Makes the files in a finished image.
+    /// Creates the files in a finished image.
     pub(super) fn make(&self, image: &Path, offset: u64) -> Result<(), Failure> {
         if self.0.is_empty() {
             return Ok(());
@@ -84,7 +84,7 @@ impl Quotas {
         let plan = repair.plan(&Options::default(), &Collector::new(Limits::default()))?;
         let done = repair.prepare(&plan, None)?.carry_out(&mut |_, _| true)?;
         if let Some(undo) = done.undo {
-            // There was no such file system before.
+            // There is no earlier file system to restore.
             let _ = std::fs::remove_file(undo);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Settings of the superblock and of the layout, by the configuration and the arguments.
+//! Settings of superblock and layout from configuration and arguments.
 
 use diskwright::build::{FeatureChange, Tuning};
 
@@ -47,13 +47,13 @@ pub(super) fn of(
             .map_or_else(|| values.by("journal_location", extended::place), |at| Ok(Some(at)))?,
         fast_commit_bytes: wish.fast_commit_bytes,
         orphan_file_bytes: extended.orphan_file.map(orphans).transpose()?,
-        // Decided with the quota files.
+        // Set together with the quota files.
         has_project_quota: false,
     };
     Ok((tuning, without_effect(wish, features)))
 }
 
-/// Settings whose feature is off. The original takes them, too.
+/// Returns remarks on settings whose feature is disabled, which the original accepts too.
 fn without_effect(wish: &Wish, features: &[FeatureChange]) -> Vec<String> {
     let extended = &wish.extended;
     let given = [
@@ -104,7 +104,7 @@ fn power_of_two(text: &str) -> Result<u32, String> {
     parsed.ok_or_else(|| "it is a power of 2".into())
 }
 
-/// Bytes of a cluster: those of the arguments need the feature, those of the configuration wait for it.
+/// Returns the cluster size in bytes. An explicit size requires the feature; a configured one is ignored without it.
 fn cluster(
     wish: &Wish,
     values: &Values<'_>,
@@ -117,7 +117,7 @@ fn cluster(
     Ok(wish.cluster_bytes.or(configured.filter(|_| has(features, "bigalloc"))))
 }
 
-/// Bytes of the orphan file.
+/// Returns the size of the orphan file in bytes.
 fn orphan_file(size: Size, block_size: u32) -> Result<u64, Failure> {
     let blocks = blocks(size, block_size)?;
     if !(1..=ORPHAN_BLOCKS_MAX).contains(&blocks) {
@@ -128,7 +128,7 @@ fn orphan_file(size: Size, block_size: u32) -> Result<u64, Failure> {
     Ok(blocks * u64::from(block_size))
 }
 
-/// A number of blocks.
+/// Returns a number of blocks.
 fn blocks(size: Size, block_size: u32) -> Result<u64, Failure> {
     Ok(match size {
         Size::Units(blocks) | Size::Blocks(blocks) => blocks,
@@ -145,7 +145,7 @@ fn hash_version(text: &str) -> Result<u8, String> {
     }
 }
 
-/// A list of mount options, with ^ before those that are off.
+/// Parses a list of mount options; ^ disables one.
 fn mount_options(list: &str) -> Result<u32, String> {
     let mut options = 0;
     for word in list.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty())

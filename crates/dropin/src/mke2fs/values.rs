@@ -1,4 +1,4 @@
-//! Values of the configuration, and the features that they lead to.
+//! Values of the configuration, and the resulting features.
 
 use diskwright::build::FeatureChange;
 
@@ -12,22 +12,22 @@ pub(super) struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The values that `config` has for `types`.
+    /// Creates the values of `config` for `types`.
     pub(super) fn new(config: &'a Config, types: &'a [String]) -> Self {
         Self { config, types }
     }
 
-    /// A value as it is written.
+    /// Returns a raw value.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.config.get(self.types, name)
     }
 
-    /// The lists of features, in order.
+    /// Returns the feature lists in order.
     pub(super) fn feature_lists(&self) -> Vec<&'a str> {
         self.config.features(self.types)
     }
 
-    /// A value that a function parses.
+    /// Returns a value parsed by a function.
     pub(super) fn by<T>(
         &self,
         name: &str,
@@ -36,22 +36,22 @@ impl<'a> Values<'a> {
         self.config.by(self.types, name, parse, STATUSES)
     }
 
-    /// A value that is true or false.
+    /// Returns a boolean value.
     pub(super) fn switch(&self, name: &str) -> Result<Option<bool>, Failure> {
         self.config.switch(self.types, name, STATUSES)
     }
 
-    /// A number.
+    /// Returns a number.
     pub(super) fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
         self.config.number(self.types, name, STATUSES)
     }
 
-    /// A positive number; any other counts as none.
+    /// Returns a positive number; other values count as none.
     pub(super) fn small(&self, name: &str) -> Result<Option<u32>, Failure> {
         Ok(self.number(name)?.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))
     }
 
-    /// Refuses relations that the engine cannot follow. Checks the values of those that are true of every new image.
+    /// Rejects settings that the engine does not support, and validates those that every new image satisfies.
     pub(super) fn refuse_what_is_not_made(&self) -> Result<(), Failure> {
         let refused = |name: &str, why: &str| {
             Err(STATUSES.failed(format_args!("mke2fs.conf: {name} is not supported: {why}")))

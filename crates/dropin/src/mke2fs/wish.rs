@@ -1,4 +1,4 @@
-//! What the arguments of mke2fs ask for.
+//! Arguments of mke2fs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use crate::supported;
 use crate::target::Target;
 use crate::words::{Word, Words};
 
-/// Everything that can be asked for.
+/// Parsed arguments.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     pub(super) image: PathBuf,
     pub(super) size: Option<Size>,
     pub(super) source: Option<PathBuf>,
     pub(super) block_size: Option<BlockSize>,
-    /// `-C`: size of a cluster in bytes.
+    /// `-C`: cluster size in bytes.
     pub(super) cluster_bytes: Option<u64>,
-    /// `-g`: blocks of a group.
+    /// `-g`: blocks per group.
     pub(super) group_blocks: Option<u64>,
-    /// `-G`: groups whose bitmaps and tables are placed together.
+    /// `-G`: number of groups whose bitmaps and tables are stored together.
     pub(super) flex_groups: Option<u32>,
     pub(super) inode_size: Option<u32>,
     pub(super) bytes_per_inode: Option<u64>,
@@ -34,7 +34,7 @@ pub(super) struct Wish {
     pub(super) uuid: Option<UuidWish>,
     pub(super) reserved_percent: Option<f64>,
     pub(super) features: Vec<FeatureChange>,
-    /// `-e`: what the kernel does about errors, as the superblock has it.
+    /// `-e`: error behaviour of the kernel, as stored in the superblock.
     pub(super) errors: Option<u16>,
     pub(super) has_journal: bool,
     pub(super) journal_bytes: Option<u64>,
@@ -43,11 +43,11 @@ pub(super) struct Wish {
     pub(super) kind: Option<String>,
     pub(super) uses: Vec<String>,
     pub(super) extended: Extended,
-    /// The lists that `extended` comes from.
+    /// Lists from which `extended` was parsed.
     pub(super) lists: Vec<String>,
-    /// How often the device is to be tested: 1 reads it, 2 writes it first.
+    /// Device test: 1 reads, 2 writes and reads.
     pub(super) test: u8,
-    /// Remarks to print before the work begins.
+    /// Remarks to print at the start.
     pub(super) remarks: Vec<String>,
     pub(super) is_quiet: bool,
     pub(super) is_forced: bool,
@@ -55,25 +55,25 @@ pub(super) struct Wish {
     pub(super) only_version: bool,
 }
 
-/// The size of a block in bytes.
+/// Block size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockSize {
-    /// This one.
+    /// Explicit size.
     Given(u32),
-    /// The usual one, or this one if that is smaller.
+    /// Default size, but at least this one.
     AtLeast(u32),
 }
 
-/// The UUID of the file system.
+/// UUID of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UuidWish {
-    /// Made up.
+    /// Random UUID.
     Random,
-    /// This one.
+    /// Explicit UUID.
     Given([u8; 16]),
 }
 
-/// Reads the arguments.
+/// Parses the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
     let mut words = Words::new(arguments, STATUSES, &supported::MKE2FS);
@@ -101,7 +101,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
 }
 
 impl Wish {
-    /// Takes the image. Its name and `-E offset` may both have the offset.
+    /// Sets the image. Both its name and `-E offset` may contain the offset.
     fn place(&mut self, image: Target) -> Result<(), Failure> {
         let offset = &mut self.extended.offset;
         if image.offset > 0 && *offset > 0 && image.offset != *offset {
@@ -154,7 +154,7 @@ impl Wish {
             'G' => self.flex_groups = Some(words.parsed()?),
             'e' => self.errors = Some(words.by(errors_behaviour)?),
             'o' => creator(words)?,
-            // What is written is written, whoever says so and however it goes.
+            // Progress output and direct I/O have no effect.
             'F' => self.is_forced = true,
             'v' | 'D' => {}
             _ => return Err(self.not_here(letter, words)),
@@ -162,7 +162,7 @@ impl Wish {
         Ok(())
     }
 
-    /// Options that the namesake has, and others.
+    /// Creates the failure for unsupported and unknown options.
     fn not_here(&self, letter: char, words: &Words) -> Failure {
         words.refused(match letter {
             'l' => "a list of bad blocks is not kept: -c tests the device",
@@ -176,7 +176,7 @@ impl Wish {
         for item in lists::items(list, 'J', STATUSES) {
             match item.name {
                 "size" => {
-                    // A number alone counts megabytes.
+                    // A number without a letter is in megabytes.
                     let bytes = |text: &str| {
                         size::parse(text)?.bytes(1 << 20).ok_or_else(|| "it is too large".into())
                     };
@@ -203,7 +203,7 @@ impl Wish {
         Ok(())
     }
 
-    /// Puts a list in front of those of the arguments.
+    /// Inserts a list before those of the arguments.
     pub(super) fn prepend(&mut self, list: &str) -> Result<(), Failure> {
         let mut extended = Extended::default();
         extended.read(list)?;
@@ -222,7 +222,7 @@ impl Wish {
     }
 }
 
-/// Bytes of a label, and of the directory of the last mount.
+/// Sizes of the label and of the last mount directory in bytes.
 const LABEL_BYTES: usize = 16;
 const LAST_MOUNTED_BYTES: usize = 64;
 
@@ -231,7 +231,7 @@ fn cut(mut bytes: Vec<u8>, most: usize) -> Vec<u8> {
     bytes
 }
 
-/// A size of blocks; a negative one is the least that is asked for.
+/// Parses a block size; a negative one is a minimum.
 fn block_size(words: &mut Words) -> Result<BlockSize, Failure> {
     let text = words.text()?;
     let size = size::bytes(text.strip_prefix('-').unwrap_or(&text));
@@ -254,7 +254,7 @@ fn reserved(words: &mut Words) -> Result<f64, Failure> {
     Err(words.wrong(format_args!("is 0 to 50 per cent, not {percent}")))
 }
 
-/// `random`, `time` (which is as good), `clear` (none), or hexadecimal digits.
+/// Parses `random`, `time` (treated as random), `clear` (none), or hexadecimal digits.
 pub(crate) fn uuid(text: &str) -> Result<Option<UuidWish>, String> {
     match text {
         "random" | "time" => Ok(Some(UuidWish::Random)),
@@ -267,7 +267,7 @@ pub(crate) fn uuid(text: &str) -> Result<Option<UuidWish>, String> {
     }
 }
 
-/// A list of features, with other names that they go by.
+/// Parses a list of features, including alternative names.
 pub(crate) fn features(list: &str) -> Result<Vec<FeatureChange>, String> {
     let words = list.split(|c: char| c == ',' || c.is_whitespace()).filter(|w| !w.is_empty());
     words
@@ -288,7 +288,7 @@ fn kind(text: &str) -> Result<String, String> {
     }
 }
 
-/// The revision of the format is 1, which is called dynamic.
+/// Parses the revision, which must be 1 (dynamic).
 fn revision(words: &mut Words) -> Result<(), Failure> {
     match words.parsed::<u32>()? {
         1 => Ok(()),
@@ -297,7 +297,7 @@ fn revision(words: &mut Words) -> Result<(), Failure> {
     }
 }
 
-/// What the kernel does about errors, as superblocks have it.
+/// Parses the error behaviour of the kernel.
 pub(crate) fn errors_behaviour(text: &str) -> Result<u16, String> {
     match text {
         "continue" => Ok(1),

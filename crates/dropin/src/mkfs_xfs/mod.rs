@@ -53,10 +53,10 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-/// Smallest file system that mkfs.xfs supports, in bytes.
+/// Minimum file system size of mkfs.xfs in bytes.
 const SUPPORTED_BYTES_MIN: u64 = 300 << 20;
 
-/// Refuses a size that the file or device does not have, or that is not supported.
+/// Rejects a size that exceeds the file or device, or is not supported.
 fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
     let room = file.bytes.filter(|room| *room > 0 && !wish.is_file && *room < bytes);
     if let Some(room) = room {
@@ -74,13 +74,13 @@ fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true if the option or the environment of xfstests asks for sizes that are not supported.
+/// Returns whether the option or the environment of xfstests requests unsupported sizes.
 fn is_small(wish: &Wish) -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     wish.is_unsupported || ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"].into_iter().all(is_set)
 }
 
-/// Refuses to overwrite old contents without `-f`.
+/// Rejects overwriting existing contents without `-f`.
 fn refuse_to_overwrite(wish: &Wish) -> Result<(), Failure> {
     match foreign::find(&wish.image) {
         Some(old) => Err(STATUSES.failed(old.refused_by_xfs(&wish.image))),
@@ -88,7 +88,7 @@ fn refuse_to_overwrite(wish: &Wish) -> Result<(), Failure> {
     }
 }
 
-/// The size of a sector: the given one, which must not be smaller than the device's, or the device's own.
+/// Returns the sector size: the given one, which must be at least the device's, or the device's own.
 fn sector_size(wish: &Wish, file: &File) -> Result<Option<u32>, Failure> {
     let Some(Sectors { logical, physical }) = file.sectors else { return Ok(wish.sector_size) };
     match wish.sector_size {

@@ -1,4 +1,4 @@
-//! Suboptions of mkfs.xfs as they were written, on the command line and in files of `-c`.
+//! Suboptions of mkfs.xfs as given on the command line and in files of `-c`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
 use crate::lists::{self, Item};
 
-/// A suboption: `-d agcount=4`.
+/// Suboption: `-d agcount=4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) letter: char,
@@ -37,7 +37,7 @@ pub(super) struct Settings {
     defaults: Option<PathBuf>,
 }
 
-/// Sections of a file, with the letters of their options.
+/// Sections of a file, with their option letters.
 const SECTIONS: [(&str, char); 9] = [
     ("block", 'b'),
     ("data", 'd'),
@@ -60,7 +60,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the suboptions of `-p LIST`. A word that is not the name of one is the name of a file.
+    /// Adds the suboptions of `-p LIST`. An unknown name is a file name.
     pub(super) fn add_prototype(&mut self, list: &str) -> Result<(), Failure> {
         for item in lists::items(list, 'p', STATUSES) {
             if matches!(item.name, "file" | "atime" | "slashes_are_spaces") {
@@ -83,7 +83,7 @@ impl Settings {
         self.push(Setting { letter: 'p', name: "file".into(), value: Some(file) })
     }
 
-    /// Adds the suboptions of `-c LIST`: names of files that have more.
+    /// Adds the suboptions of `-c LIST`: names of files with further suboptions.
     pub(super) fn add_files(&mut self, list: &str) -> Result<(), Failure> {
         for item in lists::items(list, 'c', STATUSES) {
             let place = match item.name {
@@ -107,8 +107,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Reads the files and returns all suboptions. The command line overrides `defaults`; a suboption of `options` that is given
-    /// elsewhere is an error.
+    /// Reads the files and returns all suboptions. The command line overrides `defaults`. A suboption of `options` that
+    /// is also given elsewhere is an error.
     pub(super) fn read(mut self) -> Result<Vec<Setting>, Failure> {
         if let Some(file) = self.defaults.take() {
             let given = std::mem::take(&mut self.list);
@@ -145,15 +145,15 @@ fn parse_file(file: &Path, what: &str) -> Result<Vec<Setting>, Failure> {
     Ok(settings)
 }
 
-/// A line that is not a suboption.
+/// Invalid line.
 #[derive(Debug, PartialEq, Eq)]
 struct Wrong {
     line: usize,
     option: Option<String>,
 }
 
-/// Parses sections of lines `NAME=VALUE` or `NAME: VALUE`. Comments begin with `#` or `;` at the start of a line, or with `;`
-/// after white space.
+/// Parses sections of lines `NAME=VALUE` or `NAME: VALUE`. Comments start with `#` or `;` at the start of a line, or
+/// with `;` after white space.
 fn parse(text: &str) -> Result<Vec<Setting>, Wrong> {
     let (mut settings, mut section) = (Vec::new(), "");
     for (at, line) in text.lines().enumerate() {

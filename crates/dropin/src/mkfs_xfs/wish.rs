@@ -1,4 +1,4 @@
-//! What the arguments of mkfs.xfs ask for.
+//! Arguments of mkfs.xfs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::size::{self, Size};
 use crate::supported;
 use crate::words::{Word, Words};
 
-/// Bytes of a block unless `-b` says otherwise.
+/// Default block size in bytes.
 const BLOCK_BYTES: u32 = 4096;
-/// Bytes of a real-time extent without a real-time device, unless a block is larger.
+/// Size of a real-time extent in bytes without a real-time device, unless the block size is larger.
 const REALTIME_EXTENT_BYTES: u64 = 4096;
 const NO_REALTIME: &str = "a file system with a real-time device is not made";
 
-/// Everything that can be asked for.
+/// Parsed arguments.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     pub(super) image: PathBuf,
@@ -33,14 +33,14 @@ pub(super) struct Wish {
     pub(super) label: Option<Vec<u8>>,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) features: Vec<FeatureChange>,
-    /// Stripe unit of the log in bytes.
+    /// Log stripe unit in bytes.
     pub(super) log_stripe: Option<u32>,
-    /// `-d file`: the file gets the size that was asked for.
+    /// `-d file`: the file is set to the requested size.
     pub(super) is_file: bool,
     pub(super) is_forced: bool,
     pub(super) is_quiet: bool,
     pub(super) is_trial: bool,
-    /// `--unsupported`: small sizes are made.
+    /// `--unsupported`: allow small sizes.
     pub(super) is_unsupported: bool,
     pub(super) only_version: bool,
     named: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub(super) struct Wish {
     log_sector_size: Option<u32>,
 }
 
-/// Reads the arguments.
+/// Parses the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
     let mut words = Words::new(arguments, STATUSES, &supported::MKFS_XFS);
@@ -100,7 +100,7 @@ impl Wish {
                 match path.to_str() {
                     Some(text) if path.exists() => settings.add_file(text.to_owned())?,
                     Some(text) => settings.add_prototype(text)?,
-                    // A name that is not UTF-8 has no suboptions.
+                    // A name that is not UTF-8 cannot be a suboption list.
                     None => self.prototype = Some(path),
                 }
             }
@@ -108,7 +108,7 @@ impl Wish {
             'q' => self.is_quiet = true,
             'N' => self.is_trial = true,
             'V' => self.only_version = true,
-            // What is not in use is not in the file.
+            // Unused space is always sparse.
             'K' => {}
             supported::UNSUPPORTED => self.is_unsupported = true,
             _ => return Err(words.unknown()),
@@ -131,7 +131,7 @@ impl Wish {
         }
     }
 
-    /// Works out what depends on several options.
+    /// Resolves dependencies between options.
     fn settle(&mut self) -> Result<(), Failure> {
         self.bytes = self.data_size.map(|size| self.in_bytes(size)).transpose()?;
         if self.is_file && self.bytes.is_none() {
@@ -276,7 +276,7 @@ impl Wish {
     fn realtime(&mut self, item: &Item<'_>) -> Result<(), Failure> {
         match item.name {
             "extsize" => self.realtime_extent = Some(item.by(size::parse_xfs)?),
-            // Without a real-time device there is nothing that they are about.
+            // Without a real-time device these have no effect.
             "noalign" | "concurrency" => drop(item.value()),
             "zoned" | "reserved" => nothing(item, NO_REALTIME)?,
             "size" | "rtdev" | "name" | "file" | "rgcount" | "rgsize" | "start" => {
@@ -302,7 +302,7 @@ impl Wish {
         Ok(())
     }
 
-    /// The size of an inode in bytes.
+    /// Returns the inode size in bytes.
     pub(super) fn inode_size(&self) -> Result<Option<u32>, Failure> {
         match (self.inode_size, self.inodes_per_block) {
             (Some(_), Some(_)) => Err(STATUSES.usage("-i size and -i perblock exclude each other")),
@@ -312,7 +312,7 @@ impl Wish {
         }
     }
 
-    /// The size of an allocation group in bytes.
+    /// Returns the allocation group size in bytes.
     pub(super) fn ag_bytes(&self) -> Result<Option<u64>, Failure> {
         if self.ag_size.is_some() && self.ag_count.is_some() {
             return Err(STATUSES.usage("-d agsize and -d agcount exclude each other"));
@@ -320,17 +320,17 @@ impl Wish {
         self.ag_size.map(|size| self.in_bytes(size)).transpose()
     }
 
-    /// The size of the log in bytes.
+    /// Returns the log size in bytes.
     pub(super) fn log_bytes(&self) -> Result<Option<u64>, Failure> {
         self.log_size.map(|size| self.in_bytes(size)).transpose()
     }
 
-    /// Size of a block in bytes.
+    /// Returns the block size in bytes.
     pub(super) fn block_bytes(&self) -> u32 {
         self.block_size.unwrap_or(BLOCK_BYTES)
     }
 
-    /// Numbers alone count bytes.
+    /// Converts a size to bytes. Numbers without a unit are bytes.
     fn in_bytes(&self, size: Size) -> Result<u64, Failure> {
         let bytes = match size {
             Size::Blocks(blocks) => blocks.checked_mul(self.block_bytes().into()),
@@ -340,7 +340,7 @@ impl Wish {
     }
 }
 
-/// Takes a request for nothing (0) and refuses any other.
+/// Accepts only the value 0.
 fn nothing(item: &Item<'_>, why: &str) -> Result<(), Failure> {
     match item.value() {
         Some(value) if value.trim_start_matches('0').is_empty() && !value.is_empty() => Ok(()),
@@ -348,7 +348,7 @@ fn nothing(item: &Item<'_>, why: &str) -> Result<(), Failure> {
     }
 }
 
-/// What cannot be chosen.
+/// Accepts only the fixed value of a setting.
 fn always(item: &Item<'_>, is_on: bool) -> Result<(), Failure> {
     if item.switch()? == is_on {
         return Ok(());

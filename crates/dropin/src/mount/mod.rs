@@ -1,6 +1,6 @@
-//! `mount.fuse.diskwright`, `mount.diskwright` and `fuse2fs`: a mount by the arguments that mount(8) and fuse2fs(1) have.
+//! `mount.fuse.diskwright`, `mount.diskwright` and `fuse2fs`: mounts with the arguments of mount(8) and fuse2fs(1).
 //!
-//! The mount is served by `diskwright mount`, which this program is started again as.
+//! The program executes itself as `diskwright mount`, which serves the mount.
 
 mod wish;
 
@@ -13,15 +13,15 @@ use crate::failure::{Ended, Failure, STATUSES, Statuses};
 use crate::invoked::Invoked;
 use wish::Wish;
 
-/// The statuses of mount(8): the arguments make no sense, and the mount failed.
+/// Exit statuses of mount(8): invalid arguments, and failed mount.
 const OF_MOUNT: Statuses = Statuses { usage: 1, failed: 32 };
 
-/// As mount(8) calls its helpers.
+/// Entry point for calls by mount(8).
 pub(crate) fn helper(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     begin(&wish::of_mount(arguments, OF_MOUNT)?, OF_MOUNT)
 }
 
-/// As fuse2fs is called.
+/// Entry point for calls as fuse2fs.
 pub(crate) fn fuse2fs(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let wish = wish::of_fuse2fs(arguments, STATUSES)?;
     if wish.only_version {
@@ -41,10 +41,10 @@ fn begin(wish: &Wish, statuses: Statuses) -> Ended {
     let mut command = Command::new(program);
     command.arg0("diskwright").arg("mount").args(wish.arguments());
     if wish.foreground {
-        // Signals are for who serves the mount.
+        // The serving process handles signals.
         return Err(failed(command.exec()));
     }
-    // It has said why it failed.
+    // The child has printed the error.
     Ok(match command.status().map_err(failed)?.code() {
         Some(0) => 0,
         Some(2) => statuses.usage,

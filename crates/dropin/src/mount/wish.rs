@@ -1,4 +1,4 @@
-//! What the arguments ask for, as arguments of `diskwright mount`.
+//! Conversion of the arguments to those of `diskwright mount`.
 
 use std::ffi::OsString;
 
@@ -6,15 +6,15 @@ use crate::failure::{Failure, Statuses};
 use crate::supported;
 use crate::words::{Word, Words};
 
-/// A mount that is asked for.
+/// Requested mount.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     operands: Vec<OsString>,
-    /// Words of `-o`, for the mount.
+    /// `-o` options for the mount.
     options: Vec<String>,
-    /// Arguments that are no words of `-o` there.
+    /// Arguments that are not `-o` options.
     others: Vec<String>,
-    /// Words that nobody knows are left out.
+    /// Whether to ignore unknown options.
     is_sloppy: bool,
     pub(super) foreground: bool,
     pub(super) is_trial: bool,
@@ -22,7 +22,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// The arguments of `diskwright mount`.
+    /// Returns the arguments of `diskwright mount`.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.others.iter().map(OsString::from).collect();
         if self.foreground {
@@ -36,11 +36,11 @@ impl Wish {
         arguments
     }
 
-    /// What both programs have in common: words that `diskwright mount` has options for.
+    /// Handles options of both programs that are separate arguments of `diskwright mount`.
     fn common(&mut self, word: &str) -> bool {
         match word.split_once('=').unwrap_or((word, "")) {
             ("offset", bytes) => self.others.push(format!("--offset={bytes}")),
-            // What is read as it lies cannot be changed.
+            // A mount without recovery is read-only.
             ("norecovery" | "noload", "") => {
                 self.others.push("--norecovery".into());
                 self.options.push("ro".into());
@@ -69,7 +69,7 @@ pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<W
             Word::Option('o') => lists.push(words.text()?),
             Word::Option('s') => wish.is_sloppy = true,
             Word::Option('f') => wish.is_trial = true,
-            // There is no table of mounts but the kernel's, and the type is the image's.
+            // Only the kernel's mount table is used, and the type is detected from the image.
             Word::Option('n' | 'v') => {}
             Word::Option('t') => drop(words.value()?),
             Word::Option('r') => wish.options.push("ro".into()),
@@ -86,7 +86,7 @@ pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<W
     wish.complete(statuses)
 }
 
-/// The words of lists with commas.
+/// Splits comma-separated lists into options.
 fn words_of(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
@@ -99,7 +99,7 @@ impl Wish {
         match word.split_once('=') {
             Some(("partition", number)) => self.others.push(format!("--partition={number}")),
             Some(("log", file)) => self.others.push(format!("--log={file}")),
-            // Who mounts by `user` of /etc/fstab, which mount(8) notes for umount(8).
+            // `user` mounts of /etc/fstab, which mount(8) records for umount(8).
             Some(("user" | "uhelper" | "helper", _)) => {}
             _ if self.is_sloppy && !is_known(word) => {}
             _ => self.options.push(word.into()),
@@ -107,7 +107,7 @@ impl Wish {
     }
 }
 
-/// Whether `diskwright mount -o` takes the word.
+/// Returns whether `diskwright mount -o` accepts the option.
 fn is_known(word: &str) -> bool {
     diskwright::mount::MountOptions::default().apply(word).is_ok()
 }
@@ -142,7 +142,7 @@ impl Wish {
             return Ok(());
         }
         let why = match word.split_once('=').unwrap_or((word, "")) {
-            // So it is here, and so much memory is taken as is needed.
+            // This is the default here, and memory is allocated on demand.
             ("bsddf" | "acl" | "no_default_opts" | "cache_size" | "subtype", _) => return Ok(()),
             ("kernel", "") => {
                 let like_the_kernel = ["allow_other", "default_permissions", "suid", "dev"];

@@ -20,16 +20,16 @@ use crate::supported;
 use crate::target::Target;
 use crate::words::{Word, Words};
 
-/// A change of a superblock, or why it cannot be.
+/// Change of a superblock; the error is the reason for a refusal.
 type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
 
 #[derive(Default)]
 struct Wish {
-    /// Features, and what else needs more than the superblock.
+    /// Changes of features and others that affect more than the superblock.
     request: Request,
     changes: Vec<Change>,
     shows: bool,
-    /// `-j` or `-J`: a journal is made, and it is wrong to ask for a second one.
+    /// `-j` or `-J`: create a journal. An error if one exists.
     makes_journal: bool,
     /// `-f`.
     is_forced: bool,
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-/// Shows the label, or sets it.
+/// Shows or sets the label.
 #[cfg_attr(
     not(target_os = "linux"),
     expect(unused_variables, reason = "no file system is mounted there")
@@ -122,7 +122,7 @@ impl Wish {
         self.request == Request::default() && self.changes.is_empty()
     }
 
-    /// Refuses requests that do not fit the image.
+    /// Rejects requests that do not apply to the image.
     fn check(&self, image: &Target) -> Result<(), Failure> {
         if self.request.clears_mmp && !self.is_forced {
             return Err(STATUSES.usage("Error in using clear_mmp. It must be used with -f"));
@@ -138,7 +138,7 @@ impl Wish {
         Ok(())
     }
 
-    /// Asks for a journal.
+    /// Requests a journal.
     fn add_journal(&mut self) {
         self.request.features.push((Feature::Compat(Compat::HAS_JOURNAL), true));
         self.makes_journal = true;
@@ -158,7 +158,7 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         }
         'c' => {
             let count: i16 = words.by(mount_count)?;
-            // 0 means never, as a negative one does.
+            // 0 means never, like negative numbers.
             let count = if count == 0 { -1 } else { count };
             wish.add(move |raw| raw.max_mnt_count = count.cast_unsigned().into());
         }
@@ -207,7 +207,7 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
     Ok(())
 }
 
-/// Mounts between two checks: a number, or `random` for one from 20 to 39.
+/// Parses the number of mounts between two checks: a number, or `random` for 20 to 39.
 fn mount_count(text: &str) -> Result<i16, String> {
     const USUAL: u8 = 20;
     if text == "random" {
@@ -216,7 +216,7 @@ fn mount_count(text: &str) -> Result<i16, String> {
     text.parse().map_err(|_| "write a number or random".into())
 }
 
-/// Text in a field that NULs fill up.
+/// Pads text with NULs to the size of a field.
 fn name<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut field = [0; N];
     let len = text.len().min(N);
@@ -224,7 +224,7 @@ fn name<const N: usize>(text: &[u8]) -> [u8; N] {
     field
 }
 
-/// A number of days, or with a letter of days, months or weeks.
+/// Parses a number of days, or of the unit given by a letter: days, months or weeks.
 fn interval(text: &str) -> Result<u32, String> {
     const DAY: u32 = 24 * 60 * 60;
     let (number, unit) = match text.char_indices().last() {

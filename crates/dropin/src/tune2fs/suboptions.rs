@@ -1,4 +1,4 @@
-//! Lists of suboptions: `-E`, `-J` and `-Q`.
+//! Suboptions of `-E`, `-J` and `-Q`.
 
 use ext4::format::superblock::STATE_ERROR;
 
@@ -7,14 +7,14 @@ use crate::failure::{Failure, STATUSES};
 use crate::lists::{self, Item};
 use crate::mke2fs::TEST_FILE_SYSTEM;
 
-/// `s_encoding_flags`: names must be valid text.
+/// `s_encoding_flags`: reject invalid names.
 const ENCODING_STRICT: u16 = 1;
-/// Seconds between two updates of the MMP block at most.
+/// Maximum update interval of the MMP block in seconds.
 const MMP_INTERVAL_MAX: u16 = 300;
-/// Bytes of the unit of `-J size`.
+/// Unit of `-J size` in bytes.
 const MIB: u64 = 1 << 20;
 
-/// Reads `-J`, which asks for a journal.
+/// Parses `-J`, which requests a journal.
 pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
     wish.add_journal();
     for item in lists::items(list, 'J', STATUSES) {
@@ -37,7 +37,7 @@ pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads `-Q`: kinds of quota to count from now on, or with `^` not any more.
+/// Parses `-Q`: quota types to enable, or with `^` to disable.
 pub(super) fn quota(wish: &mut Wish, list: &str) -> Result<(), Failure> {
     for item in lists::items(list, 'Q', STATUSES) {
         let (kind, is_on) = item.name.strip_prefix('^').map_or((item.name, true), |k| (k, false));
@@ -47,14 +47,14 @@ pub(super) fn quota(wish: &mut Wish, list: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The hash that directories get from now on.
+/// Parses the hash version of new directories.
 fn hash_version(text: &str) -> Result<u8, String> {
     let names = ["legacy", "half_md4", "tea"];
     let found = (0..).zip(names).find(|(_, name)| *name == text);
     found.map(|(version, _)| version).ok_or_else(|| "it is legacy, half_md4 or tea".into())
 }
 
-/// Reads one item of `-E`.
+/// Parses one item of `-E`.
 pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> {
     let number = |text: &str| text.parse::<u32>().map_err(|_| "write a number".to_owned());
     match item.name {
@@ -91,7 +91,7 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
             if seconds > most {
                 return Err(item.wrong(&format!("is at most {most} seconds")));
             }
-            // 0 asks for the usual interval.
+            // 0 selects the default interval.
             let seconds = if seconds == 0 { 5 } else { seconds as u16 };
             wish.add(move |raw| raw.mmp_interval = seconds.into());
         }

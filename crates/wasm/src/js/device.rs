@@ -1,9 +1,8 @@
-//! Devices that JavaScript gives: an object with `size`, `readAt(offset, buffer)`, and to be changed also
-//! `writeAt(offset, bytes)` and perhaps `flush()`.
+//! Devices implemented in JavaScript: an object with `size`, `readAt(offset, buffer)`, for writing also
+//! `writeAt(offset, bytes)`, and optionally `flush()`.
 //!
-//! A [`BlockDevice`] may be used by any thread, and an object of JavaScript by one. A module without threads has but
-//! one, and so that the compiler need not be told what it cannot check, objects stay in a table of their thread, and
-//! a device has the number of its place there.
+//! A [`BlockDevice`] may be used by any thread, but a JavaScript object only by its own. Therefore objects are stored
+//! in a thread-local table, and a device contains the key of its entry.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,18 +15,18 @@ use crate::failure::{Failure, whole};
 
 #[wasm_bindgen]
 extern "C" {
-    /// A device in JavaScript.
+    /// Device in JavaScript.
     #[derive(Clone)]
     pub type JsDevice;
 
     #[wasm_bindgen(method, getter, catch)]
     fn size(this: &JsDevice) -> Result<f64, JsValue>;
 
-    /// Fills the buffer; returns how many bytes it read.
+    /// Fills the buffer and returns the number of bytes read.
     #[wasm_bindgen(method, catch, js_name = readAt)]
     fn read_at(this: &JsDevice, offset: f64, buffer: &mut [u8]) -> Result<f64, JsValue>;
 
-    /// Writes all bytes; returns how many it wrote.
+    /// Writes all bytes and returns the number of bytes written.
     #[wasm_bindgen(method, catch, js_name = writeAt)]
     fn write_at(this: &JsDevice, offset: f64, bytes: &[u8]) -> Result<f64, JsValue>;
 
@@ -38,19 +37,19 @@ extern "C" {
 thread_local! {
     static DEVICES: RefCell<HashMap<u32, JsDevice>> = RefCell::default();
     static NEXT: Cell<u32> = const { Cell::new(0) };
-    /// What a device threw last.
+    /// Last exception thrown by a device.
     static EXCEPTION: RefCell<Option<JsValue>> = const { RefCell::new(None) };
 }
 
-/// What a device threw since this was asked last.
+/// Takes the exception thrown by a device since the last call.
 pub(super) fn take_exception() -> Option<JsValue> {
     EXCEPTION.with_borrow_mut(Option::take)
 }
 
-/// Zeros that are written at a time, in bytes.
+/// Buffer size for writing zeros, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
 
-/// A device in the table of its thread.
+/// Device in the table of its thread.
 pub(super) struct Registered {
     key: u32,
     len: u64,
@@ -62,10 +61,10 @@ fn has_function(object: &JsValue, name: &str) -> bool {
 }
 
 impl Registered {
-    /// Puts a device into the table.
+    /// Adds a device to the table.
     ///
     /// # Errors
-    /// If it lacks what a device has.
+    /// If it lacks a required property.
     pub(super) fn new(device: JsDevice) -> Result<Self, Failure> {
         let object: &JsValue = device.as_ref();
         if !object.is_object() || !has_function(object, "readAt") {
@@ -80,12 +79,12 @@ impl Registered {
         Ok(Self { key, len, is_writable })
     }
 
-    /// Whether it has `writeAt`.
+    /// Returns whether it has `writeAt`.
     pub(super) fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// The device itself. The table is not borrowed while it is at work, so that it may open others.
+    /// Returns the device. The table is not borrowed during its calls, so that it may open others.
     fn device(&self) -> io::Result<JsDevice> {
         let device = DEVICES.with_borrow(|all| all.get(&self.key).cloned());
         device.ok_or_else(|| io::Error::other("the device belongs to another thread"))
@@ -114,7 +113,7 @@ impl Drop for Registered {
     }
 }
 
-/// What a device threw, as an error that says so.
+/// Converts an exception of a device to an error.
 fn exception(what: &str, thrown: JsValue) -> io::Error {
     let error = thrown.dyn_ref::<js_sys::Error>();
     let text = error.map_or_else(|| format!("{thrown:?}"), |error| String::from(error.message()));
@@ -122,7 +121,7 @@ fn exception(what: &str, thrown: JsValue) -> io::Error {
     io::Error::other(format!("{what} failed: {text}"))
 }
 
-/// Checks that a call did all that it was asked for.
+/// Checks that a call processed all bytes.
 fn all(what: &str, offset: u64, done: f64, len: usize) -> io::Result<()> {
     if done == len as f64 {
         return Ok(());

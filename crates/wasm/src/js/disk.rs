@@ -1,4 +1,4 @@
-//! A disk: what it holds, its file systems opened, made and checked.
+//! Disk: detecting its contents, and opening, creating and checking its file systems.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::place;
 use crate::volume::{self, Open, Volume};
 
 thread_local! {
-    /// Who is told how far the check is that is under way.
+    /// Progress callback of the running check.
     static PROGRESS: RefCell<Option<Function>> = const { RefCell::new(None) };
 }
 
-/// A module has no clock: JavaScript's is taken.
+/// Returns the time from JavaScript, because a module has no clock.
 fn clock() -> Timestamp {
     let millis = js_sys::Date::now();
     let sec = (millis / 1000.0).floor();
@@ -37,10 +37,10 @@ pub struct Disk {
 
 #[wasm_bindgen]
 impl Disk {
-    /// Takes a device: an object with `size`, `readAt(offset, buffer)` and, to be changed, `writeAt(offset, bytes)`.
+    /// Wraps a device: an object with `size`, `readAt(offset, buffer)` and, for writing, `writeAt(offset, bytes)`.
     ///
     /// # Errors
-    /// If it lacks one of them.
+    /// If one of them is missing.
     #[wasm_bindgen(constructor)]
     pub fn new(device: JsDevice) -> Result<Self, JsValue> {
         vfs::clock::provide(clock);
@@ -50,7 +50,7 @@ impl Disk {
         Ok(Self { device: Arc::new(device), is_writable })
     }
 
-    /// What it holds, as JSON: `size`, `contents`, `partitions`.
+    /// Returns the contents as JSON: `size`, `contents`, `partitions`.
     ///
     /// # Errors
     /// If its first bytes cannot be read.
@@ -58,10 +58,10 @@ impl Disk {
         json(&place::layout(&self.device).map_err(thrown)?)
     }
 
-    /// Opens a file system: the whole disk, or the `partition` or `offset` of the options (JSON).
+    /// Opens a file system: the whole disk, or the `partition` or `offset` in the options (JSON).
     ///
     /// # Errors
-    /// If there is none that can be used.
+    /// If there is no usable file system.
     pub fn open(&self, how: &str) -> Result<Image, JsValue> {
         let how: Open = options(how)?;
         if how.writable && !self.is_writable {
@@ -71,19 +71,19 @@ impl Disk {
         Volume::open(&self.device, &how).map(Image::new).map_err(thrown)
     }
 
-    /// Makes an empty file system on all of it, by options (JSON).
+    /// Creates an empty file system on the whole disk with options (JSON).
     ///
     /// # Errors
-    /// If the options cannot be, or the device fails.
+    /// If the options are invalid, or the device fails.
     pub fn format(&self, how: &str) -> Result<(), JsValue> {
         volume::format(&self.device, &options(how)?).map_err(thrown)
     }
 
-    /// Checks a file system, at a place (JSON), and answers with findings as JSON. `progress(phase, done, total)` is
-    /// called now and then; if it returns false, the check ends.
+    /// Checks a file system at a location (JSON) and returns findings as JSON. `progress(phase, done, total)` is called
+    /// repeatedly and returns false to cancel.
     ///
     /// # Errors
-    /// If nothing can be checked.
+    /// If the check is impossible.
     pub fn check(&self, place: &str, progress: Option<Function>) -> Result<String, JsValue> {
         let place = options(place)?;
         PROGRESS.replace(progress);

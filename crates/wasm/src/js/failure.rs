@@ -1,4 +1,4 @@
-//! Failures as errors of JavaScript: with `code` and, for damage, `structure` and its place.
+//! Conversion of failures to JavaScript errors: with `code` and, for damage, `structure` and location.
 
 use std::sync::Once;
 
@@ -13,11 +13,11 @@ fn set(error: &Error, name: &str, value: impl Into<JsValue>) {
     let _ = Reflect::set(error, &name.into(), &value.into());
 }
 
-/// The error to throw.
+/// Returns the error to throw.
 pub(super) fn thrown(failure: Failure) -> JsValue {
     let error = Error::new(&failure.message);
     set(&error, "code", failure.code);
-    // What the device threw says more than that it did.
+    // The exception of the device is more specific.
     if let Some(cause) = take_exception().filter(|_| failure.code == "EIO") {
         set(&error, "cause", cause);
     }
@@ -38,8 +38,8 @@ pub(super) fn thrown(failure: Failure) -> JsValue {
     error.into()
 }
 
-/// Has a panic throw an error that says where it was, with the code `EFAULT`. The module is of no use after it: nothing was
-/// cleaned up, so that an image is as after a crash.
+/// Makes a panic throw an error with its location and the code `EFAULT`. The module is unusable afterwards, and images
+/// are in the state after a crash.
 pub(super) fn throw_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -50,13 +50,13 @@ pub(super) fn throw_panics() {
     });
 }
 
-/// An answer as JSON.
+/// Serialises a result as JSON.
 pub(super) fn json(answer: &impl serde::Serialize) -> Result<String, JsValue> {
     let text = serde_json::to_string(answer);
     text.map_err(|error| thrown(Failure::new("EINVAL", error.to_string())))
 }
 
-/// Options, which come as JSON.
+/// Parses options from JSON.
 pub(super) fn options<'t, T: serde::Deserialize<'t>>(text: &'t str) -> Result<T, JsValue> {
     let options = serde_json::from_str(text);
     options.map_err(|error| thrown(Failure::invalid(format!("options: {error}"))))

@@ -1,4 +1,4 @@
-//! An open file system: read and changed by path.
+//! Open file system, accessed by path.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::tar::Tar;
 use crate::volume::Volume;
 use crate::{edit, entry, info};
 
-/// Most bytes that are read at once.
+/// Maximum size of a read in bytes.
 const READ_BYTES_MAX: f64 = 1_073_741_824.0;
 
 /// An open image. Paths are bytes, and start at its root.
@@ -32,83 +32,83 @@ impl Image {
 
 #[wasm_bindgen]
 impl Image {
-    /// What it says about itself, as JSON.
+    /// Returns the properties of the image as JSON.
     ///
     /// # Errors
-    /// If it cannot be read, here and below.
+    /// If they cannot be read.
     pub fn info(&self) -> Result<String, JsValue> {
         json(&self.volume.with_fs(info::info).map_err(thrown)?)
     }
 
-    /// A picture of what lies where, of at most so many cells, as SVG.
+    /// Returns a map of the disk layout with at most `cells` cells, as SVG.
     ///
     /// # Errors
-    /// If the device fails. Other damage is in the picture.
+    /// If the device fails. Other damage is shown in the map.
     pub fn map(&self, title: &str, cells: u32) -> Result<String, JsValue> {
         self.volume.with_fs(|fs| info::map(fs, title, cells)).map_err(thrown)
     }
 
-    /// Whether it was opened to be changed.
+    /// Returns whether the image was opened for writing.
     #[wasm_bindgen(getter, js_name = isWritable)]
     pub fn is_writable(&self) -> bool {
         self.volume.is_writable
     }
 
-    /// What is in a directory, with attributes, sorted by name, as JSON.
+    /// Returns the entries of a directory with attributes, sorted by name, as JSON.
     ///
     /// # Errors
-    /// If there is no directory. What is damaged in it is told in the answer.
+    /// If it is not a directory. Damage in it is part of the result.
     pub fn list(&self, path: &[u8]) -> Result<String, JsValue> {
         json(&self.with(|paths| entry::list(paths, path))?)
     }
 
-    /// The attributes of a file, as JSON.
+    /// Returns the attributes of a file as JSON.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     pub fn stat(&self, path: &[u8], follow: bool) -> Result<String, JsValue> {
         json(&self.with(|paths| entry::stat(paths, path, follow))?)
     }
 
-    /// The attributes of a file, its flags, target and extended attributes, as JSON.
+    /// Returns attributes, flags, target and extended attributes of a file as JSON.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     pub fn details(&self, path: &[u8]) -> Result<String, JsValue> {
         json(&self.with(|paths| entry::details(paths, path))?)
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a symbolic link.
     pub fn readlink(&self, path: &[u8]) -> Result<Vec<u8>, JsValue> {
         self.with(|paths| paths.read_link(path).map_err(|error| Failure::at(path, error)))
     }
 
-    /// Bytes of a file from `offset` on; fewer than `length` only at its end.
+    /// Reads a file from `offset` on. Returns fewer than `length` bytes only at its end.
     ///
     /// # Errors
-    /// If it is no regular file.
+    /// If it is not a regular file.
     pub fn read(&self, path: &[u8], offset: f64, length: f64) -> Result<Vec<u8>, JsValue> {
         let offset = whole("offset", offset).map_err(thrown)?;
         let length = whole("length", length.min(READ_BYTES_MAX)).map_err(thrown)?;
         self.with(|paths| entry::read(paths, path, offset, length as usize))
     }
 
-    /// Begins a tar archive of a directory or file.
+    /// Starts a tar archive of a directory or file.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     pub fn tar(&self, path: &[u8]) -> Result<TarStream, JsValue> {
         let tar = Tar::new(Rc::clone(&self.volume), path).map_err(thrown)?;
         Ok(TarStream { tar })
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     #[wasm_bindgen(js_name = getXattr)]
     pub fn get_xattr(&self, path: &[u8], name: &[u8]) -> Result<Vec<u8>, JsValue> {
         self.with(|paths| {
@@ -118,10 +118,10 @@ impl Image {
         })
     }
 
-    /// Sets an extended attribute; removes it without a value.
+    /// Sets an extended attribute, or removes it without a value.
     ///
     /// # Errors
-    /// If it cannot be changed, here and below.
+    /// If it cannot be changed.
     #[wasm_bindgen(js_name = setXattr)]
     pub fn set_xattr(
         &self,
@@ -132,14 +132,14 @@ impl Image {
         self.with(|paths| edit::set_xattr(paths, path, name, value.as_deref()))
     }
 
-    /// Gives a file other contents, or makes it.
+    /// Creates a file or replaces its contents.
     #[wasm_bindgen(js_name = writeFile)]
     pub fn write_file(&self, path: &[u8], contents: &[u8], new: &str) -> Result<(), JsValue> {
         let new = options(new)?;
         self.with(|paths| edit::write_file(paths, path, contents, new))
     }
 
-    /// Writes bytes into a file at `offset`.
+    /// Writes bytes to a file at `offset`.
     pub fn write(&self, path: &[u8], offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
         let offset = whole("offset", offset).map_err(thrown)?;
         self.with(|paths| edit::write_at(paths, path, offset, bytes))
@@ -151,34 +151,34 @@ impl Image {
         self.with(|paths| edit::truncate(paths, path, size))
     }
 
-    /// Makes a directory; with `all`, those above it, too.
+    /// Creates a directory, with `all` also missing parents.
     pub fn mkdir(&self, path: &[u8], all: bool, new: &str) -> Result<(), JsValue> {
         let new = options(new)?;
         self.with(|paths| edit::mkdir(paths, path, all, new))
     }
 
-    /// Removes a file or an empty directory; with `all`, everything in it.
+    /// Removes a file or an empty directory, with `all` recursively.
     pub fn remove(&self, path: &[u8], all: bool) -> Result<(), JsValue> {
         self.with(|paths| edit::remove(paths, path, all))
     }
 
-    /// Moves a file to another name, in place of what has it.
+    /// Renames a file, replacing an existing target.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), JsValue> {
         self.with(|paths| edit::rename(paths, from, to))
     }
 
-    /// Makes a symbolic link at `path`.
+    /// Creates a symbolic link at `path`.
     pub fn symlink(&self, target: &[u8], path: &[u8], new: &str) -> Result<(), JsValue> {
         let new = options(new)?;
         self.with(|paths| edit::symlink(paths, target, path, new))
     }
 
-    /// Gives a file another name.
+    /// Creates a hard link.
     pub fn link(&self, existing: &[u8], path: &[u8]) -> Result<(), JsValue> {
         self.with(|paths| edit::link(paths, existing, path))
     }
 
-    /// Changes permissions, owners and times, by options (JSON).
+    /// Changes permissions, owners and times with options (JSON).
     #[wasm_bindgen(js_name = setAttributes)]
     pub fn set_attributes(&self, path: &[u8], change: &str) -> Result<(), JsValue> {
         let change = options(change)?;
@@ -190,13 +190,13 @@ impl Image {
         self.with(|paths| paths.file_system().sync().map_err(Failure::from))
     }
 
-    /// Makes all changes durable and leaves the image clean. Nothing can be asked of it afterwards.
+    /// Makes all changes durable and marks the image clean. Later calls fail.
     pub fn close(&self) -> Result<(), JsValue> {
         self.volume.close().map_err(thrown)
     }
 }
 
-/// A tar archive that is taken piece by piece.
+/// Tar archive that is read in pieces.
 #[wasm_bindgen]
 pub struct TarStream {
     tar: Tar,
@@ -204,7 +204,7 @@ pub struct TarStream {
 
 #[wasm_bindgen]
 impl TarStream {
-    /// The next piece; empty when the archive is whole.
+    /// Returns the next piece, or an empty one at the end.
     ///
     /// # Errors
     /// If the image was closed.
@@ -213,16 +213,16 @@ impl TarStream {
         self.tar.next_piece().map_err(thrown)
     }
 
-    /// Files that are in it so far.
+    /// Returns the number of files so far.
     #[wasm_bindgen(getter)]
     pub fn files(&self) -> f64 {
         self.tar.files as f64
     }
 
-    /// What could not be read, or has no place in an archive, as JSON.
+    /// Returns the omitted or unreadable files as JSON.
     ///
     /// # Errors
-    /// None that can be met.
+    /// Never in practice.
     pub fn remarks(&self) -> Result<String, JsValue> {
         json(&self.tar.remarks)
     }

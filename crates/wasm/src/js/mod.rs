@@ -1,4 +1,4 @@
-//! What JavaScript sees.
+//! JavaScript interface.
 
 mod device;
 mod disk;

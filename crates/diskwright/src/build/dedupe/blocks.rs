@@ -1,4 +1,4 @@
-//! Blocks by their contents.
+//! Index of blocks by contents.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,21 +9,21 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Part;
 
-/// Sum and length in bytes; the last block of a file is a part of one.
+/// Hash and length in bytes; the last block of a file may be partial.
 type Key = (u128, u32);
 
-/// Bytes that a block takes in the table.
+/// Size of a table entry in bytes.
 pub(super) const ENTRY_BYTES: usize = size_of::<(Key, (Ino, u64))>();
 const _: () = assert!(ENTRY_BYTES <= 48);
 
-/// All blocks so far whose sum nobody had before, and where they are.
+/// Distinct blocks so far and their locations.
 #[derive(Default)]
 pub(super) struct Blocks {
     table: HashMap<Key, (Ino, u64)>,
 }
 
 impl Blocks {
-    /// Where a block is that may have the same bytes; `place`, from now on, if there is none.
+    /// Returns the location of a block that may have the same bytes. If there is none, records `place`.
     pub(super) fn known_or_new(&mut self, block: &[u8], place: (Ino, u64)) -> Option<(Ino, u64)> {
         match self.table.entry((xxh3_128(block), block.len() as u32)) {
             Entry::Occupied(known) => Some(*known.get()),
@@ -35,7 +35,7 @@ impl Blocks {
     }
 }
 
-/// The blocks that some bytes lie in, each with its first byte in the file; those at the ends may be parts of blocks.
+/// Splits bytes at block boundaries, each with its offset in the file. The first and last may be partial blocks.
 pub(super) fn blocks_in(
     offset: u64,
     bytes: &[u8],
@@ -51,13 +51,13 @@ pub(super) fn blocks_in(
     })
 }
 
-/// Adds a part, which may go on where the last one ends.
+/// Adds a part, merging it with the last one if it continues it.
 pub(super) fn add(parts: &mut Vec<Part>, offset: u64, len: u64, same: Option<(Ino, u64)>) {
     if let Some(last) = parts.last_mut()
         && last.run.offset + last.run.len == offset
     {
         let expected = last.same.map(|(ino, at)| (ino, at + last.run.len));
-        // A part of a block is not followed by anything in the file that it is from.
+        // A partial block is the end of its file, so nothing can continue it.
         if expected == same {
             last.run.len += len;
             return;

@@ -1,5 +1,5 @@
-//! Files by their contents. Nothing is read of a file before another one has its size and its holes; that other one is
-//! compared with it, and only files that differ from the first of their size are summed.
+//! Index of files by contents. A file is not read before a second file has its size and holes. The first one is then
+//! compared with it. Only files that differ from the first of their shape are hashed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,15 +10,15 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::BuildError;
 
-/// Bytes that a file takes in the tables at most, if it has the size of another one.
+/// Maximum table size per file, in bytes, for files whose size is not unique.
 pub(super) const ENTRY_BYTES: usize = size_of::<(u128, Ino)>();
 const _: () = assert!(ENTRY_BYTES <= 32);
 
-/// What files must have alike before their bytes are looked at.
+/// Properties that must be equal before bytes are compared.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     size: u64,
-    /// First byte and length of each run of data; nothing if all of it is data.
+    /// Offset and length of each data run; empty if the file has no holes.
     runs: Box<[(u64, u64)]>,
 }
 
@@ -30,22 +30,22 @@ impl Shape {
     }
 }
 
-/// Files of one shape, each with other bytes.
+/// Distinct files of one shape.
 struct Alike {
-    /// The first of them, whose sum nobody needed.
+    /// First file, which has not been hashed.
     first: Ino,
-    /// The others by the sums of their bytes.
+    /// Other files by hash.
     others: HashMap<u128, Ino>,
 }
 
-/// All files so far whose bytes nobody had before.
+/// Distinct files so far.
 #[derive(Default)]
 pub(super) struct Files {
     shapes: HashMap<Shape, Alike>,
 }
 
 impl Files {
-    /// Whether a file is the first of its shape, which it is from now on.
+    /// Returns whether a file is the first of its shape, and records it.
     pub(super) fn is_first(&mut self, shape: &Shape, ino: Ino) -> bool {
         if self.shapes.contains_key(shape) {
             return false;
@@ -55,8 +55,8 @@ impl Files {
         true
     }
 
-    /// Finds a file with the same bytes, and what `same` says of it. If there is none, the file is the first of its
-    /// kind from now on. `same` compares it with another one; `sum` sums its bytes up.
+    /// Finds a file with the same bytes, together with the result of `same`. If there is none, records the file. `same`
+    /// compares it with another file; `sum` hashes it.
     pub(super) fn find<T>(
         &mut self,
         shape: &Shape,
@@ -74,7 +74,7 @@ impl Files {
                 new.insert(ino);
                 Ok(None)
             }
-            // Two with the same sum that are not the same: the second one is nobody's match.
+            // Hash collision with different bytes: the second file has no match.
             Entry::Occupied(known) => {
                 Ok(same(*known.get(), buffer)?.map(|told| (*known.get(), told)))
             }
@@ -82,7 +82,7 @@ impl Files {
     }
 }
 
-/// A file whose bytes are read in order, to be looked up as a whole.
+/// File that is read in order and then looked up as a whole.
 pub(in crate::build) struct WholeFile {
     hash: Xxh3,
     size: u64,
@@ -93,17 +93,17 @@ impl WholeFile {
         Self { hash: Xxh3::new(), size }
     }
 
-    /// Adds the next bytes of it.
+    /// Adds the next bytes.
     pub(in crate::build) fn add(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
     }
 
-    /// Size in bytes, holes included.
+    /// Returns the size in bytes, holes included.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The sum of its bytes.
+    /// Returns the hash of the bytes.
     pub(super) fn sum(&self) -> u128 {
         self.hash.digest128()
     }
@@ -113,7 +113,7 @@ impl WholeFile {
 mod tests {
     use super::*;
 
-    /// Looks a file up whose bytes are a number, and whose sum is another one.
+    /// Looks up a file with the given bytes and hash.
     fn look(
         files: &mut Files,
         size: u64,
@@ -138,7 +138,7 @@ mod tests {
         let mut files = Files::default();
         let found = [1, 2, 3, 4, 5, 6].map(|ino| look(&mut files, 9, ino, &all));
         assert_eq!(found, [None, Some(Ino(1)), None, None, Some(Ino(3)), None]);
-        // Those of another size are not even compared.
+        // Files of other sizes are not compared.
         assert_eq!(look(&mut files, 8, 2, &all), None);
     }
 

@@ -1,4 +1,4 @@
-//! Bytes of files that are in the image, or will be, to be compared with others.
+//! Contents of earlier files of the image, for comparison.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use vfs::Ino;
 
 use super::{BuildError, READ_BYTES, ShareBlocks, identity};
 
-/// Bytes of two files that are compared first: most that differ do so early.
+/// Bytes of two files that are compared first. Most differing files differ there.
 const FIRST_BYTES: u64 = 4096;
 
-/// All files so far.
+/// Files so far.
 pub(super) struct Held<'a> {
     device: &'a dyn ShareBlocks,
-    /// Where the contents of files are from, and their sizes. Those of all others are in the image.
+    /// Sources and sizes of file contents. The contents of all other files are in the image.
     sources: HashMap<Ino, (Detached, u64)>,
-    /// The file that was read last.
+    /// File that was read last.
     open: Option<(Ino, ContentFile)>,
     buffer: Vec<u8>,
     window: Window,
 }
 
-/// What was read ahead of a file.
+/// Read-ahead buffer of a file.
 #[derive(Default)]
 struct Window {
     ino: Option<Ino>,
@@ -40,10 +40,10 @@ impl Window {
     }
 }
 
-/// A file that others are compared with.
+/// New file to compare with earlier ones.
 pub(super) enum New<'f> {
     Source(&'f ContentFile),
-    /// It was written to the image.
+    /// A file that was written to the image.
     Image(Ino),
 }
 
@@ -53,13 +53,13 @@ impl<'a> Held<'a> {
         Self { device, sources, open: None, buffer: vec![0; READ_BYTES], window }
     }
 
-    /// Notes where the contents of a file of `size` bytes are from.
+    /// Records the source of the contents of a file of `size` bytes.
     pub(super) fn add(&mut self, ino: Ino, size: u64, body: &Detached) {
         self.sources.insert(ino, (body.clone(), size));
     }
 
-    /// Whether a file has the same bytes as another one, in runs that both have; what they add to the sum over all
-    /// contents if so.
+    /// Compares a file with another one over runs that both have. If equal, returns their contribution to the checksum
+    /// of all contents.
     pub(super) fn same(
         &mut self,
         other: Ino,
@@ -93,8 +93,7 @@ impl<'a> Held<'a> {
         Ok(contents)
     }
 
-    /// Whether these bytes are at a place of a file. What follows is read as well, if the last question was about what
-    /// comes before.
+    /// Returns whether a file has these bytes at an offset. Reads ahead if this query continues the previous one.
     pub(super) fn has(&mut self, place: (Ino, u64), bytes: &[u8]) -> Result<bool, BuildError> {
         if let Some(found) = self.window.get(place, bytes.len()) {
             return Ok(found == bytes);
@@ -111,13 +110,13 @@ impl<'a> Held<'a> {
         Ok(self.window.get(place, bytes.len()) == Some(bytes))
     }
 
-    /// Reads bytes of a file. False if not all of them are there.
+    /// Reads bytes of a file. Returns false at the end of the file.
     fn read(&mut self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<bool, BuildError> {
         let len = buffer.len();
         Ok(self.read_some(ino, offset, buffer)? == len)
     }
 
-    /// Reads bytes of a file as far as there are any. How many it was.
+    /// Reads bytes up to the end of a file. Returns the number of bytes.
     fn read_some(&mut self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize, BuildError> {
         let Some((body, size)) = self.sources.get(&ino) else {
             return Ok(self.device.read_back(ino, offset, buffer)?);
@@ -134,7 +133,10 @@ impl<'a> Held<'a> {
         Ok(len)
     }
 
-    /// Closes the file that was read last. An error if it is another one by now.
+    /// Closes the file that was read last.
+    ///
+    /// # Errors
+    /// If the file changed meanwhile.
     pub(super) fn close(&mut self) -> Result<(), BuildError> {
         match self.open.take() {
             Some((_, file)) => Ok(file.finish()?),
@@ -149,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// An image whose files are bytes.
+    /// Image whose files are byte vectors.
     struct Image {
         files: HashMap<Ino, Vec<u8>>,
         reads: Cell<usize>,
@@ -208,11 +210,11 @@ mod tests {
             assert!(held.has((Ino(1), at as u64), block).unwrap());
         }
         assert!(image.reads.get() < 12, "{}", image.reads.get());
-        // Elsewhere in the file, and in another one: only what was asked for.
+        // Other offsets and files: no read-ahead.
         assert!(!held.has((Ino(1), 8192), &bytes[..4096]).unwrap());
         assert!(held.has((Ino(2), 8192), &bytes[8192..12_288]).unwrap());
         assert!(!held.has((Ino(3), 999_424), &bytes[999_424..]).unwrap());
-        // Behind the end.
+        // Past the end.
         assert!(!held.has((Ino(3), 999_424), &[0; 4096]).unwrap());
     }
 }

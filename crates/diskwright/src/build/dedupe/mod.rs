@@ -1,13 +1,13 @@
-//! Contents that are in the image already: files with the same bytes, or blocks with the same bytes, share blocks.
+//! Deduplication: files or blocks with the same bytes share blocks.
 //!
-//! What may be the same is found by sizes and by sums that are fast and not safe (XXH3); that it is the same is found
-//! by comparing the bytes. Those of earlier files come from where they were copied from, since the copies may not be
-//! there yet, and from the image where they came in order. The thread that makes the files looks each of them up before
-//! it gets blocks, so that the order of the source alone decides what is shared with what.
+//! Candidates are found by size and by a fast, non-cryptographic hash (XXH3) and confirmed by comparing the bytes.
+//! Earlier files are read from their sources, because they may not be copied yet; streamed files are read from the
+//! image. The thread that creates the files looks up each file before it allocates blocks, so only the order of the
+//! source determines the sharing.
 //!
-//! Memory: for each file where its contents are from; for each that has the size of an earlier one
-//! [`files::ENTRY_BYTES`], and with [`Dedupe::Blocks`] for each distinct block [`blocks::ENTRY_BYTES`] (of blocks of
-//! 4 KiB more than 1 % of the contents), in tables that may be half empty.
+//! Memory: the source of each file, [`files::ENTRY_BYTES`] for each file whose size is not unique, and with
+//! [`Dedupe::Blocks`] [`blocks::ENTRY_BYTES`] for each distinct block. For 4 KiB blocks that is more than 1 % of the
+//! contents, in tables that may be half empty.
 
 mod blocks;
 mod files;
@@ -24,36 +24,36 @@ use blocks::Blocks;
 use files::{Files, Shape};
 use held::{Held, New};
 
-/// Bytes that are read at once; a multiple of every block size.
+/// Read size in bytes; a multiple of every block size.
 const READ_BYTES: usize = 256 << 10;
 
-/// A file system whose files can share blocks.
+/// File system with shared blocks.
 pub(super) trait ShareBlocks {
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     fn block_size(&self) -> u64;
 
-    /// Gives one file the blocks of another one.
+    /// Shares blocks of one file with another one.
     fn share(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> vfs::Result<()>;
 
-    /// Reads from a file into a buffer; fewer bytes only at the end of the file.
+    /// Reads from a file into a buffer. Returns fewer bytes only at the end of the file.
     fn read_back(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> vfs::Result<usize>;
 }
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Which bytes.
+    /// Extent of the part.
     pub(super) run: DataRun,
-    /// Whose bytes are the same, and from where on; `None` if nobody's are.
+    /// Inode and offset of the same bytes, if any.
     pub(super) same: Option<(Ino, u64)>,
 }
 
-/// A file that was looked at.
+/// Result of a lookup.
 #[derive(Default)]
 pub(super) struct Looked {
-    /// All of its data, in order.
+    /// All data of the file, in order.
     pub(super) parts: Vec<Part>,
-    /// What the parts that others have add to the sum over all contents.
+    /// Contribution of the shared parts to the checksum of all contents.
     pub(super) contents: u64,
 }
 
@@ -81,14 +81,16 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Bytes of contents that took no blocks of their own. An error if a file that others were compared with changed
-    /// meanwhile.
+    /// Returns the content bytes that needed no blocks of their own.
+    ///
+    /// # Errors
+    /// If a file used for comparison changed meanwhile.
     pub(super) fn finish(mut self) -> Result<u64, BuildError> {
         self.held.close()?;
         Ok(self.shared_bytes)
     }
 
-    /// Says of each part of a file whether somebody has the same; the rest is the file's from now on.
+    /// Finds the parts of a file that already exist, and records the rest.
     pub(super) fn look(
         &mut self,
         ino: Ino,
@@ -103,7 +105,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Gives a file the blocks of a part that somebody has. Whatever is not shared must have its blocks.
+    /// Shares the blocks of a part that already exists. Data that is not shared must have its blocks.
     pub(super) fn share(&mut self, ino: Ino, part: &Part) -> Result<(), BuildError> {
         match part.same {
             Some(same) => Ok(self.device.share(same, (ino, part.run.offset), part.run.len)?),
@@ -120,7 +122,7 @@ impl<'a> Known<'a> {
     ) -> Result<Looked, BuildError> {
         let unlike = || runs.iter().map(|run| Part { run: *run, same: None }).collect();
         let shape = Shape::of(size, runs);
-        // Nothing of a file is read that no other one can be the same as.
+        // A file of a unique shape is not read.
         if self.files.is_first(&shape, ino) {
             return Ok(Looked { parts: unlike(), contents: 0 });
         }
@@ -165,13 +167,12 @@ impl<'a> Known<'a> {
         Ok(looked)
     }
 
-    /// Whether files are looked at as a whole.
+    /// Returns whether deduplication is by file.
     pub(super) fn is_by_file(&self) -> bool {
         self.unit == Dedupe::Files
     }
 
-    /// The part that is all of a file which was written to the image in order, if somebody has the same; else it is
-    /// the first of its kind.
+    /// Returns a part for the whole of a streamed file if its contents already exist. Otherwise records the file.
     pub(super) fn written(
         &mut self,
         ino: Ino,
@@ -188,14 +189,14 @@ impl<'a> Known<'a> {
         Ok(found.map(|(other, _)| self.whole(size, runs, other)))
     }
 
-    /// The part that is all of a file, with its holes: runs may end within blocks.
+    /// Returns a part for the whole file with its holes, because runs may end within blocks.
     fn whole(&mut self, size: u64, runs: &[DataRun], other: Ino) -> Part {
         self.shared_bytes += runs.iter().map(|run| run.len).sum::<u64>();
         Part { run: DataRun { offset: 0, len: size }, same: Some((other, 0)) }
     }
 
-    /// Adds the parts that some bytes of a file are, which begin at an offset. All before them is in the image, if the
-    /// file comes in order.
+    /// Appends the parts for some bytes of a file at an offset. For a streamed file, all earlier bytes are in the
+    /// image.
     pub(super) fn split(
         &mut self,
         ino: Ino,
@@ -225,7 +226,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Reads a run in pieces that end where blocks do.
+/// Reads a run in pieces that end at block boundaries.
 fn each_piece(
     file: &ContentFile,
     run: DataRun,
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// What was written in order.
+    /// Contents of streamed files.
     #[derive(Default)]
     struct Image(Mutex<HashMap<Ino, Vec<u8>>>);
 
@@ -287,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Files of a few blocks, many of which are alike.
+    /// Returns files of a few blocks, many of them equal.
     fn files(random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
         let file = |random: &mut fastrand::Rng| {
             let mut bytes = Vec::new();
@@ -301,7 +302,7 @@ mod tests {
         (0..200).map(|_| file(random)).collect()
     }
 
-    /// All parts of a file that is looked at, or that comes in order in pieces of three blocks.
+    /// Returns all parts of a file, either looked up as a whole or streamed in pieces of three blocks.
     fn parts(
         known: &mut Known<'_>,
         image: &Image,
@@ -346,7 +347,7 @@ mod tests {
             let mut shared = 0;
             for (number, bytes) in files.iter().enumerate() {
                 let ino = Ino(number as u64);
-                // All, none or some come in order.
+                // None, all, or some files are streamed.
                 let is_stream = in_order == 1 || (in_order == 2 && random.bool());
                 let found = parts(&mut known, &image, ino, bytes, is_stream);
                 let len = if unit == Dedupe::Files { bytes.len() } else { BLOCK as usize };

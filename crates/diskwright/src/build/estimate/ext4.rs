@@ -1,4 +1,4 @@
-//! What a source takes in ext2, ext3 and ext4.
+//! Space estimate of a source in ext2, ext3 and ext4.
 
 use ext4::format::features::{Compat, Incompat, RoCompat};
 use ext4::format::superblock::Superblock;
@@ -8,59 +8,59 @@ use super::splits::{Item, Splits};
 use super::tree::{Tree, split};
 use super::{Estimate, Needed, blocks_and_ranges, stored_name};
 
-/// Bytes of a directory's entry beside the name, whose length is rounded up to a multiple of 4.
+/// Fixed bytes of a directory entry. The name is padded to a multiple of 4.
 const RECORD_BYTES: usize = 8;
-/// Bytes of `.` and `..`.
+/// Size of `.` and `..` in bytes.
 const DOTS_BYTES: usize = 24;
-/// Bytes that an index has before its first entry, at least; the root of an index has more.
+/// Minimum size of an index block's header; the root's is larger.
 const INDEX_HEADER_BYTES: u64 = 16;
 const INDEX_ROOT_HEADER_BYTES: u64 = 40;
-/// Bytes of an entry of an index.
+/// Size of an index entry in bytes.
 const INDEX_ENTRY_BYTES: u64 = 8;
-/// Bytes of the checksum at the end of a directory's block.
+/// Size of the checksum at the end of a directory block, in bytes.
 const TAIL_BYTES: usize = 12;
-/// Most blocks of one extent.
+/// Maximum number of blocks of an extent.
 const EXTENT_BLOCKS_MAX: u64 = 32_768;
-/// Extents that the inode has room for, and bytes of one in a block of them.
+/// Number of extents in the inode, and bytes per extent in an extent block.
 const EXTENTS_INLINE: u64 = 4;
 const EXTENT_BYTES: u64 = 12;
-/// Blocks that an inode maps without a block of pointers.
+/// Number of blocks mapped directly by the inode.
 const DIRECT_BLOCKS: u64 = 12;
-/// A link with a target that is shorter has it in its inode.
+/// Shorter symbolic link targets are stored in the inode.
 const LINK_INLINE_BYTES: usize = 60;
-/// Bytes of an inode before attributes: its fixed fields, and magic number and end of the attributes.
+/// Bytes of an inode that are not available for attributes: fixed fields, attribute magic number and terminator.
 const INODE_FIXED_BYTES: usize = 160 + 8;
-/// Bytes of a block of attributes that they cannot have.
+/// Bytes of an attribute block that are not available for attributes.
 const XATTR_BLOCK_FIXED_BYTES: usize = 36;
-/// Bytes of an attribute beside name and value.
+/// Fixed bytes of an attribute.
 const XATTR_ENTRY_BYTES: usize = 16;
 
-/// Counts what a source takes.
+/// Space estimate of a source.
 pub(in crate::build) struct Ext4Estimate {
     shape: Shape,
     tree: Tree<Directory>,
-    /// Blocks of all but directories.
+    /// Blocks of everything except directories.
     blocks: u64,
     inodes: u64,
 }
 
-/// What of a file system decides how much things take.
+/// File system properties that determine space requirements.
 struct Shape {
     block_size: usize,
     inode_size: usize,
-    /// Bytes of a directory's block that entries may have.
+    /// Bytes available for entries in a directory block.
     leaf_room: usize,
     has_index: bool,
     has_extents: bool,
 }
 
-/// What is in a directory.
+/// Contents of a directory.
 enum Directory {
-    /// In one block.
+    /// One block.
     Block { used: usize, items: Vec<Item> },
-    /// In blocks without an index: how many, and what is used of the last.
+    /// Several blocks without an index: their number and the bytes used in the last one.
     Linear { blocks: u64, used: usize },
-    /// Hashed.
+    /// Hashed index.
     Indexed(Box<Splits>),
 }
 
@@ -71,7 +71,7 @@ impl Directory {
 
     fn add(&mut self, shape: &Shape, name: &[u8]) {
         let size = (RECORD_BYTES + name.len()).next_multiple_of(4);
-        // Hashes need not be those of the directory, only as evenly spread.
+        // Any evenly distributed hash gives the same estimate.
         let hash = xxhash_rust::xxh3::xxh3_64(name) as u32;
         let item = Item { hash, size: u16::try_from(size).unwrap_or(u16::MAX) };
         match self {
@@ -95,7 +95,7 @@ impl Directory {
         }
     }
 
-    /// Its blocks, those of its index and its map included.
+    /// Returns the number of blocks, including index and map.
     fn blocks(&self, shape: &Shape) -> u64 {
         let blocks = match self {
             Self::Block { .. } => return 1,
@@ -110,7 +110,7 @@ impl Directory {
 }
 
 impl Shape {
-    /// Blocks of an index below its root and above its leaves. Those were split in half, too.
+    /// Returns the number of index blocks between root and leaves. They are split in half too.
     fn index_nodes(&self, leaves: u64) -> u64 {
         let block = self.block_size as u64;
         let in_root = (block - INDEX_ROOT_HEADER_BYTES) / INDEX_ENTRY_BYTES;
@@ -123,7 +123,7 @@ impl Shape {
         nodes
     }
 
-    /// Blocks that map `blocks` blocks of a file that lie in `ranges` ranges of it.
+    /// Returns the number of blocks that map `blocks` file blocks in `ranges` ranges.
     fn map_blocks(&self, blocks: u64, ranges: u64) -> u64 {
         let block = self.block_size as u64;
         if self.has_extents {
@@ -134,11 +134,11 @@ impl Shape {
         let pointers = block / 4;
         let singles = blocks.saturating_sub(DIRECT_BLOCKS).div_ceil(pointers);
         let doubles = singles.saturating_sub(1).div_ceil(pointers);
-        // Holes: each range may begin in a block of pointers of its own.
+        // With holes, each range may start in an indirect block of its own.
         singles + doubles + doubles.saturating_sub(1).div_ceil(pointers) + ranges.saturating_sub(1)
     }
 
-    /// Blocks and inodes that attributes take.
+    /// Returns the numbers of blocks and inodes used by attributes.
     fn attributes(&self, xattrs: &[Xattr]) -> (u64, u64) {
         let mut inline = self.inode_size.saturating_sub(INODE_FIXED_BYTES);
         let mut block = self.block_size - XATTR_BLOCK_FIXED_BYTES;
@@ -152,7 +152,7 @@ impl Shape {
                 block -= size;
                 has_block = true;
             } else {
-                // In an inode of its own.
+                // The value is stored in a separate inode.
                 blocks += xattr.value.len().div_ceil(self.block_size) as u64;
                 inodes += 1;
             }
@@ -162,7 +162,7 @@ impl Shape {
 }
 
 impl Ext4Estimate {
-    /// Nothing yet of a file system like this one. `None` if it stores files in ways that are not reckoned.
+    /// Creates an empty estimate. Returns `None` if the file system uses storage features that cannot be estimated.
     pub(in crate::build) fn new(superblock: &Superblock) -> Option<Self> {
         let features = &superblock.features;
         if features.incompat(Incompat::INLINE_DATA) || features.ro_compat(RoCompat::BIGALLOC) {
@@ -180,7 +180,7 @@ impl Ext4Estimate {
         Some(Self { shape, tree: Tree::new(Directory::new()), blocks: 0, inodes: 0 })
     }
 
-    /// The number of the directory at `path`, which is made if there is none.
+    /// Returns the index of the directory at `path`, which is created if missing.
     fn directory(&mut self, path: &[u8]) -> usize {
         let mut missing = Vec::new();
         let mut at = path;
@@ -233,7 +233,7 @@ impl Estimate for Ext4Estimate {
         let directories = self.tree.directories().iter().enumerate();
         let all: u64 = directories
             .map(|(number, directory)| {
-                // The root has a block when the file system is made.
+                // The root's first block is part of the empty file system.
                 directory.blocks(&self.shape) - u64::from(number == 0)
             })
             .sum();

@@ -1,8 +1,8 @@
-//! What a source takes of a file system, reckoned from its entries alone.
+//! Space estimate of a source, computed from its entries alone.
 //!
-//! A build whose size is computed reads the source once, reckons, and makes the image once. The reckoning need not
-//! be right: what was made says how much it really took, and a build that reckoned badly is done again. It
-//! must be close nearly always, and it must not depend on anything but the entries and the options.
+//! A build that computes the image size reads the source once, estimates, and creates the image once. An inaccurate
+//! estimate is corrected: the image shows the actual use, and the build is repeated. The estimate must be close in
+//! nearly all cases and must depend only on entries and options.
 
 mod ext4;
 mod splits;
@@ -14,25 +14,25 @@ pub(super) use xfs::XfsEstimate;
 
 use source::{DataRun, Entry};
 
-/// What a source takes.
+/// Space requirements of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Needed {
-    /// Blocks for everything but what comes with an empty file system.
+    /// Blocks in addition to those of an empty file system.
     pub(super) blocks: u64,
-    /// Inodes, beside those that every file system has.
+    /// Inodes in addition to those of an empty file system.
     pub(super) inodes: u64,
 }
 
-/// Counts entries as they come.
+/// Estimator that is fed with entries.
 pub(super) trait Estimate {
-    /// Counts one entry.
+    /// Adds one entry.
     fn add(&mut self, entry: &Entry);
 
-    /// What all entries so far take.
+    /// Returns the requirements of all entries so far.
     fn needed(&self) -> Needed;
 }
 
-/// Blocks that data runs touch, and the ranges of touching blocks that they make, which are mapped one by one.
+/// Returns the number of blocks in data runs, and the number of contiguous ranges, each of which needs a mapping.
 fn blocks_and_ranges(runs: &[DataRun], block_size: u64) -> (u64, u64) {
     let (mut blocks, mut ranges, mut end) = (0_u64, 0_u64, None);
     for run in runs {
@@ -46,7 +46,7 @@ fn blocks_and_ranges(runs: &[DataRun], block_size: u64) -> (u64, u64) {
     (blocks, ranges)
 }
 
-/// The part of an attribute's name that is stored: behind the first dot.
+/// Returns the stored part of an attribute name, after the first dot.
 fn stored_name(name: &[u8]) -> &[u8] {
     let dot = name.iter().position(|&byte| byte == b'.');
     dot.map_or(name, |dot| &name[dot + 1..])

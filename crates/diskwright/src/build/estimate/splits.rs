@@ -1,24 +1,24 @@
-//! The leaves of an index of hashes that are split in half when they are full.
+//! Simulation of a hash index whose leaves are split in half when full.
 //!
-//! How full leaves are on average depends on when they were split last, and with hashes that are spread
-//! evenly they are all split at about the same time: anything from half to all of the room is used.
-//! So the splits are followed, with hashes and sizes alone.
+//! The average fill of leaves depends on the time of the last splits. With evenly distributed hashes all leaves split
+//! at about the same time, so the fill varies between half and full. Therefore the splits are simulated with hashes and
+//! sizes.
 
 use std::collections::BTreeMap;
 
-/// Leaves that are followed. Of more, those with the lower hashes stand for the others.
+/// Maximum number of simulated leaves. If there are more, those with the lower hashes are extrapolated.
 const LEAVES_MAX: usize = 4096;
 
-/// The leaves of one directory.
+/// Leaves of one directory.
 #[derive(Debug)]
 pub(super) struct Splits {
-    /// Bytes of a leaf.
+    /// Leaf size in bytes.
     room: u32,
-    /// By the lowest hash that may be in it.
+    /// Leaves by their lowest possible hash.
     leaves: BTreeMap<u32, Leaf>,
-    /// Hashes above this are no longer followed.
+    /// Upper limit of the simulated hashes.
     hash_max: u32,
-    /// All entries, and those that are followed.
+    /// Numbers of all entries and of simulated entries.
     entries: u64,
     followed: u64,
 }
@@ -29,16 +29,16 @@ struct Leaf {
     items: Vec<Item>,
 }
 
-/// An entry of a leaf.
+/// Entry of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) hash: u32,
-    /// Bytes that it takes in a leaf.
+    /// Size in a leaf, in bytes.
     pub(super) size: u16,
 }
 
 impl Splits {
-    /// Leaves of `room` bytes with some entries.
+    /// Creates leaves of `room` bytes with initial entries.
     pub(super) fn new(room: u32, items: &[Item]) -> Self {
         let leaves = BTreeMap::from([(0, Leaf::default())]);
         let mut splits = Self { room, leaves, hash_max: u32::MAX, entries: 0, followed: 0 };
@@ -68,13 +68,13 @@ impl Splits {
         }
     }
 
-    /// Leaves that there are.
+    /// Returns the estimated number of leaves.
     pub(super) fn leaves(&self) -> u64 {
         let leaves = self.leaves.len() as u128 * u128::from(self.entries);
         u64::try_from(leaves.div_ceil(u128::from(self.followed.max(1)))).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Gives up the upper half.
+    /// Stops simulating the upper half of the leaves.
     fn follow_half(&mut self) {
         let Some(&start) = self.leaves.keys().nth(LEAVES_MAX / 2) else { return };
         let upper = self.leaves.split_off(&start);
@@ -84,7 +84,7 @@ impl Splits {
 }
 
 impl Leaf {
-    /// Gives away the upper half of the bytes, and says from which hash on. Nothing if all hashes are equal.
+    /// Removes the upper half of the bytes and returns it with its first hash. Returns `None` if all hashes are equal.
     fn split(&mut self) -> Option<(u32, Self)> {
         self.items.sort_by_key(|item| item.hash);
         let (mut below, half) = (0, self.used / 2);
@@ -92,7 +92,7 @@ impl Leaf {
             below += u32::from(item.size);
             below > half
         })?;
-        // Entries of one hash stay together here.
+        // Entries with equal hashes stay in one leaf.
         let first = self.items.first()?.hash;
         let mut start = self.items[at].hash;
         if start == first {
@@ -135,7 +135,7 @@ mod tests {
             all.add(Item { hash: rng.u32(..), size: 16 });
         }
         assert!(all.leaves.len() <= LEAVES_MAX && all.followed < 100_000);
-        // Of 25,000 full leaves, all used to between a half and all.
+        // 25,000 leaves if all were full; here each is between half full and full.
         let leaves = all.leaves();
         assert!((33_000..40_000).contains(&leaves), "{leaves}");
     }

@@ -1,12 +1,12 @@
-//! The directories of a source, by their paths.
+//! Directories of a source by path.
 
 use std::collections::HashMap;
 
-/// Directories, each with what a format counts of it. Number 0 is the root.
+/// Directories with format-specific counters. Index 0 is the root.
 pub(super) struct Tree<D> {
     directories: Vec<D>,
     numbers: HashMap<Box<[u8]>, usize>,
-    /// The directory of the last entry, nearly always that of the next one too.
+    /// Directory of the last entry, which is usually also that of the next one.
     last: (Vec<u8>, usize),
 }
 
@@ -24,12 +24,12 @@ impl<D> Tree<D> {
         &mut self.directories[number]
     }
 
-    /// The number of the directory at `path`, if there is one.
+    /// Returns the index of the directory at `path`, if it exists.
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         self.numbers.get(path).copied()
     }
 
-    /// The directory that an entry goes into, if it is known, and the entry's name there.
+    /// Returns the index of an entry's parent directory, if known, and the entry's name.
     pub(super) fn parent_of<'p>(&mut self, path: &'p [u8]) -> (Option<usize>, &'p [u8]) {
         let (parent, name) = split(path);
         if self.last.0 == parent {
@@ -51,7 +51,7 @@ impl<D> Tree<D> {
     }
 }
 
-/// The directory and the name of a path.
+/// Splits a path into directory and name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

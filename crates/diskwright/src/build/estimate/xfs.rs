@@ -1,4 +1,4 @@
-//! What a source takes in XFS.
+//! Space estimate of a source in XFS.
 
 use source::{Entry, EntryKind, Xattr};
 use xfs::format::features::{Incompat, RoCompat};
@@ -11,50 +11,50 @@ use super::{Estimate, Needed, blocks_and_ranges, stored_name};
 
 /// Bytes of an inode before its forks.
 const CORE_BYTES: usize = 176;
-/// Bytes of the header of most blocks of metadata, of version 5.
+/// Header size of most metadata blocks, version 5.
 const HEADER_BYTES: usize = 64;
-/// Header of a directory in its inode, and what an entry has there beside its name.
+/// Header size of a short-form directory, and fixed bytes per entry.
 const SHORT_HEADER_BYTES: usize = 6;
 const SHORT_ENTRY_BYTES: usize = 8;
-/// What an entry has in a block beside its name, before it is rounded up to a multiple of 8.
+/// Fixed bytes of an entry in a block, before padding to a multiple of 8.
 const ENTRY_BYTES: usize = 12;
-/// `.` and `..` in a block.
+/// Size of `.` and `..` in a block.
 const DOTS_BYTES: usize = 32;
-/// A hash of an index; the end of a directory of one block has also a tail of that size.
+/// Size of a hash entry. The tail of a single-block directory has the same size.
 const HASH_BYTES: usize = 8;
-/// Header of attributes in an inode, and what one has there beside name and value.
+/// Header size of short-form attributes, and fixed bytes per attribute.
 const SHORT_XATTR_HEADER_BYTES: usize = 4;
 const SHORT_XATTR_BYTES: usize = 3;
-/// Value of a parent pointer.
+/// Size of a parent pointer's value.
 const PARENT_BYTES: usize = 12;
-/// Fewest bytes of the data fork beside attributes (a tree's root with three entries).
+/// Minimum size of the data fork if there are attributes (a tree root with three entries).
 const DATA_FORK_BYTES_MIN: usize = 56;
-/// Bytes of an extent in an inode or a tree.
+/// Size of an extent record in bytes.
 const EXTENT_BYTES: usize = 16;
-/// Most blocks of an extent.
+/// Maximum number of blocks of an extent.
 const EXTENT_BLOCKS_MAX: u64 = (1 << 21) - 1;
-/// Bytes of a record of the reverse map, and of its block before them.
+/// Sizes of a reverse map record and of its block header.
 const RMAP_BYTES: usize = 24;
 const SHORT_TREE_HEADER_BYTES: usize = 56;
-/// Inodes of a chunk, and bytes of its record.
+/// Inodes per chunk, and size of a chunk record.
 const CHUNK_INODES: u64 = 64;
 const CHUNK_BYTES: usize = 16;
 
-/// Blocks that a group leaves alone or has in chunks of inodes that are not used up, about.
+/// Approximate number of blocks per group that are wasted or in partly used inode chunks.
 const GROUP_SPARE_BLOCKS: u64 = 16;
 
-/// Counts what a source takes.
+/// Space estimate of a source.
 pub(in crate::build) struct XfsEstimate {
     shape: Shape,
     tree: Tree<Directory>,
-    /// Blocks of all but directories and inodes.
+    /// Blocks of everything except directories and inodes.
     blocks: u64,
-    /// Extents of files, each of which the reverse map has.
+    /// File extents, each with a record in the reverse map.
     extents: u64,
     inodes: u64,
 }
 
-/// What of a file system decides how much things take.
+/// File system properties that determine space requirements.
 struct Shape {
     block_size: usize,
     inode_size: usize,
@@ -65,19 +65,19 @@ struct Shape {
     folds_case: bool,
 }
 
-/// What is in a directory.
+/// Contents of a directory.
 struct Directory {
-    /// Bytes of attributes, parent pointers included.
+    /// Size of attributes, parent pointers included.
     xattr_bytes: usize,
-    /// Bytes of the entries in an inode, and in data blocks.
+    /// Sizes of the entries in short form and in data blocks.
     short_bytes: usize,
     data_bytes: usize,
     items: Vec<Item>,
-    /// The leaves, once there are more entries than one has room for.
+    /// Leaves, once the entries exceed one leaf.
     splits: Option<Box<Splits>>,
 }
 
-/// What a directory takes.
+/// Space requirements of a directory.
 #[derive(Debug, PartialEq, Eq)]
 struct DirectoryBlocks {
     blocks: u64,
@@ -121,7 +121,7 @@ impl Directory {
         if self.splits.is_none() && data + (hashes + 1) * HASH_BYTES <= room {
             return DirectoryBlocks { blocks: per_block, extents: 1 };
         }
-        // What is left at the end of a block is some bytes less than an entry.
+        // The unused end of a block is smaller than an entry.
         let data = data.div_ceil(room - ENTRY_BYTES) as u64;
         let Some(splits) = &self.splits else {
             return DirectoryBlocks { blocks: (data + 1) * per_block, extents: 2 };
@@ -130,7 +130,7 @@ impl Directory {
         let in_node = (room / HASH_BYTES) as u64;
         let (mut below, mut nodes) = (leaves, 0);
         while below > 1 {
-            // Nodes are split in half, too.
+            // Nodes are split in half too.
             below = if below <= in_node { 1 } else { (below * 4).div_ceil(in_node * 3) };
             nodes += below;
         }
@@ -141,14 +141,14 @@ impl Directory {
 }
 
 impl Shape {
-    /// Blocks of the tree that maps so many extents.
+    /// Returns the number of blocks of a tree that maps this many extents.
     fn map_blocks(&self, extents: u64) -> u64 {
         let inline = ((self.inode_size - CORE_BYTES) / 2 / EXTENT_BYTES) as u64;
         let in_block = ((self.block_size - HEADER_BYTES) / EXTENT_BYTES) as u64;
         if extents <= inline { 0 } else { extents.div_ceil(in_block * 3 / 4) }
     }
 
-    /// Bytes of attributes in an inode, with the pointer to one parent.
+    /// Returns the size of attributes in an inode, with the parent pointer.
     fn xattr_bytes(&self, name: &[u8], xattrs: &[Xattr]) -> usize {
         let parent = SHORT_XATTR_BYTES + name.len() + PARENT_BYTES;
         let parent = if self.has_parents && !name.is_empty() { parent } else { 0 };
@@ -158,7 +158,7 @@ impl Shape {
         if all == 0 { 0 } else { SHORT_XATTR_HEADER_BYTES + all }
     }
 
-    /// Blocks of attributes that do not fit into the inode beside `data` bytes of other things.
+    /// Returns the number of attribute blocks if they do not fit into the inode next to `data` bytes.
     fn xattr_blocks(&self, bytes: usize, data: usize, xattrs: &[Xattr]) -> u64 {
         let literal = self.inode_size - CORE_BYTES;
         if bytes + data.max(DATA_FORK_BYTES_MIN).next_multiple_of(8) <= literal {
@@ -175,7 +175,7 @@ impl Shape {
 }
 
 impl XfsEstimate {
-    /// Nothing yet of a file system like this one.
+    /// Creates an empty estimate.
     pub(in crate::build) fn new(superblock: &RawSuperblock) -> Option<Self> {
         let features = superblock.features();
         let block_size = superblock.blocksize.get() as usize;
@@ -192,7 +192,7 @@ impl XfsEstimate {
         Some(Self { shape, tree, blocks: 0, extents: 0, inodes: 0 })
     }
 
-    /// The number of the directory at `path`, which is made, with these attributes, if there is none.
+    /// Returns the index of the directory at `path`, which is created with these attributes if missing.
     fn directory(&mut self, path: &[u8], xattrs: &[Xattr]) -> usize {
         let mut missing = Vec::new();
         let mut at = path;
@@ -215,7 +215,7 @@ impl XfsEstimate {
         number
     }
 
-    /// Counts the extents of a file or link beside so many attributes.
+    /// Adds the extents of a file or link.
     fn add_data(&mut self, data: u64, ranges: u64) {
         let extents = ranges.max(data.div_ceil(EXTENT_BLOCKS_MAX));
         let mapped = data.saturating_add(self.shape.map_blocks(extents));
@@ -280,7 +280,7 @@ impl Estimate for XfsEstimate {
         blocks = blocks.saturating_add(chunks * CHUNK_INODES.max(per_block) / per_block);
         blocks = blocks.saturating_add(chunks / in_tree(CHUNK_BYTES));
         if shape.has_rmap {
-            // Leaves are a little more than half full.
+            // Leaves are slightly more than half full.
             blocks = blocks.saturating_add(extents.saturating_mul(8) / 5 / in_tree(RMAP_BYTES));
         }
         blocks = blocks.saturating_add(shape.groups * GROUP_SPARE_BLOCKS);

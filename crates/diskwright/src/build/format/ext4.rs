@@ -11,8 +11,8 @@ use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::estimate::{Estimate, Ext4Estimate};
 use crate::build::{BuildError, BuildOptions, identity};
 
-/// Block size where the size of the image is computed, in bytes: blocks are counted in a trial before
-/// the size is known, so theirs must not follow from that of the image.
+/// Block size if the image size is computed, in bytes. A trial counts blocks before the size is known, so the block
+/// size must not depend on it.
 const BLOCK_SIZE_AUTO: u32 = 4096;
 
 pub(super) struct Ext4Maker<'a> {
@@ -25,7 +25,7 @@ impl<'a> Ext4Maker<'a> {
     pub(super) fn new(options: &'a BuildOptions) -> Result<Self, BuildError> {
         let mut list = feature_list(options);
         if !options.output.fs_verity.is_empty() {
-            // What is asked for by name goes first.
+            // Explicit feature options come later in the list, so they override this.
             list.insert_str(0, "+verity,");
         }
         if options.no_journal {
@@ -37,9 +37,9 @@ impl<'a> Ext4Maker<'a> {
         Ok(Self { options, features: FeatureChange::parse_list(&list)?, inode_size })
     }
 
-    /// The block size unless another is asked for, if it is not mke2fs's for the size.
+    /// Returns the default block size, if it differs from that of mke2fs.
     fn block_size_unasked(&self) -> Option<u32> {
-        // dm-verity has devices of such blocks.
+        // dm-verity devices have blocks of this size.
         let is_fixed = self.options.size.is_none() || self.options.output.verity.is_some();
         is_fixed.then_some(BLOCK_SIZE_AUTO)
     }
@@ -107,9 +107,8 @@ impl Plan for Layout {
         self.superblock().inodes_count.into()
     }
 
-    /// Those kept for the privileged, and those that the kernel keeps, while the file system is
-    /// mounted, for changes to extent trees that must not fail (2 %, at most 4096; `ext4(5)` of sysfs
-    /// calls it `reserved_clusters`).
+    /// Blocks reserved for privileged users, and those that a mounted kernel reserves for extent tree changes that must
+    /// not fail (2 %, at most 4096; `reserved_clusters` in `ext4(5)` of sysfs).
     fn unavailable(&self) -> u64 {
         let superblock = self.superblock();
         superblock.raw.reserved_blocks() + (superblock.blocks_count / 50).min(4096)

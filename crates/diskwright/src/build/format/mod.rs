@@ -1,4 +1,4 @@
-//! What a build needs of a format: making an empty file system, filling it and ending that.
+//! Interface between a build and the formats: creating, filling and finishing an empty file system.
 
 mod ext4;
 mod xfs;
@@ -12,19 +12,19 @@ use super::dedupe::ShareBlocks;
 use super::estimate::Estimate;
 use super::{BuildError, BuildOptions, Format};
 
-/// A format with the options of a build.
+/// Format with the options of a build.
 pub(super) trait Maker {
-    /// Decides where everything of an image of `size` bytes goes. The errors `NoSpace` and `Invalid`
-    /// say that there is no file system of this size.
+    /// Plans the layout of an image of `size` bytes. `NoSpace` and `Invalid` mean that no file system of this size is
+    /// possible.
     fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError>;
 
-    /// The smallest image that is made, in bytes.
+    /// Returns the minimum image size in bytes.
     fn size_min(&self) -> u64;
 
-    /// How many inodes there are to be, if that has to be decided before there are any.
+    /// Returns the rule for the number of inodes.
     fn inodes(&self) -> InodeRule;
 
-    /// The options, as on the command line, that make one reading of the source enough.
+    /// Returns the options, as on the command line, that avoid a second reading of the source.
     fn single_pass_options(&self) -> &'static str {
         match self.inodes() {
             InodeRule::OnDemand => "--size",
@@ -33,80 +33,79 @@ pub(super) trait Maker {
     }
 }
 
-/// Who decides how many inodes there are.
+/// Rule for the number of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InodeRule {
-    /// The options.
+    /// Set by the options.
     Chosen(Inodes),
-    /// The source; so many unless it calls for more.
+    /// Determined by the source; this is the default and minimum.
     Fitted(Inodes),
-    /// Nobody: they are made when they are needed. What space they may take has a usual limit, which is
-    /// raised for a source that calls for more.
+    /// Allocated on demand. Their space has a default limit, which is raised if the source requires it.
     OnDemand,
 }
 
-/// A number of inodes.
+/// Number of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inodes {
-    /// One for this many bytes of the image.
+    /// One per this many bytes of the image.
     PerBytes(u64),
     /// At least this many.
     Count(u32),
 }
 
 impl InodeRule {
-    /// The number to start from.
+    /// Returns the number for the first attempt.
     pub(super) fn first(self) -> Inodes {
         match self {
             Self::Chosen(inodes) | Self::Fitted(inodes) => inodes,
-            // The usual limit will do.
+            // This selects the default limit.
             Self::OnDemand => Inodes::PerBytes(u64::MAX),
         }
     }
 }
 
-/// A file system that can be made.
+/// Planned file system.
 pub(super) trait Plan {
-    /// Block size in bytes.
+    /// Returns the block size in bytes.
     fn block_size(&self) -> u64;
 
-    /// Blocks that are free when it is made.
+    /// Returns the number of free blocks after creation.
     fn free_blocks(&self) -> u64;
 
-    /// Most inodes that there can be, as far as a limit is set to them.
+    /// Returns the maximum number of inodes, if it is limited.
     fn inodes_max(&self) -> u64;
 
-    /// Free blocks that ordinary users may not take.
+    /// Returns the number of free blocks that ordinary users cannot allocate.
     fn unavailable(&self) -> u64;
 
-    /// Begins to reckon what a source takes. `None` if that cannot be told from its entries.
+    /// Creates an empty estimate, or `None` if the layout cannot be estimated from entries.
     fn estimate(&self) -> Option<Box<dyn Estimate>>;
 
-    /// Makes it on a device of zeros and opens it to be filled.
+    /// Creates the file system on a zeroed device and opens it for filling.
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>>;
 }
 
-/// A file system that is being filled.
+/// File system that is being filled.
 pub(super) trait Fresh {
-    /// Its operations.
+    /// Returns its operations.
     fn file_system(&self) -> &dyn FileSystem;
 
-    /// Whether its UUID must stay what it is, because checksums depend on it.
+    /// Returns whether the UUID must not change because checksums depend on it.
     fn uuid_is_fixed(&self) -> bool;
 
-    /// Protects a file by fs-verity; its digest. A trial only takes the space for it.
+    /// Protects a file with fs-verity and returns its digest. A trial only allocates the space.
     fn protect(&self, ino: Ino, is_trial: bool, threads: usize) -> vfs::Result<Option<[u8; 32]>>;
 
-    /// How its files share blocks, if they can.
+    /// Returns the interface for block sharing, if supported.
     fn sharing(&self) -> Option<&dyn ShareBlocks> {
         None
     }
 
-    /// Writes all metadata, and another UUID if one is given.
+    /// Writes all metadata, with another UUID if one is given.
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()>;
 }
 
-/// The format that the options ask for. Options that only another one has are refused.
+/// Returns the maker for the selected format. Rejects options of the other format.
 pub(super) fn maker(options: &BuildOptions) -> Result<Box<dyn Maker + '_>, BuildError> {
     refuse_foreign(options)?;
     Ok(match options.format {
@@ -115,7 +114,7 @@ pub(super) fn maker(options: &BuildOptions) -> Result<Box<dyn Maker + '_>, Build
     })
 }
 
-/// Refuses the first option that the format does not have.
+/// Rejects the first option that the format does not have.
 fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
     let only_ext4 = [
         ("--inodes", options.inodes.is_some(), "XFS makes inodes when they are needed"),
@@ -152,7 +151,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
     }
 }
 
-/// The features of a build, as the list that a format parses.
+/// Returns the feature list in the syntax of the format's parser.
 fn feature_list(options: &BuildOptions) -> String {
     options.features.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -14,7 +14,7 @@ use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
 use crate::verity;
 
-/// Inodes that are made at once.
+/// Number of inodes per allocation.
 const INODES_PER_CHUNK: u64 = 64;
 
 pub(super) struct XfsMaker<'a> {
@@ -32,11 +32,11 @@ impl<'a> XfsMaker<'a> {
         Ok(Self { options, features, inode_size })
     }
 
-    /// `percent_max` is the most space that inodes may take, in percent, if not what is usual.
+    /// `percent_max` is the maximum space for inodes in percent, or the default.
     fn mkfs_options(&self, size: u64, percent_max: Option<u8>) -> mkfs::Options {
         let options = self.options;
         let defaults = mkfs::Options::new(size);
-        // A dm-verity device has such sectors, and kernels mount no XFS with smaller ones there.
+        // dm-verity devices have this sector size, and kernels reject XFS with smaller sectors there.
         let sector_size = options.output.verity.as_ref().map(|_| verity::BLOCK_BYTES);
         mkfs::Options {
             block_size: options.block_size.unwrap_or(defaults.block_size),
@@ -90,13 +90,13 @@ impl Maker for XfsMaker<'_> {
     }
 }
 
-/// The share of the space, in percent, that `count` inodes need, if it is more than what a plan allows
-/// them. `free` bytes more are to be left free: there, inodes may take as much as is usual.
+/// Returns the percentage of space for `count` inodes if it exceeds the limit of the plan. In the additional `free`
+/// bytes the default percentage applies.
 fn percent_for(plan: &Layout, count: u64, free: u64) -> Option<u8> {
     let superblock = plan.superblock();
     let groups = u64::from(superblock.agcount.get());
     let per_block = u64::from(superblock.inopblock.get()).max(1);
-    // Each group may have a chunk that is not used up.
+    // Each group may have a partly used chunk.
     let chunk = INODES_PER_CHUNK.max(per_block);
     let blocks = (count + (groups + 1) * chunk).div_ceil(per_block);
     let usual = u64::from(superblock.imax_pct);
@@ -120,9 +120,8 @@ impl Plan for Layout {
         blocks.saturating_mul(superblock.inopblock.get().into())
     }
 
-    /// What the kernel keeps while the file system is mounted: for changes that must not fail (5 %, at
-    /// most 8192 blocks), and in each group for the growth of its trees (a little more than 2 % with all
-    /// of them) and of its list of free blocks.
+    /// Space that a mounted kernel reserves: for changes that must not fail (5 %, at most 8192 blocks), and in each
+    /// group for the growth of its trees (slightly over 2 % with all of them) and of its free list.
     fn unavailable(&self) -> u64 {
         let superblock = self.superblock();
         let (blocks, groups) = (superblock.dblocks.get(), u64::from(superblock.agcount.get()));
@@ -144,7 +143,7 @@ impl Fresh for Xfs {
         self
     }
 
-    /// Metadata bears the UUID it was made with; the superblock says so if another one shows.
+    /// Metadata contains the original UUID; the superblock stores both if they differ.
     fn uuid_is_fixed(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Contents of a file in an image, to be read by any thread.
+//! Contents of a file in an image, readable from any thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use vfs::Ino;
 use super::ImageTree;
 use crate::extract::contents::{Run, data_runs, read_exactly};
 
-/// A file of an image.
+/// File of an image.
 struct Contents {
     tree: ImageTree,
     ino: Ino,
@@ -29,7 +29,7 @@ impl ReadContent for Contents {
     }
 }
 
-/// The contents of a regular file. What is not allocated is a hole, and so is what was never written.
+/// Returns the contents of a regular file. Unallocated and unwritten ranges are holes.
 pub(super) fn contents(tree: &ImageTree, ino: Ino, size: u64, path: &[u8]) -> vfs::Result<Content> {
     let runs = data_runs(tree.fs(), ino, size)?;
     let sparse = match runs[..] {

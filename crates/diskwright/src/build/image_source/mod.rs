@@ -1,5 +1,4 @@
-//! The image of a file system as a source, whatever its format: as it is once its journal or log was replayed,
-//! which happens in memory.
+//! File system image as a source, independent of its format. Its journal or log is replayed in memory.
 
 mod contents;
 mod walk;
@@ -13,31 +12,31 @@ use vfs::FileSystem;
 use super::{Format, ImageFile};
 use crate::{Image, OpenImage, Result, host};
 
-/// Inodes that formats use themselves, at most.
+/// Maximum number of inodes used by the formats themselves.
 const INODES_OF_FORMAT: u64 = 8;
 
-/// How an image is opened.
+/// Returns the options for opening an image.
 pub(super) fn how(file: &ImageFile) -> OpenImage {
     OpenImage { offset: file.offset, partition: file.partition, ..OpenImage::default() }
 }
 
-/// An open image that files are taken from.
+/// Open source image.
 #[derive(Clone)]
 pub(crate) struct ImageTree(Arc<Opened>);
 
 struct Opened {
     path: PathBuf,
     image: Image,
-    /// Whether an empty `lost+found` of ext is left out: the new format has no use for it.
+    /// Whether to skip an empty `lost+found` of ext, which the new format does not use.
     skips_lost_found: bool,
 }
 
 impl ImageTree {
-    /// Opens an image for an image of another `format`. `replaced` are files that this process has locked to replace
-    /// them in the end.
+    /// Opens a source for a new image of `format`. `replaced` are files that this process has locked in order to
+    /// replace them.
     ///
     /// # Errors
-    /// If it cannot be opened or read, or somebody uses it.
+    /// If the image cannot be opened or read, or is in use.
     pub(crate) fn open(file: &ImageFile, format: Format, replaced: &[FileId]) -> Result<Self> {
         let path = &file.path;
         let is_locked = host::file_id(path).is_some_and(|found| replaced.contains(&found));
@@ -45,7 +44,7 @@ impl ImageTree {
         Ok(Self::of(file, image, format))
     }
 
-    /// The files of an open image, for an image of another `format`.
+    /// Wraps an open image as a source for a new image of `format`.
     pub(super) fn of(file: &ImageFile, image: Image, format: Format) -> Self {
         let skips_lost_found = format == Format::Xfs && image.info().format != "xfs";
         Self(Arc::new(Opened { path: file.path.clone(), image, skips_lost_found }))
@@ -55,12 +54,12 @@ impl ImageTree {
         self.0.image.file_system()
     }
 
-    /// Reads it from its start.
+    /// Starts reading from the beginning.
     pub(super) fn source(&self) -> Box<dyn Source> {
         Box::new(walk::Walk::new(self.clone()))
     }
 
-    /// Files there are, about.
+    /// Returns the approximate number of files.
     fn files(&self) -> u64 {
         let totals = self.fs().statfs();
         totals.map_or(0, |totals| {
@@ -68,7 +67,7 @@ impl ImageTree {
         })
     }
 
-    /// An error of a file in the image.
+    /// Creates an error for a file in the image.
     fn error(&self, file: &[u8], source: vfs::Error) -> SourceError {
         let file = (!file.is_empty()).then(|| host::path_to_show(file));
         SourceError::Image { image: crate::text::public(&self.0.path), file, source }

@@ -1,4 +1,4 @@
-//! The files of an image as a stream of entries, in the order of a directory source.
+//! Files of an image as a stream of entries, in the order of a directory source.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -11,14 +11,14 @@ use vfs::{Attributes, Corruption, FileAttributes, FileType, Ino, InodeFlags, Tim
 use super::ImageTree;
 use super::contents::contents;
 
-/// The directory in which e2fsck puts what it finds without a name.
+/// Directory for files recovered by e2fsck.
 const LOST_FOUND: &[u8] = b"lost+found";
 
-/// A directory on the way, and what is left to read of it.
+/// Open directory and its remaining names.
 struct Level {
-    /// Length of its path.
+    /// Length of the directory's path.
     path_len: usize,
-    /// Names in it, the next one last.
+    /// Remaining names; the next one is last.
     names: Vec<(Box<[u8]>, Ino)>,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct Walk {
     tree: ImageTree,
     levels: Vec<Level>,
     path: Vec<u8>,
-    /// Directories that were listed: each has one name.
+    /// Listed directories. Each must have one name only.
     directories: HashSet<Ino>,
-    /// First names of files that have several.
+    /// First names of files with several names.
     first_names: HashMap<Ino, Vec<u8>>,
     done: u64,
     is_over: bool,
@@ -47,7 +47,7 @@ impl Walk {
         }
     }
 
-    /// Goes to the next file.
+    /// Advances to the next file.
     fn advance(&mut self) -> Option<Ino> {
         if self.done == 0 {
             return Some(self.tree.fs().root());
@@ -131,7 +131,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether this is `lost+found` as `mkfs` makes it, and the new format has none.
+    /// Returns whether this is an unmodified `lost+found` that the new format does not need.
     fn is_idle_lost_found(&self, found: &Attributes, xattrs: &[Xattr]) -> bool {
         self.tree.0.skips_lost_found
             && self.path == LOST_FOUND
@@ -175,7 +175,7 @@ impl Source for Walk {
     }
 }
 
-/// Refuses what would be something else without what only its own file system knows.
+/// Rejects files that cannot be represented outside their file system.
 fn check(attributes: FileAttributes) -> vfs::Result<()> {
     if attributes.flags.contains(InodeFlags::ENCRYPTED) {
         let advice = "copy it from a mount that has the key, or remove it from the image";
@@ -193,7 +193,7 @@ fn target(tree: &ImageTree, ino: Ino) -> vfs::Result<Vec<u8>> {
     Ok(target)
 }
 
-/// The extended attributes of a file, sorted by name.
+/// Returns the extended attributes of a file, sorted by name.
 fn xattrs(tree: &ImageTree, ino: Ino) -> vfs::Result<Vec<Xattr>> {
     let mut names = Vec::new();
     tree.fs().list_xattrs(ino, &mut |name| names.push(name.to_vec()))?;

@@ -1,4 +1,4 @@
-//! A block: what it is, whether it is in use, and its bytes.
+//! Block: its type, allocation state and bytes.
 
 use ext4::format::address::{Block, Group};
 use ext4::format::group::{GroupDescriptor, GroupFlags};
@@ -25,7 +25,7 @@ impl Volume {
         Ok(dump)
     }
 
-    /// Whether a block is allocated; `None` if that cannot be told.
+    /// Returns whether a block is allocated, or `None` if unknown.
     fn in_use(&self, block: Block, group: Group) -> vfs::Result<Option<bool>> {
         let Some(descriptor) = self.descriptor(group)?.0 else { return Ok(None) };
         if descriptor.flags.contains(GroupFlags::BLOCK_UNINIT) {
@@ -39,7 +39,7 @@ impl Volume {
         Ok(bitmap.get(bit / 8).map(|byte| byte >> (bit % 8) & 1 == 1))
     }
 
-    /// What the layout says that a block is.
+    /// Returns the type of a block according to the layout.
     fn role(&self, block: Block) -> vfs::Result<&'static str> {
         let geometry = self.geometry();
         if geometry.superblock_of(Group(0)) == Some(block) {

@@ -11,10 +11,10 @@ use super::{Dump, Fields, Node, Volume};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
-/// Most blocks of a directory that are shown.
+/// Maximum number of directory blocks in the output.
 const BLOCKS_MAX: u64 = 100_000;
 
-/// What a block of a directory is.
+/// Type of a directory block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Leaf,
@@ -81,7 +81,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The file blocks of an index's nodes below the root.
+    /// Returns the file blocks of index nodes below the root.
     fn index_nodes(&self, ino: Ino, inode: &Inode, dump: &mut Dump) -> HashSet<u32> {
         let mut nodes = HashSet::new();
         if !inode.has_flag(flags::INDEX) {

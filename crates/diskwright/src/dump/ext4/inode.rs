@@ -1,4 +1,4 @@
-//! Inodes: their fields, what they map and their extended attributes.
+//! Inodes: fields, mappings and extended attributes.
 
 use ext4::format::address::FileBlock;
 use ext4::format::inode::{self, Inode, Time, flags};
@@ -9,7 +9,7 @@ use crate::dump::bytes::bytes_text;
 use crate::dump::xattrs::add_xattrs;
 use crate::text::{hex, rfc3339, type_word};
 
-/// Most runs of a mapping that are shown.
+/// Maximum number of extents in the output.
 const RUNS_MAX: usize = 10_000;
 
 /// Names of `i_flags`.
@@ -39,7 +39,7 @@ const FLAG_NAMES: [(u32, &str); 22] = [
 ];
 
 impl Volume {
-    /// The slot of an inode, as it is, with its block and its offset there.
+    /// Returns an inode's raw bytes with its block and offset.
     pub(super) fn slot(&self, ino: Ino) -> vfs::Result<(u64, usize, Vec<u8>)> {
         let missing = FsError::Invalid("there is no such inode: the superblock says how many");
         let (group, index) = self.geometry().place_of(ino).ok_or(missing)?;
@@ -66,7 +66,7 @@ impl Volume {
         self.contents(ino, &inode, &mut dump);
         if let Err(error) = add_xattrs(&self.fs, ino, &mut dump.fields) {
             match error {
-                // A free inode has none to read.
+                // A free inode has no attributes.
                 FsError::NotFound => {}
                 error => dump.problem(error),
             }
@@ -111,7 +111,7 @@ impl Volume {
         }
     }
 
-    /// What `i_block` holds.
+    /// Adds the contents of `i_block`.
     fn contents(&self, ino: Ino, inode: &Inode, dump: &mut Dump) {
         dump.fields.add("i_block", hex(inode.i_block()));
         match inode.file_type() {
@@ -140,7 +140,7 @@ impl Volume {
         dump.fields.add("runs", runs);
     }
 
-    /// The runs of blocks that an inode maps, holes left out.
+    /// Adds the mapped extents of an inode, without holes.
     fn runs(&self, ino: Ino, size: u64, runs: &mut Vec<Fields>) -> vfs::Result<()> {
         let blocks = size.div_ceil(self.geometry().block_size().into());
         let mut at = 0;

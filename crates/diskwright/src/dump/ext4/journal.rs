@@ -1,4 +1,4 @@
-//! The journal: its superblock and the blocks that say what its log holds.
+//! Journal: its superblock and the descriptor, commit and revoke blocks of its log.
 
 use ext4::format::jbd2::{MAGIC, RawJournalSuperblock};
 use vfs::{Error as FsError, FileSystem, Ino};
@@ -6,7 +6,7 @@ use vfs::{Error as FsError, FileSystem, Ino};
 use super::{Dump, Fields, Volume};
 use crate::image::uuid_text;
 
-/// Most blocks of a log that are listed.
+/// Maximum number of log blocks in the output.
 const LISTED_MAX: usize = 100_000;
 
 impl Volume {
@@ -78,7 +78,7 @@ fn superblock(raw: &RawJournalSuperblock, fields: &mut Fields) {
     fields.hex("checksum", raw.checksum.get());
 }
 
-/// A block of the log that is no copy of another one: its kind and its transaction.
+/// Returns the type and transaction of a log block that is not a copy of another block.
 fn log_block(at: u32, block: &[u8]) -> Option<Fields> {
     let word = |at: usize| {
         block.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]])).unwrap_or(0)

@@ -19,7 +19,7 @@ use vfs::{Error as FsError, FileSystem, Ino};
 
 use super::{Dump, Fields, Node, Structures};
 
-/// An image to be shown.
+/// Image to dump.
 pub(super) struct Volume {
     device: Arc<dyn BlockDevice>,
     fs: Ext4,
@@ -39,7 +39,7 @@ impl Volume {
         self.fs.geometry()
     }
 
-    /// The bytes of a block, as they are.
+    /// Returns the raw bytes of a block.
     fn bytes(&self, block: Block) -> vfs::Result<Vec<u8>> {
         if block.0 >= self.geometry().blocks_count {
             return Err(FsError::Invalid("there is no such block: the superblock says how many"));
@@ -49,7 +49,7 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Reads a group's descriptor: with what is wrong with it, if it can be taken for one at all.
+    /// Reads a group descriptor. Returns it, if it can be parsed, and its damage.
     fn descriptor(&self, group: Group) -> vfs::Result<(Option<GroupDescriptor>, Option<String>)> {
         let (block, offset) = self.geometry().descriptor_position(group);
         let bytes = self.bytes(block)?;
@@ -103,7 +103,7 @@ impl Volume {
         Ok(dump)
     }
 
-    /// Checks the bitmaps that a group has initialised.
+    /// Checks the initialised bitmaps of a group.
     fn bitmaps(&self, group: Group, d: &GroupDescriptor, dump: &mut Dump) -> vfs::Result<()> {
         if !d.flags.contains(GroupFlags::BLOCK_UNINIT) {
             let bitmap = self.bytes(d.block_bitmap)?;
@@ -120,7 +120,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The seed of checksums of what belongs to an inode; `None` without checksums.
+    /// Returns the checksum seed of an inode's metadata, or `None` without checksums.
     fn seed_of(&self, ino: Ino, generation: u32) -> Option<u32> {
         let sb = self.sb();
         let seed = ext4::format::checksum::inode_seed(sb.checksum_seed, ino, generation);

@@ -11,7 +11,7 @@ use super::{Dump, Fields};
 use crate::image::uuid_text;
 use crate::text::{hex, rfc3339};
 
-/// Shows the superblock, whatever is wrong with it.
+/// Dumps the superblock, even if it is damaged.
 pub(in crate::dump) fn dump(device: &dyn BlockDevice) -> vfs::Result<Dump> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
@@ -133,7 +133,7 @@ fn errors(raw: &RawSuperblock, fields: &mut Fields) {
     fields.add("last_error_func", text(&raw.last_error_func));
 }
 
-/// Text up to a NUL; in hexadecimal if it is not UTF-8.
+/// Returns text up to a NUL, or hexadecimal digits if it is not UTF-8.
 fn text(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     std::str::from_utf8(&bytes[..len]).map_or_else(|_| hex(&bytes[..len]), str::to_owned)

@@ -1,4 +1,4 @@
-//! A block: what its magic number says it is, its header, and its bytes.
+//! Block: its type by magic number, header and bytes.
 
 use vfs::Ino;
 use xfs::format::address::Block;
@@ -9,24 +9,24 @@ use super::{Dump, Fields, Volume};
 use crate::dump::bytes::hex_lines;
 use crate::image::uuid_text;
 
-/// How the header of a block begins.
+/// Layout of a block header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// A tree of a group: siblings of 32 bits.
+    /// Tree of a group, with siblings of 32 bits.
     ShortTree,
-    /// A tree of a file: siblings of 64 bits.
+    /// Tree of a file, with siblings of 64 bits.
     LongTree,
-    /// Magic number, checksum, place, lsn, uuid and owner: directory data and free blocks.
+    /// Magic number, checksum, block number, LSN, UUID and owner: directory data and free blocks.
     Directory,
-    /// Siblings before the magic number: leaves and nodes of names.
+    /// Siblings before the magic number: leaves and nodes of directories and attributes.
     Names,
-    /// Magic number, offset, size, checksum, uuid, owner, place, lsn: remote values and targets.
+    /// Magic number, offset, size, checksum, UUID, owner, block number, LSN: remote values and targets.
     Remote,
-    /// Nothing that is shown.
+    /// Unknown layout; not shown.
     Other,
 }
 
-/// Kinds by the four bytes at the start.
+/// Types by the first four bytes.
 const KINDS: [(&[u8; 4], &str, Shape); 24] = [
     (b"XFSB", "superblock", Shape::Other),
     (b"AB3B", "tree of free space by block", Shape::ShortTree),
@@ -53,7 +53,7 @@ const KINDS: [(&[u8; 4], &str, Shape); 24] = [
     (b"DQ\x01\x04", "quota", Shape::Other),
     (b"\xfe\xed\xba\xbe", "log record", Shape::Other),
 ];
-/// Kinds by the two bytes at 8.
+/// Types by the two bytes at offset 8.
 const NAME_KINDS: [(u16, &str); 8] = [
     (0x3df1, "directory leaf"),
     (0x3dff, "directory leaf of a tree"),
@@ -92,7 +92,7 @@ impl Volume {
         Ok(dump)
     }
 
-    /// What a block seems to be. File contents may seem to be anything.
+    /// Returns the probable type of a block. File contents may match any type.
     fn kind(&self, bytes: &[u8]) -> (&'static str, Shape) {
         let magic = bytes.first_chunk::<4>();
         if let Some(&(_, kind, shape)) = KINDS.iter().find(|(known, ..)| magic == Some(known)) {
@@ -204,7 +204,7 @@ fn tree_start(start: &TreeStart, fields: &mut Fields) {
     fields.add("numrecs", start.numrecs);
 }
 
-/// Where a block says that it is and whose it is, which version 5 has.
+/// Adds block number and owner from the header (version 5).
 fn place((blkno, lsn, owner): (U64, U64, u64), uuid: &[u8; 16], crc: [u8; 4], fields: &mut Fields) {
     fields.add("blkno", blkno);
     fields.hex("lsn", lsn.get());

@@ -8,7 +8,7 @@ use super::{Dump, Fields, Volume};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
-/// Most entries of a directory that are shown.
+/// Maximum number of directory entries in the output.
 const ENTRIES_MAX: usize = 1_000_000;
 
 impl Volume {

@@ -1,4 +1,4 @@
-//! The headers of an allocation group: AGF, AGI and AGFL.
+//! Headers of an allocation group: AGF, AGI and AGFL.
 
 use vfs::{Corruption, Error as FsError};
 use xfs::format::address::AgNumber;
@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use super::{Dump, Fields, Volume};
 use crate::image::uuid_text;
 
-/// "No inode" and "no block".
+/// Null inode or block number.
 const NULL: u32 = u32::MAX;
 
 impl Volume {
@@ -29,12 +29,12 @@ impl Volume {
         Ok(dump)
     }
 
-    /// The bytes of a header sector.
+    /// Returns the bytes of a header sector.
     fn header(&self, ag: AgNumber, sector: u32) -> vfs::Result<Vec<u8>> {
         self.bytes(self.fs.header_byte(ag, sector), self.geometry().sector_size())
     }
 
-    /// Checks magic number, checksum and number of the group.
+    /// Checks the magic number, checksum and group number.
     fn check(&self, header: &Header<'_>, fields: &mut Fields, dump: &mut Dump) {
         let Header { name, bytes, ag, .. } = *header;
         let mut problem = |damage: Corruption| dump.problem(damage.in_group(ag.0.into()));
@@ -157,7 +157,7 @@ impl Volume {
         }
         let (words, _) = list.as_chunks::<4>();
         let words = words.iter().map(|word| u32::from_be_bytes(*word)).enumerate();
-        // Slots out of use hold what was there before, or nothing.
+        // Unused slots contain stale values or null.
         let words = words.filter(|(_, block)| *block != NULL && *block != 0);
         let words = words.map(|(slot, block)| format!("{slot}:{block}"));
         fields.add("bno", words.collect::<Vec<_>>());
@@ -166,12 +166,12 @@ impl Volume {
     }
 }
 
-/// What is checked of a header.
+/// Values of a header to check.
 struct Header<'a> {
     name: &'static str,
     bytes: &'a [u8],
     ag: AgNumber,
-    /// Expected and found.
+    /// Expected and actual magic number.
     magic: (u32, u32),
     seqno: u32,
     crc_offset: usize,

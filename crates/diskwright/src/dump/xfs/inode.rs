@@ -1,4 +1,4 @@
-//! Inodes: their fields, what they map, their extended attributes and their parents.
+//! Inodes: fields, mappings, extended attributes and parents.
 
 use vfs::{Error as FsError, FileSystem, FileType, Ino};
 use xfs::format::address::FileBlock;
@@ -10,7 +10,7 @@ use crate::dump::bytes::bytes_text;
 use crate::dump::xattrs::add_xattrs;
 use crate::text::{rfc3339, type_word};
 
-/// Most runs of a map that are shown.
+/// Maximum number of extents in the output.
 const RUNS_MAX: usize = 10_000;
 
 /// Names of `di_flags`.
@@ -126,7 +126,7 @@ impl Volume {
         }
     }
 
-    /// A fork's bytes, or the runs it maps.
+    /// Adds the bytes of a fork, or its extents.
     fn fork(
         &self,
         ino: Ino,
@@ -146,10 +146,10 @@ impl Volume {
         dump.fields.add(runs, list);
     }
 
-    /// The runs of blocks that a fork maps, holes left out.
+    /// Adds the mapped extents of a fork, without holes.
     fn runs(&self, ino: Ino, fork: Fork, runs: &mut Vec<Fields>) -> vfs::Result<()> {
         let mut at = 0;
-        // A hole and a run each, and never without an end.
+        // Limit of a hole and an extent per step, so that the loop always ends.
         for _ in 0..2 * RUNS_MAX {
             if at >= FileBlock::END.0 {
                 break;

@@ -1,4 +1,4 @@
-//! The log: where it is, its end, and what the part of it holds that counts.
+//! Log: its location, its end and its active part.
 
 use vfs::{Error as FsError, Result};
 use xfs::format::log::Lsn;
@@ -8,10 +8,10 @@ use xfs::{LogItem, LogRecord, LogTransaction};
 
 use super::{Dump, Fields, Volume};
 
-/// Most items that are listed.
+/// Maximum number of items in the output.
 const LISTED_MAX: usize = 100_000;
 
-/// Bytes of the blocks that the log counts in.
+/// Size of log blocks in bytes.
 const SECTOR_BYTES: u64 = 512;
 
 impl Volume {
@@ -32,7 +32,7 @@ impl Volume {
                 }
             }
             Ok(None) => {}
-            // There is nothing to show: it is on another device.
+            // The log is on another device, so there is nothing to dump.
             Err(error @ FsError::Unsupported(_)) => return Err(error),
             Err(error) => dump.problem(error),
         }
@@ -134,7 +134,7 @@ impl Volume {
         fields
     }
 
-    /// Where a buffer is: in sectors, and which block that is for `dump IMAGE block`.
+    /// Adds the location of a buffer in sectors and as the block for `dump IMAGE block`.
     fn log_buffer(&self, fields: &mut Fields, daddr: u64, blocks: u32) {
         let block = daddr.saturating_mul(SECTOR_BYTES) / self.geometry().block_size() as u64;
         fields.add("block", block);

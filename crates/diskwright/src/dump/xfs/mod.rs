@@ -17,7 +17,7 @@ use xfs::{OpenOptions, Xfs};
 
 use super::{Dump, Fields, Structures};
 
-/// An image to be shown.
+/// Image to dump.
 pub(super) struct Volume {
     device: Arc<dyn BlockDevice>,
     fs: Xfs,
@@ -37,14 +37,14 @@ impl Volume {
         self.geometry().features.crc()
     }
 
-    /// Bytes of the image, as they are.
+    /// Returns raw bytes of the image.
     fn bytes(&self, start: u64, len: usize) -> vfs::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.device.read_at(start, &mut bytes).map_err(FsError::Device)?;
         Ok(bytes)
     }
 
-    /// The bytes of a block, as they are.
+    /// Returns the raw bytes of a block.
     fn block_bytes(&self, block: Block) -> vfs::Result<Vec<u8>> {
         if block.0 >= self.geometry().blocks {
             return Err(FsError::Invalid("there is no such block: the superblock says how many"));

@@ -9,10 +9,10 @@ use super::{Dump, Fields};
 use crate::dump::bytes::bytes_text;
 use crate::image::uuid_text;
 
-/// Largest sector in bytes: the most that the checksum covers.
+/// Maximum sector size in bytes, which is the maximum that the checksum covers.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 
-/// Shows the superblock, whatever is wrong with it.
+/// Dumps the superblock, even if it is damaged.
 pub(in crate::dump) fn dump(device: &dyn BlockDevice) -> vfs::Result<Dump> {
     let mut bytes = vec![0; device.len().min(SECTOR_SIZE_MAX) as usize];
     device.read_at(0, &mut bytes).map_err(Error::Device)?;

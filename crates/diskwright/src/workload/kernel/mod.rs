@@ -1,8 +1,7 @@
-//! The kernel's own file systems, each on an image that this program makes.
+//! Workloads in the kernel's file systems, on images created by this program.
 //!
-//! For each run there is a new image: a sparse file in the scratch directory that has no name from the
-//! start, mounted where nobody else sees it ([`mount`]). So nothing is left behind however the program
-//! ends: what it made is held by open files alone.
+//! Each run uses a new image: an anonymous sparse file in the scratch directory, mounted in a private namespace
+//! ([`mount`]). Only open files refer to it, so nothing remains however the program ends.
 
 mod mount;
 
@@ -21,13 +20,13 @@ use super::format::{self, Plan};
 use super::{FsSpec, TargetSpec};
 use crate::format::Format;
 
-/// A path of nothing.
+/// Path that does not exist.
 const NOWHERE: &str = "/proc/self/fd/none";
 
-/// What an inode and its names take at least, in bytes, to tell whether the scratch directory has room.
+/// Minimum space of an inode with its names in bytes, for the check of the scratch directory.
 const INODE_BYTES: u64 = 256;
 
-/// A file system of the kernel.
+/// Kernel file system.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     spec: FsSpec,
@@ -36,28 +35,27 @@ pub struct Kernel {
     image: Option<PathBuf>,
 }
 
-/// A mounted image in which a workload runs.
+/// Mounted image in which a workload runs.
 #[derive(Debug)]
 struct KernelSession {
     host: Host,
-    /// `None` only while it is unmounted, to be mounted again. Before `image`, so that it goes first.
+    /// `None` only while it is being remounted. Declared before `image`, so that it is dropped first.
     mounted: Option<Mounted>,
     image: File,
     size: u64,
-    /// Size of its log in bytes, if it is one whose position can be read.
+    /// Log size in bytes, if the log position can be read.
     log_bytes: Option<u64>,
     fs_type: &'static str,
     scratch: PathBuf,
 }
 
 impl Kernel {
-    /// The file system that is described, its images in the directory `scratch`. Its figures are
-    /// compared with those of `base`.
+    /// Selects a file system, with images in the directory `scratch`. Its results are compared with those of `base`.
     pub fn new(spec: FsSpec, base: Option<String>, scratch: impl Into<PathBuf>) -> Self {
         Self { spec, base, scratch: scratch.into(), image: None }
     }
 
-    /// Keeps the image under a name: each run replaces what is there.
+    /// Keeps the image under a name. Each run replaces it.
     #[must_use]
     pub fn keep_image(mut self, path: impl Into<PathBuf>) -> Self {
         self.image = Some(path.into());
@@ -79,7 +77,7 @@ impl Kernel {
     }
 }
 
-/// The kernel's name of a format.
+/// Returns the kernel's name of a format.
 fn fs_type(format: Format) -> &'static str {
     match format {
         Format::Ext4 => "ext4",
@@ -87,7 +85,7 @@ fn fs_type(format: Format) -> &'static str {
     }
 }
 
-/// How it is mounted. Images of the same seed have the same UUID and may be mounted at the same time.
+/// Returns the mount options. Images of the same seed have the same UUID and may be mounted simultaneously.
 fn mount_options(fs_type: &str) -> &'static str {
     if fs_type == "xfs" { "loop,nouuid" } else { "loop" }
 }
@@ -142,8 +140,7 @@ fn format(plan: &Plan, image: &File) -> io::Result<Result<()>> {
     Ok(plan.format(&FileDevice::new(image.try_clone()?)?))
 }
 
-/// Refuses a workload that would fill the scratch directory: the file system would see that as errors of
-/// its device.
+/// Rejects a workload that would fill the scratch directory, which the file system would see as device errors.
 fn check_room(scratch: &Path, need: &Need) -> Result<()> {
     let failed = |e| Error::host(format!("statvfs {}", scratch.display()), e);
     let totals = rustix::fs::statvfs(scratch).map_err(failed)?;
@@ -156,7 +153,7 @@ fn check_room(scratch: &Path, need: &Need) -> Result<()> {
     Err(Error::Unsupported(format!("{} has {free} {problem}", scratch.display())))
 }
 
-/// What makes figures differ for other reasons than the file system.
+/// Returns remarks on differences that are not caused by the file system.
 fn remarks(format: Format) -> Vec<String> {
     let common = [
         "operations are system calls: each enters the kernel, what runs in this process does not",
@@ -174,12 +171,12 @@ impl Session for KernelSession {
         AnyTarget::Host(&self.host)
     }
 
-    /// Unmounts and mounts again. `/proc/sys/vm/drop_caches` would slow down everybody else and leaves
-    /// some: buffers of XFS, for instance, stay for several rounds if they were used often. With the last
-    /// unmount, the pages of the loop device go as well.
+    /// Unmounts and mounts again. `/proc/sys/vm/drop_caches` would slow down other programs and is incomplete:
+    /// frequently used XFS buffers, for example, survive several rounds. The last unmount also drops the pages of the
+    /// loop device.
     fn drop_caches(&mut self) -> Result<()> {
         self.unmount()?;
-        // In memory, the pages of the file are the image, and nothing happens.
+        // On tmpfs the pages of the file are the image, so this has no effect.
         self.image.sync_data().map_err(|e| Error::host("fdatasync", e))?;
         rustix::fs::fadvise(&self.image, 0, None, Advice::DontNeed)
             .map_err(|e| Error::host("fadvise", e))?;
@@ -211,7 +208,7 @@ impl KernelSession {
     }
 
     fn unmount(&mut self) -> Result<()> {
-        // The number of the open directory may soon be another one's.
+        // The number of the closed descriptor may be reused.
         self.host = Host::new(NOWHERE);
         self.mounted.take().map_or(Ok(()), Mounted::unmount)
     }

@@ -1,9 +1,9 @@
-//! Mounts that nobody else sees, and that cannot be left behind.
+//! Private mounts that disappear with the process.
 //!
-//! A thread takes a mount namespace of its own, in which `mount` mounts the image through a loop device
-//! that detaches itself with the last unmount. The thread opens the root and ends, and its namespace
-//! with it. From then on the open directory alone keeps the mount: there is no mount point and no line in
-//! any list of mounts. Whatever ends the process closes the directory, and the kernel unmounts.
+//! A thread creates its own mount namespace, in which `mount` mounts the image through a loop device that detaches
+//! itself on the last unmount. The thread opens the root directory and ends, and with it the namespace. From then on
+//! only the open directory keeps the mount alive: it has no mount point and is in no mount table. When the process
+//! ends, the directory is closed and the kernel unmounts.
 
 use std::fs;
 use std::io;
@@ -20,28 +20,28 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 
-/// Tries while other processes take the loop devices that `mount` finds, and the time between them.
+/// Number of attempts while other processes take the loop devices found by `mount`, and the pause between them.
 const LOOP_TRIES: u32 = 50;
 const LOOP_PAUSE: Duration = Duration::from_millis(100);
-/// How often is looked whether the mount is gone, and the time between.
+/// Number of checks whether the mount has ended, and the pause between them.
 const GONE_TRIES: u32 = 200;
 const GONE_PAUSE: Duration = Duration::from_millis(10);
 
-/// A mounted image. Dropped, it is unmounted.
+/// Mounted image, unmounted on drop.
 #[derive(Debug)]
 pub(super) struct Mounted {
     root: Option<OwnedFd>,
-    /// The file that tells what the loop device is on, and the name that it tells.
+    /// Sysfs file with the loop device's backing file, and the expected name.
     backing: (PathBuf, Vec<u8>),
-    /// The directory of the loop device in `/sys`.
+    /// Sysfs directory of the loop device.
     sys: PathBuf,
 }
 
 impl Mounted {
-    /// Mounts an image. The directory `over` is where the thread sees it, and is not changed for others.
+    /// Mounts an image over the directory `over`, visible only in the thread's namespace.
     ///
     /// # Errors
-    /// `Unsupported`, with what `mount` said, if this machine cannot mount it.
+    /// `Unsupported`, with the output of `mount`, if this machine cannot mount it.
     pub(super) fn new(
         image: &impl AsFd,
         fs_type: &str,
@@ -49,7 +49,7 @@ impl Mounted {
         over: &Path,
     ) -> Result<Self> {
         let image = path_of(image);
-        // A relative path could lead to what is below the new mount.
+        // A relative path could be resolved below the new mount.
         let over = fs::canonicalize(over)
             .map_err(|e| Error::host(format!("open {}", over.display()), e))?;
         let root = thread::scope(|scope| {
@@ -67,12 +67,12 @@ impl Mounted {
         Ok(Self { root: Some(root), backing: (backing, name), sys })
     }
 
-    /// A path of the root that works for as long as this lives, in other processes too.
+    /// Returns a path of the root that is valid during the lifetime of this mount, also in other processes.
     pub(super) fn path(&self) -> PathBuf {
         self.root.as_ref().map_or_else(PathBuf::new, path_of)
     }
 
-    /// How far the log of an XFS has come, in bytes, if it is one of so many.
+    /// Returns the head position of an XFS log of this size, in bytes.
     pub(super) fn xfs_log_head(&self, log_bytes: u64) -> io::Result<u64> {
         let device = fs::canonicalize(&self.sys)?;
         let name = device.file_name().unwrap_or_default();
@@ -87,10 +87,10 @@ impl Mounted {
         Ok(cycle * log_bytes + block * 512)
     }
 
-    /// Writes everything and unmounts. Returns when the image is complete and nobody's any more.
+    /// Syncs and unmounts. Returns when the image is complete and released.
     ///
     /// # Errors
-    /// `EBUSY` if something in it is still open, and stays so.
+    /// `EBUSY` if a file in it stays open.
     pub(super) fn unmount(mut self) -> Result<()> {
         let synced = self.root.as_ref().map_or(Ok(()), rustix::fs::syncfs);
         let closed = self.close();
@@ -98,12 +98,12 @@ impl Mounted {
         closed.map_err(|e| Error::host("unmount", e))
     }
 
-    /// Closes the root, which unmounts, and waits for the loop device to let go.
+    /// Closes the root, which unmounts, and waits for the loop device to detach.
     fn close(&mut self) -> io::Result<()> {
         if self.root.take().is_none() {
             return Ok(());
         }
-        // What holds it a moment longer may be a child of this process on its way to another program.
+        // A starting child process may hold a copy of the descriptor briefly.
         for _ in 0..GONE_TRIES {
             if !self.is_attached() {
                 return Ok(());
@@ -113,14 +113,14 @@ impl Mounted {
         Err(Errno::BUSY.into())
     }
 
-    /// Whether the loop device is still on the image. Without one, or with another, it is not.
+    /// Returns whether the loop device still uses the image.
     fn is_attached(&self) -> bool {
         backing_name(&self.backing.0).is_ok_and(|name| name == self.backing.1)
     }
 }
 
-/// The last part of the path of the file that a loop device is on. A path that was opened in a namespace
-/// that is gone is shown without what was above the mount that it is in.
+/// Returns the last component of a loop device's backing file. A path opened in a namespace that has ended is shown
+/// relative to its mount.
 fn backing_name(backing: &Path) -> io::Result<Vec<u8>> {
     let path = fs::read(backing)?;
     Ok(path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec())
@@ -128,12 +128,12 @@ fn backing_name(backing: &Path) -> io::Result<Vec<u8>> {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // What still holds it can only be open files, and the kernel unmounts when they are closed.
+        // If it is still in use, the kernel unmounts when the last file is closed.
         let _ = self.close();
     }
 }
 
-/// A path of something open in this process.
+/// Returns a path of an open file of this process.
 fn path_of(open: &impl AsFd) -> PathBuf {
     let number = open.as_fd().as_raw_fd();
     PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id()))
@@ -143,7 +143,7 @@ fn path_of(open: &impl AsFd) -> PathBuf {
 fn mount_apart(image: &Path, fs_type: &str, options: &str, over: &Path) -> Result<OwnedFd> {
     let refused = |e: io::Error| Error::Unsupported(format!("a mount namespace: {e}"));
     unshare(CloneFlags::CLONE_NEWNS).map_err(|e| refused(e.into()))?;
-    // Else the mount would show wherever this namespace was copied from.
+    // Otherwise the mount would propagate to the original namespace.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(|e| refused(e.into()))?;
     let below = open_directory(over)?;
@@ -167,10 +167,10 @@ fn run_mount(image: &Path, fs_type: &str, options: &str, over: &Path) -> Result<
     let mut said = String::new();
     for _ in 0..LOOP_TRIES {
         let mut command = Command::new("mount");
-        // A list of mounts in a file would not learn of the unmount.
+        // A mount table in a file would not be updated on the unmount.
         command.arg("--no-mtab").args(["-t", fs_type, "-o", options]).arg(image).arg(over);
         command.env("LC_ALL", "C").stdin(Stdio::null());
-        // Ctrl-C ends the run, but not in the middle of this.
+        // Keeps Ctrl-C, which cancels the run, from interrupting `mount`.
         command.process_group(0);
         let output =
             command.output().map_err(|e| Error::Unsupported(format!("the program mount: {e}")))?;
@@ -181,7 +181,7 @@ fn run_mount(image: &Path, fs_type: &str, options: &str, over: &Path) -> Result<
         if said.is_empty() {
             said = format!("mount: {}", output.status);
         }
-        // Others may have taken the loop device that `mount` just found.
+        // Another process may have taken the loop device found by `mount`.
         if !said.contains("loop device") {
             break;
         }
