@@ -8,4 +8,5 @@ mod documents;
 mod guest;
 mod judges;
 mod tidy;
+mod words;
 mod xfs;

@@ -209,8 +209,7 @@ impl Job<'_> {
     fn carry_out(&self, prepared: Prepared<'_>) -> Result<Option<Done>> {
         // Print this first: it is needed if the process is killed.
         if let Some(undo) = &prepared.how().undo {
-            let [undo, image] =
-                [undo, &*self.args.image].map(|path| text::shown(path).to_string());
+            let [undo, image] = [undo, &*self.args.image].map(|path| text::shown(path).to_string());
             terminal::message(&format_args!(
                 "what is there now is kept in {undo}; to go back: diskwright repair --restore {undo} {image}"
             ));
