@@ -1,6 +1,6 @@
 //! Requests to servers that may be slow, broken or hostile.
 //!
-//! [`Transport`] is located between the store's library and the HTTP client. It bounds answers of unknown size, and
+//! `Transport` is located between the store's library and the HTTP client. It bounds answers of unknown size, and
 //! requires progress instead of limiting the total time. It adds the query of an address, which may be a secret and is
 //! stored nowhere else. Error answers are reduced to the name of the error.
 
