@@ -11,13 +11,13 @@ pub trait FileAt {
     /// Reads at most `buf.len()` bytes and returns their number; 0 at the end.
     ///
     /// # Errors
-    /// Those of the host.
+    /// Returns the errors of the host.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes at most all of `data` and returns the number of bytes written.
     ///
     /// # Errors
-    /// Those of the host.
+    /// Returns the errors of the host.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Fills `buf`.

@@ -79,7 +79,7 @@ pub trait BlockDevice: Send + Sync {
     /// that makes writes durable in order does nothing; other devices flush.
     ///
     /// # Errors
-    /// Those of [`flush`](Self::flush).
+    /// Returns the errors of [`flush`](Self::flush).
     fn barrier(&self) -> io::Result<()> {
         self.flush()
     }

@@ -32,7 +32,7 @@ impl Event {
     /// Applies the event to another device.
     ///
     /// # Errors
-    /// Those of the device's method.
+    /// Returns the errors of the device's method.
     pub fn replay(&self, device: &dyn BlockDevice) -> io::Result<()> {
         match self {
             Self::Write { offset, data } => device.write_at(*offset, data),

@@ -37,7 +37,7 @@ impl Adapter<'_> {
     /// Returns an inode as the answer to a look-up, and counts the look-up.
     ///
     /// # Errors
-    /// Those of the file system; `NotFound` if the inode is not in use. Then nothing is counted.
+    /// Returns the errors of the file system; `NotFound` if the inode is not in use. Then nothing is counted.
     pub(crate) fn entry(&self, ino: Ino) -> vfs::Result<EntryOut> {
         if ino.0 == ROOT_ID && ino != self.fs.root() {
             // This number means the root in the protocol.

@@ -77,7 +77,7 @@ pub trait Inodes: RunOperations {
     /// Ensures that the quota accounting has records for the new owners of a change. Does nothing without quotas.
     ///
     /// # Errors
-    /// Those of adding an owner.
+    /// Returns the errors of adding an owner.
     fn provide_owners(&self, _change: &SetAttributes) -> Result<()> {
         Ok(())
     }
@@ -113,7 +113,7 @@ pub fn look_at<F: Inodes, R>(
 /// Calls `look` with a directory under its shared lock.
 ///
 /// # Errors
-/// Those of [`load_dir`] and of `look`.
+/// Returns the errors of [`load_dir`] and of `look`.
 pub fn look_at_dir<F: Inodes, R>(
     fs: &F,
     dir: Ino,
@@ -126,7 +126,7 @@ pub fn look_at_dir<F: Inodes, R>(
 /// Changes attributes of an inode, as [`vfs::FileSystem::set_attributes`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn set_attributes<F: Inodes>(fs: &F, ino: Ino, change: &SetAttributes) -> Result<()> {
     fs.mode().check_writable()?;
     let _lock = fs.locks().exclusive(&[ino]);

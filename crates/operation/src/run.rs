@@ -31,7 +31,7 @@ pub trait Operation {
     /// Executes deferred work at the end of the body. After an error the operation must be dropped.
     ///
     /// # Errors
-    /// Those of the body.
+    /// Returns the errors of the body.
     fn finish(&mut self) -> Outcome<()>;
 
     /// Returns the changes in memory, in the order in which they are kept (see [`Side`] for the reason why before the
@@ -71,7 +71,7 @@ pub trait RunOperations {
     /// or if space ran out while freed blocks are busy.
     ///
     /// # Errors
-    /// Those of `body` and of the end of the operation. Nothing has changed then.
+    /// Returns the errors of `body` and of the end of the operation. Nothing has changed then.
     fn atomically<R>(&self, body: impl FnMut(&mut Self::Op<'_>) -> Outcome<R>) -> Result<R> {
         self.atomically_with(Claim::Ordinary, body, |_| Ok(()))
     }
@@ -80,7 +80,7 @@ pub trait RunOperations {
     /// and wait for several checkpoints if blocks are busy.
     ///
     /// # Errors
-    /// Those of [`RunOperations::atomically`].
+    /// Returns the errors of [`RunOperations::atomically`].
     fn atomically_freeing<R>(
         &self,
         body: impl FnMut(&mut Self::Op<'_>) -> Outcome<R>,
@@ -92,7 +92,7 @@ pub trait RunOperations {
     /// can fail. For actions that cannot be undone.
     ///
     /// # Errors
-    /// Those of [`RunOperations::atomically`] and of `last`.
+    /// Returns the errors of [`RunOperations::atomically`] and of `last`.
     fn atomically_then<R>(
         &self,
         body: impl FnMut(&mut Self::Op<'_>) -> Outcome<R>,
@@ -104,7 +104,7 @@ pub trait RunOperations {
     /// Runs `body` in an operation that changes nothing and is dropped.
     ///
     /// # Errors
-    /// Those of `body`; `NoSpace` if it requested groups out of order.
+    /// Returns the errors of `body`; `NoSpace` if it requested groups out of order.
     fn observe<R>(&self, body: impl FnOnce(&mut Self::Op<'_>) -> Outcome<R>) -> Result<R> {
         let mut op = self.begin(Claim::Ordinary)?;
         body(&mut op).map_err(|interrupt| interrupt.into_failure().unwrap_or(Error::NoSpace))
@@ -113,7 +113,7 @@ pub trait RunOperations {
     /// Common implementation, with a claim to the reserve.
     ///
     /// # Errors
-    /// Those of [`RunOperations::atomically_then`].
+    /// Returns the errors of [`RunOperations::atomically_then`].
     fn atomically_with<R>(
         &self,
         claim: Claim,

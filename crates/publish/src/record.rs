@@ -82,7 +82,7 @@ impl RecordingReads {
     /// Writes the record of all reads so far.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "# First byte and bytes of what was read, in this order.")?;
         let order = self.touched.lock().order.clone();

@@ -30,7 +30,7 @@ pub trait Repairer: Sync {
     /// Checks the state in the staging.
     ///
     /// # Errors
-    /// Those of the format's check.
+    /// Returns the errors of the format's check.
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary>;
 
     /// Repairs the findings that must be repaired first. Returns whether anything was changed.
@@ -94,7 +94,8 @@ impl Observer for Keep<'_> {
 /// A plan has no steps if the device failed to read: a conclusion from such a read may be false.
 ///
 /// # Errors
-/// Those of the methods of `repairer`. If the observer cancels, the plan contains the steps up to that point.
+/// Returns the errors of the methods of `repairer`. If the observer cancels, the plan contains the steps up to that
+/// point.
 pub fn make_plan(
     repairer: &dyn Repairer,
     staging: &Arc<Staging>,

@@ -43,13 +43,13 @@ pub trait UndoSink: Send {
     /// Appends bytes.
     ///
     /// # Errors
-    /// Those of writing a file.
+    /// Returns the errors of writing a file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns when everything appended is durable.
     ///
     /// # Errors
-    /// Those of fsync(2).
+    /// Returns the errors of fsync(2).
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -157,7 +157,7 @@ impl UndoDevice {
     /// that change with every modification of the image.
     ///
     /// # Errors
-    /// Those of [`Self::save`].
+    /// Returns the errors of [`Self::save`].
     pub fn finish(&self, witnesses: &[Range<u64>]) -> io::Result<()> {
         let mut undo = self.undo.lock();
         let pages = |range: &Range<u64>| {

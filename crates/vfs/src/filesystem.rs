@@ -44,7 +44,7 @@ pub trait FileSystem: Send + Sync {
     /// Returns whether two names lead to the same entry of `dir`.
     ///
     /// # Errors
-    /// Those of [`Self::folded_name`].
+    /// Returns the errors of [`Self::folded_name`].
     fn is_same_name(&self, dir: Ino, a: &[u8], b: &[u8]) -> Result<bool> {
         Ok(a == b || self.folds_names() && self.folded_name(dir, a)? == self.folded_name(dir, b)?)
     }

@@ -71,7 +71,7 @@ impl Tree {
     /// Takes a snapshot from another directory.
     ///
     /// # Errors
-    /// Those of [`Tree::of`].
+    /// Returns the errors of [`Tree::of`].
     pub fn below(fs: &dyn FileSystem, top: Ino) -> Result<Self, String> {
         let mut walk = Walk { fs, found: BTreeMap::new() };
         let fail = |error: Error| format!("the root: {error}");
@@ -207,7 +207,7 @@ impl Inode {
     /// Reads the state of an inode.
     ///
     /// # Errors
-    /// Those of the file system's methods.
+    /// Returns the errors of the file system's methods.
     pub fn of(fs: &dyn FileSystem, ino: Ino) -> Result<Self> {
         let attributes = fs.attributes(ino)?;
         let mut names = Vec::new();

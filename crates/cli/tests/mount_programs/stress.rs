@@ -220,7 +220,7 @@ impl Worker<'_> {
         if self.random.bool() { file.sync_all() } else { file.sync_data() }.unwrap();
     }
 
-    /// Of all threads that create a name, one succeeds; of all that remove it, one succeeds.
+    /// Exactly one thread succeeds in creating a name, and exactly one in removing it.
     fn contest(&mut self) {
         let which = self.random.usize(..CONTESTED);
         let path = self.root.join(format!("shared 0/contested {which}"));

@@ -66,7 +66,7 @@ pub struct Op<'a> {
     /// Changes of the usage of owners, if usage is counted.
     pub(crate) usage: UsageChanges<'a>,
     pub(crate) txn: Txn<'a>,
-    /// How much of the reserve the operation may use.
+    /// Part of the reserve that the operation may use.
     pub(crate) claim: Claim,
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,

@@ -52,7 +52,7 @@ pub trait MapFiles: ReadFiles {
     /// Returns the run of a file that starts at `at`, as the operation sees it.
     ///
     /// # Errors
-    /// Those of [`ReadFiles::find_run`].
+    /// Returns the errors of [`ReadFiles::find_run`].
     fn run_at(
         &self,
         op: &mut Self::Op<'_>,
@@ -164,7 +164,7 @@ pub trait ChangeFiles: MapFiles {
     /// Moves contents that are stored outside of blocks into blocks, at the start of an operation.
     ///
     /// # Errors
-    /// Those of [`MapFiles::provide`].
+    /// Returns the errors of [`MapFiles::provide`].
     fn use_apart(
         &self,
         _op: &mut Self::Op<'_>,

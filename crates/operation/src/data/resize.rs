@@ -10,7 +10,7 @@ use crate::inode::InodeHandle;
 /// freed, in several operations if necessary; the first one sets the size and the times.
 ///
 /// # Errors
-/// Those of [`super::write`].
+/// Returns the errors of [`super::write`].
 pub fn resize<F: ChangeFiles>(fs: &F, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
     fs.mode().check_writable()?;
     let _lock = fs.locks().exclusive(&[ino]);
@@ -48,7 +48,7 @@ fn grow_to<F: ChangeFiles>(
 /// Sets the size and frees space past it, as much as one operation can. Returns whether that was all.
 ///
 /// # Errors
-/// Those of [`super::MapFiles::remove`].
+/// Returns the errors of [`super::MapFiles::remove`].
 pub fn cut_to<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
@@ -71,7 +71,7 @@ pub fn cut_to<F: ChangeFiles>(
 /// Frees space past the size of a file, as much as one operation can, and records whether that was all.
 ///
 /// # Errors
-/// Those of [`super::MapFiles::remove`].
+/// Returns the errors of [`super::MapFiles::remove`].
 pub fn cut_past_size<F: ChangeFiles>(
     fs: &F,
     op: &mut F::Op<'_>,

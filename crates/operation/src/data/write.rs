@@ -15,8 +15,8 @@ use crate::{Operation, Outcome};
 /// times. If the write needs no operation, one follows that only sets the times.
 ///
 /// # Errors
-/// Those of [`ChangeFiles::load_file`], `FileTooLarge`, `NotPermitted`, `NoSpace`, `Corrupt`, `Device`. Operations
-/// before the failed one stay.
+/// Returns the errors of [`ChangeFiles::load_file`], `FileTooLarge`, `NotPermitted`, `NoSpace`, `Corrupt`, `Device`.
+/// Operations before the failed one stay.
 pub fn write<F: ChangeFiles>(
     fs: &F,
     ino: Ino,

@@ -10,7 +10,7 @@ use crate::Outcome;
 /// replaced first.
 ///
 /// # Errors
-/// Those of [`MapFiles::provide`].
+/// Returns the errors of [`MapFiles::provide`].
 pub fn zero_written<F: MapFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
@@ -47,7 +47,7 @@ pub fn zero_written<F: MapFiles>(
 /// Zeroes the last block of a file past the size when the operation commits.
 ///
 /// # Errors
-/// Those of [`MapFiles::provide`].
+/// Returns the errors of [`MapFiles::provide`].
 pub fn zero_past_size<F: MapFiles>(fs: &F, op: &mut F::Op<'_>, file: &mut F::Inode) -> Outcome<()> {
     let size = file.size();
     let block_end = size.checked_next_multiple_of(1 << fs.block_size_log());

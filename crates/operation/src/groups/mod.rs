@@ -182,8 +182,8 @@ impl<G: Group> Groups<G> {
     /// clean. Returns whether any group was dirty. The caller must hold the checkpoint lock exclusively.
     ///
     /// # Errors
-    /// Those of `write`. After an error nothing more may be written, because the remaining groups are dropped from the
-    /// list.
+    /// Returns the errors of `write`. After an error nothing more may be written, because the remaining groups are
+    /// dropped from the list.
     pub fn flush_dirty<E>(
         &self,
         mut write: impl FnMut(G::Number, &G, &mut G::State) -> Result<(), E>,

@@ -34,7 +34,7 @@ pub trait MakeInodes: Inodes {
     /// Like [`MakeInodes::new_inode`], for a whiteout: the character device 0:0.
     ///
     /// # Errors
-    /// Those of [`MakeInodes::new_inode`].
+    /// Returns the errors of [`MakeInodes::new_inode`].
     fn new_whiteout(
         op: &mut Self::Op<'_>,
         dir: &Self::Inode,
@@ -69,7 +69,7 @@ pub trait MakeInodes: Inodes {
 /// Creates an empty regular file, as [`vfs::FileSystem::create`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn create<F>(fs: &F, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -83,7 +83,7 @@ where
 /// Creates an empty directory, as [`vfs::FileSystem::mkdir`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn mkdir<F>(fs: &F, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -95,7 +95,7 @@ where
 /// Creates a device, FIFO or socket, as [`vfs::FileSystem::mknod`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn mknod<F>(fs: &F, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -112,7 +112,7 @@ where
 /// Creates a symbolic link, as [`vfs::FileSystem::symlink`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn symlink<F>(fs: &F, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
@@ -131,7 +131,7 @@ where
 /// Creates an open regular file without a name near `dir`, as [`vfs::FileSystem::create_unlinked`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn create_unlinked<F>(fs: &F, dir: Ino, new: &NewInode) -> Result<Ino>
 where
     F: MakeInodes + Links,

@@ -50,7 +50,7 @@ pub trait Links: InactivateInodes {
     /// Replaces a parent pointer of an inode.
     ///
     /// # Errors
-    /// Those of [`Links::add_parent`].
+    /// Returns the errors of [`Links::add_parent`].
     fn replace_parent(
         _op: &mut Self::Op<'_>,
         _inode: &mut Self::Inode,
@@ -90,7 +90,7 @@ pub fn drop_subdirectory<I: InodeHandle>(parent: &mut I) {
 /// Adds a name to an inode, as [`vfs::FileSystem::link`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn link<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,
@@ -140,7 +140,7 @@ fn load_linkable<F: Links>(fs: &F, ino: Ino) -> Result<F::Inode> {
 /// Replaces the inode of an existing name, as [`vfs::FileSystem::link_over`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn link_over<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,

@@ -9,7 +9,7 @@ use crate::orphans::inactivate;
 /// Removes a name of a non-directory, as [`vfs::FileSystem::unlink`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn unlink<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,
@@ -31,7 +31,7 @@ where
 /// Removes an empty directory, as [`vfs::FileSystem::rmdir`] specifies.
 ///
 /// # Errors
-/// Those of that method.
+/// Returns the errors of that method.
 pub fn rmdir<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + Links,

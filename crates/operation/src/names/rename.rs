@@ -20,7 +20,7 @@ struct Moved<I> {
 /// Renames an entry, as [`vfs::FileSystem::rename`] and [`vfs::FileSystem::rename_with_whiteout`] specify.
 ///
 /// # Errors
-/// Those of those methods.
+/// Returns the errors of those methods.
 pub fn rename<F>(
     fs: &F,
     from: Name<'_>,

@@ -48,7 +48,7 @@ pub trait InactivateInodes: Inodes {
     /// Frees an orphan without names, in as many operations as necessary. Its lock is held.
     ///
     /// # Errors
-    /// Those of reading and freeing. The inode stays an orphan then.
+    /// Returns the errors of reading and freeing. The inode stays an orphan then.
     fn free_orphan(&self, ino: Ino) -> Result<()>;
 
     /// Returns whether an orphan, whose lock is held, has names and must be kept. Always false in some formats.
@@ -62,7 +62,7 @@ pub trait InactivateInodes: Inodes {
     /// Removes the record of an orphan that has names. Its lock is held.
     ///
     /// # Errors
-    /// Those of reading and changing it.
+    /// Returns the errors of reading and changing it.
     fn end_named_orphan(&self, _: Ino) -> Result<()> {
         Ok(())
     }
@@ -114,7 +114,7 @@ pub fn inactivate<F: InactivateInodes>(fs: &F, inactivation: Inactivation) {
 /// Finishes an orphan. Returns whether it was freed, because it has no names.
 ///
 /// # Errors
-/// Those of reading, freeing and changing it.
+/// Returns the errors of reading, freeing and changing it.
 pub fn end_orphan<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<bool> {
     let _lock = fs.locks().exclusive(&[ino]);
     let has_names = fs.has_names(ino)?;
@@ -130,7 +130,7 @@ pub fn end_orphan<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<bool> {
 /// more.
 ///
 /// # Errors
-/// Those of [`end_orphan`].
+/// Returns the errors of [`end_orphan`].
 pub fn inactivate_all<F: InactivateInodes>(fs: &F) -> Result<u64> {
     let mut freed = 0;
     for ino in fs.opens().close_all() {

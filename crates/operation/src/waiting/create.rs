@@ -34,7 +34,7 @@ fn space_needed<F: LetFilesWait>(fs: &F, directory: &Directory<F::Hasher>, block
 /// Creates a regular file that waits. Returns `None` if it must be created immediately.
 ///
 /// # Errors
-/// Those of [`vfs::FileSystem::create`]. Nothing has changed then.
+/// Returns the errors of [`vfs::FileSystem::create`]. Nothing has changed then.
 pub fn create<F: LetFilesWait>(
     fs: &F,
     dir: Ino,
@@ -240,7 +240,7 @@ fn provide_space<F: LetFilesWait>(
 /// the hash function of its names, or `None` if files never wait there.
 ///
 /// # Errors
-/// Those of `hasher`.
+/// Returns the errors of `hasher`.
 pub fn note_name<F: LetFilesWait>(
     fs: &F,
     dir: &F::Inode,
@@ -252,7 +252,7 @@ pub fn note_name<F: LetFilesWait>(
     let known = waiting.dirs.get(dir.ino());
     let known = known.filter(|shared| shared.lock().generation == dir.generation());
     let shared = match known {
-        // Whatever its size: it may have been large before and become so again, and its filter must contain all names
+        // The current size does not matter: it may have been large before and become so again, and its filter must contain all names
         // then.
         Some(shared) => shared,
         None if fs.blocks_of(dir) < policy.blocks_min => return Ok(()),

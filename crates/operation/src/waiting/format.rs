@@ -78,7 +78,7 @@ pub trait LetFilesWait: Directories + InactivateInodes {
     /// Creates the files of a batch in one operation. Their directory is locked exclusively.
     ///
     /// # Errors
-    /// Those of operations.
+    /// Returns the errors of operations.
     fn apply_batch(&self, dir: Ino, batch: &Batch) -> Result<()>;
 
     /// Returns the future attributes of a waiting file.

@@ -16,7 +16,7 @@ const APPLIED_MANY: usize = 64;
 /// hold an inode lock.
 ///
 /// # Errors
-/// Those of applying.
+/// Returns the errors of applying.
 pub fn quiet<F: LetFilesWait>(fs: &F, dir: Ino) -> Result<Quiet<'_>> {
     let waiting = fs.waiting();
     if waiting.policy.is_none() {
@@ -36,7 +36,7 @@ pub fn quiet<F: LetFilesWait>(fs: &F, dir: Ino) -> Result<Quiet<'_>> {
 /// hold an inode lock.
 ///
 /// # Errors
-/// Those of applying.
+/// Returns the errors of applying.
 pub fn quiet_named<'f, F: LetFilesWait>(
     fs: &'f F,
     (dir, name): (Ino, &[u8]),
@@ -67,7 +67,7 @@ fn apply_all_of<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>
 /// Applies a file if it waits. The caller must not hold an inode lock.
 ///
 /// # Errors
-/// Those of applying.
+/// Returns the errors of applying.
 pub fn settle<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
     if fs.waiting().is_empty() { Ok(()) } else { settle_waiting(fs, ino) }
 }
@@ -88,7 +88,7 @@ fn settle_waiting<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
 /// Combines [`settle`] and [`quiet`], for an inode that may be a file or a directory.
 ///
 /// # Errors
-/// Those of applying.
+/// Returns the errors of applying.
 pub fn settle_all_of<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Quiet<'_>> {
     settle(fs, ino)?;
     quiet(fs, ino)
@@ -97,7 +97,7 @@ pub fn settle_all_of<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Quiet<'_>> {
 /// Applies all waiting files. The caller must not hold an inode lock.
 ///
 /// # Errors
-/// Those of applying.
+/// Returns the errors of applying.
 pub fn settle_all<F: LetFilesWait>(fs: &F) -> Result<()> {
     if fs.waiting().is_empty() {
         return Ok(());
@@ -115,7 +115,7 @@ pub fn settle_all<F: LetFilesWait>(fs: &F) -> Result<()> {
 /// exceed their needs, and runs the operation again.
 ///
 /// # Errors
-/// Those of `run` and of applying.
+/// Returns the errors of `run` and of applying.
 pub fn with_all<F: LetFilesWait, R>(fs: &F, mut run: impl FnMut() -> Result<R>) -> Result<R> {
     match run() {
         Err(Error::NoSpace | Error::NoInodes) if !fs.waiting().is_empty() => {

@@ -34,7 +34,7 @@ pub type OpenToRead = fn(Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn FileSystem
 /// Writes an image into a new sparse file.
 ///
 /// # Errors
-/// Those of the file.
+/// Returns the errors of the file.
 pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     file.set_len(device.len())?;
@@ -48,7 +48,7 @@ pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
 /// Reads an image. Only non-zero parts take memory.
 ///
 /// # Errors
-/// Those of the file.
+/// Returns the errors of the file.
 pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
     let file = File::open(path)?;
     let device = MemoryDevice::new(file.metadata()?.len());

@@ -58,7 +58,7 @@ impl Member<'_> {
     /// Writes the PAX records and the header.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let records = self.records();
         let mut name = [&b"PaxHeaders/"[..], last_name(self.path)].concat();
@@ -130,7 +130,7 @@ impl Member<'_> {
 /// Pads `len` bytes of contents to the next block.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
     let missing = len.next_multiple_of(BLOCK_BYTES) - len;
     out.write_all(&[0; BLOCK_BYTES as usize][..missing as usize])
@@ -139,7 +139,7 @@ pub fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
 /// Writes the end of the archive.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub fn end(out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&[0; 2 * BLOCK_BYTES as usize])
 }

@@ -99,7 +99,7 @@ impl Combination {
     /// Reads all sources, one for each part and in the same order, and determines the remaining entries.
     ///
     /// # Errors
-    /// Those of the sources, and [`SourceError::Conflict`].
+    /// Returns the errors of the sources, and [`SourceError::Conflict`].
     pub fn plan<E: From<SourceError>>(
         parts: Vec<Part>,
         sources: impl IntoIterator<Item = Result<Box<dyn Source>, E>>,

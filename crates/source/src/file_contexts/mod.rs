@@ -92,7 +92,7 @@ impl FileContexts {
     /// Parses the bytes of a single file that were read from `name`.
     ///
     /// # Errors
-    /// Those of [`Self::read`].
+    /// Returns the errors of [`Self::read`].
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         Self::of(&[RuleFile { name: name.to_owned(), bytes: bytes.to_vec() }])
     }

@@ -120,7 +120,7 @@ impl TarSource {
     /// is used in errors. Bytes behind the archive are read, but not copied.
     ///
     /// # Errors
-    /// Those of [`Self::from_stream`]; [`SourceError::Copy`] if the copy cannot be written.
+    /// Returns the errors of [`Self::from_stream`]; [`SourceError::Copy`] if the copy cannot be written.
     pub fn copying(
         stream: impl Read + Send + 'static,
         name: &Path,

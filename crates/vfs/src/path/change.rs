@@ -17,7 +17,7 @@ impl Paths<'_> {
     /// Like [`Paths::parent`], but follows a symbolic link at the end to the name of its target, which need not exist.
     ///
     /// # Errors
-    /// Those of [`Paths::parent`], and `SymlinkLoop`.
+    /// Returns the errors of [`Paths::parent`], and `SymlinkLoop`.
     pub fn parent_of_target(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
         let mut path = path.to_vec();
         for _ in 0..=SYMLINKS_MAX {
@@ -76,7 +76,7 @@ impl Paths<'_> {
     /// Renames `from` to `to`. Does not follow symbolic links at the end of either path.
     ///
     /// # Errors
-    /// Those of [`FileSystem::rename`](crate::FileSystem::rename).
+    /// Returns the errors of [`FileSystem::rename`](crate::FileSystem::rename).
     pub fn rename(
         &self,
         from: &[u8],

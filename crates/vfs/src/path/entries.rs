@@ -31,7 +31,7 @@ impl Entries {
     /// Like [`Self::next`], without a copy of the name.
     ///
     /// # Errors
-    /// Those of [`Self::next`].
+    /// Returns the errors of [`Self::next`].
     pub fn next_ref(&mut self, fs: &dyn FileSystem) -> Option<Result<NamedRef<'_>>> {
         while !self.listing.is_ready() {
             if !self.listing.has_more() {

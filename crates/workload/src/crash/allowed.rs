@@ -23,7 +23,7 @@ impl State {
     /// Returns the state of a file system that `session` uses.
     ///
     /// # Errors
-    /// Those of the tree.
+    /// Returns the errors of the tree.
     pub(crate) fn of(fs: &dyn FileSystem, session: &Session) -> Result<Self, String> {
         let open = session.slots().iter().flatten();
         let open = open.map(|&ino| Inode::of(fs, ino).map_err(|error| error.to_string()));

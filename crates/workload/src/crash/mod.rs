@@ -76,7 +76,7 @@ pub trait Target: Sync {
     /// Opens a file system for writing; recovers it if it was not closed.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Returns the errors of the file system.
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>>;
 }
 
@@ -88,7 +88,7 @@ pub trait Mounted {
     /// Makes everything durable and leaves the image clean.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Returns the errors of the file system.
     fn close(self: Box<Self>) -> vfs::Result<()>;
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// cost, with the processor time of the work only. After an error the other threads end soon.
 ///
 /// # Errors
-/// That of the first item that failed by itself.
+/// Returns the error of the first item that failed by itself.
 pub(super) fn on_all<I: Sync, R: Send>(
     items: &[I],
     context: &Context<'_>,

@@ -50,7 +50,7 @@ impl Model {
     /// case of ASCII letters.
     ///
     /// # Errors
-    /// Those of `fs`.
+    /// Returns the errors of `fs`.
     pub fn comparing_as(fs: &dyn FileSystem, block_bytes: u64) -> vfs::Result<Self> {
         let model = Self::with_block_bytes(block_bytes);
         if fs.is_same_name(fs.root(), b"a", b"A")? {

@@ -41,7 +41,7 @@ impl Session {
     /// Sets the root of a new file system to the same attributes for all file systems, without extended attributes.
     ///
     /// # Errors
-    /// Those of `set_attributes` and `remove_xattr`.
+    /// Returns the errors of `set_attributes` and `remove_xattr`.
     pub fn prepare(fs: &dyn FileSystem) -> Result<()> {
         Self::prepare_directory(fs, fs.root())
     }
@@ -49,7 +49,7 @@ impl Session {
     /// Does the same for another directory.
     ///
     /// # Errors
-    /// Those of `set_attributes` and `remove_xattr`.
+    /// Returns the errors of `set_attributes` and `remove_xattr`.
     pub fn prepare_directory(fs: &dyn FileSystem, dir: Ino) -> Result<()> {
         let mut names = Vec::new();
         fs.list_xattrs(dir, &mut |name| names.push(name.to_vec()))?;
@@ -71,7 +71,7 @@ impl Session {
     /// Executes a step. An empty name or an unsuitable slot is an error without a call.
     ///
     /// # Errors
-    /// Those of the file system's method.
+    /// Returns the errors of the file system's method.
     pub fn apply(&mut self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
         match &step.operation {
             Operation::CreateUnlinked { dir, slot } => {
@@ -113,7 +113,7 @@ impl Session {
     /// Returns the inode of a target.
     ///
     /// # Errors
-    /// Those of `lookup`; `Invalid` for an empty slot.
+    /// Returns the errors of `lookup`; `Invalid` for an empty slot.
     pub fn target(&self, fs: &dyn FileSystem, target: &Target) -> Result<Ino> {
         match target {
             Target::Path(path) => self.find(fs, path),

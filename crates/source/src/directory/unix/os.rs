@@ -83,7 +83,7 @@ pub(super) fn has_true_sizes(dir: &impl AsFd, name: &std::ffi::CStr) -> bool {
         0x00c3_6400,
         0x2fc1_2fc1,
     ];
-    // Of the file, not of the directory: a file can be a mount point.
+    // Examines the file instead of the directory, because a file can be a mount point.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stats = openat(dir, name, flags, Mode::empty()).and_then(fstatfs);
     stats.is_ok_and(|stats| TRUE_TYPES.contains(&(stats.f_type as u64)))
