@@ -50,14 +50,7 @@ impl OpenToMount {
         if read_only || options.norecovery {
             let image = Image::open(path, options)?;
             let warnings = image.remarks().to_vec();
-            return Ok(Self {
-                access: Access::Read(image),
-                name,
-                is_place,
-                warnings,
-                served: None,
-                claim: None,
-            });
+            return Ok(Self::to_read(image, name, is_place, warnings));
         }
         // On an error here, opening the image reports it better. Remote locations that are read-only are not contacted
         // for this.
@@ -84,14 +77,11 @@ impl OpenToMount {
         let image = Image::open(path, options)?;
         let mut warnings = vec![format!("mounted for reading only: {reason}")];
         warnings.extend_from_slice(image.remarks());
-        Ok(Self {
-            access: Access::Read(image),
-            name,
-            is_place,
-            warnings,
-            served: None,
-            claim: None,
-        })
+        Ok(Self::to_read(image, name, is_place, warnings))
+    }
+
+    fn to_read(image: Image, name: OsString, is_place: bool, warnings: Vec<String>) -> Self {
+        Self { access: Access::Read(image), name, is_place, warnings, served: None, claim: None }
     }
 
     /// Opens an image for writing with an overlay. Writes go to the file `overlay`, which is created if missing; the
