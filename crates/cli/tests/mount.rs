@@ -27,6 +27,8 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Returns the program with a defined environment.
 pub(crate) fn diskwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+    // They change the messages: width and colour.
+    command.env_remove("COLUMNS").env_remove("CLICOLOR_FORCE");
     command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
     command
 }

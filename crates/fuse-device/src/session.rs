@@ -99,7 +99,7 @@ impl Session {
         // the connection.
         drop(device);
         serve_all(threads, handler, &guard.0, &all_registered, ready)?;
-        Ok(shared.take_unmounted())
+        Ok(shared.take_unmounted().of(Arc::clone(&guard.0)))
     }
 }
 
@@ -132,7 +132,7 @@ struct MountGuard(Arc<Mount>);
 
 impl Drop for MountGuard {
     fn drop(&mut self) {
-        self.0.set_served(false);
+        self.0.end_session();
         self.0.abandon();
     }
 }
@@ -158,7 +158,7 @@ fn serve_all(
             }
         }
         if outcome.is_ok() {
-            mount.set_served(true);
+            mount.begin_session();
             all_registered.wait();
             ready();
         } else {
@@ -181,6 +181,8 @@ fn run_to_end(
     complaints: &Complaints,
 ) -> io::Result<()> {
     let ended = thread.run(handler, complaints);
+    // Other threads may still wait for a child that waits for the end of the mount.
+    mount.end_session();
     if ended.is_err() {
         mount.abort();
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::device::Device;
+use crate::mount::Mount;
 
 /// The end of a mount. umount(2) of a block device's mount returns when this is dropped, so that
 /// the caller can close the image first.
@@ -11,11 +12,19 @@ use crate::device::Device;
 pub struct Unmounted {
     /// The pending DESTROY request and its descriptor. Other mounts send none.
     request: Option<(Arc<Device>, u64)>,
+    /// Dropped last: a child that unmounted it waits for the reply.
+    mount: Option<Arc<Mount>>,
 }
 
 impl Unmounted {
     pub(crate) fn new(device: Arc<Device>, unique: u64) -> Self {
-        Self { request: Some((device, unique)) }
+        Self { request: Some((device, unique)), mount: None }
+    }
+
+    /// Sets the mount that has ended.
+    pub(crate) fn of(mut self, mount: Arc<Mount>) -> Self {
+        self.mount = Some(mount);
+        self
     }
 }
 

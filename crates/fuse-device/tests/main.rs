@@ -4,6 +4,7 @@ extern crate diskwright_fuse_device as fuse_device;
 #[macro_use]
 extern crate oracle;
 
+mod block_device;
 mod common;
 mod process;
 mod session;

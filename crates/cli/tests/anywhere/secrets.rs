@@ -133,6 +133,7 @@ fn assert_silent(dir: &Path, number: usize, line: &str, url: &str) {
     let output = diskwright()
         .current_dir(dir)
         .env_remove("DISKWRIGHT_CACHE")
+        .env_remove("RUST_BACKTRACE")
         .env("AWS_ACCESS_KEY_ID", "id")
         .env("AWS_SECRET_ACCESS_KEY", CANARY)
         .env("AWS_ALLOW_HTTP", "true")

@@ -5,24 +5,90 @@
 //! answered. Neither the process nor the mount would ever go away. A child has no descriptor of the
 //! device: the death of the server ends the mount, and that ends the child's wait.
 //!
+//! If others unmount meanwhile, the child may hold the last reference to the mount. Its exit then
+//! waits for the reply to DESTROY, which the server sends after closing the image. So no thread
+//! waits for a child when the session has ended.
+//!
 //! `unsafe` is needed for fork(2), waitpid(2) and _exit(2).
 
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Exit status of a child that could not close its descriptors.
 const NOT_CLOSED: i32 = 255;
 
-/// Runs `work` in a child process without descriptors and returns its result. `work` may only make
-/// system calls: another thread of the parent may hold any lock at the time of the fork, including
-/// the allocator's.
-///
-/// # Errors
-/// If fork(2) fails, or the result is unknown.
-pub(super) fn run(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<Result<(), Errno>> {
+/// Child processes of a session. On drop, waits for those that were left running.
+#[derive(Debug)]
+pub(super) struct Children {
+    /// Readable when the session has ended.
+    session_end: OwnedFd,
+    /// Children that were running when the session ended.
+    left: Mutex<Vec<libc::pid_t>>,
+}
+
+impl Children {
+    /// # Errors
+    /// If no descriptor is available.
+    pub(super) fn new() -> io::Result<Self> {
+        let session_end = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Self { session_end, left: Mutex::default() })
+    }
+
+    /// Wakes threads in [`Self::run`]. Call it when all requests but DESTROY are answered.
+    pub(super) fn end_session(&self) {
+        // Only a full counter, after 2^64 calls, is an error.
+        let _ = rustix::io::write(&self.session_end, &1_u64.to_ne_bytes());
+    }
+
+    /// Runs `work` in a child process without descriptors and returns its result, or `ENOTCONN` if
+    /// the session ends first. `work` may only make system calls: another thread of the parent may
+    /// hold any lock at the time of the fork, including the allocator's.
+    ///
+    /// # Errors
+    /// If fork(2) fails, or the result is unknown.
+    pub(super) fn run(
+        &self,
+        work: impl FnOnce() -> Result<(), Errno>,
+    ) -> io::Result<Result<(), Errno>> {
+        let child = start(work)?;
+        if self.session_ends_before(child)? {
+            self.left.lock().push(child);
+            return Ok(Err(Errno::NOTCONN));
+        }
+        result_of(wait(child)?)
+    }
+
+    /// Waits until a child or the session ends. Returns whether the session was first.
+    fn session_ends_before(&self, child: libc::pid_t) -> io::Result<bool> {
+        let Some(Ok(child)) = Pid::from_raw(child).map(|it| pidfd_open(it, PidfdFlags::empty()))
+        else {
+            // Before Linux 5.3: waitpid(2) alone must do.
+            return Ok(false);
+        };
+        let mut both =
+            [PollFd::new(&child, PollFlags::IN), PollFd::new(&self.session_end, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut both, None))?;
+        Ok(both[0].revents().is_empty())
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in self.left.get_mut().drain(..) {
+            let _ = wait(child);
+        }
+    }
+}
+
+/// Starts a child that runs `work`. Its exit status is the result.
+fn start(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
     // SAFETY: the child makes only system calls until it ends, as `work` promises.
     let child = unsafe { libc::fork() };
     if child < 0 {
@@ -39,7 +105,11 @@ pub(super) fn run(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<Result
         // SAFETY: _exit(2) does not return and runs no code of the parent.
         unsafe { libc::_exit(status) }
     }
-    let status = wait(child)?;
+    Ok(child)
+}
+
+/// Returns the result of a child with this status.
+fn result_of(status: i32) -> io::Result<Result<(), Errno>> {
     if !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == NOT_CLOSED {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -70,13 +140,16 @@ mod tests {
 
     #[test]
     fn the_result_of_a_child_is_returned() {
-        assert_eq!(run(|| Ok(())).unwrap(), Ok(()));
-        assert_eq!(run(|| Err(Errno::IO)).unwrap(), Err(Errno::IO));
+        let children = Children::new().unwrap();
+        assert_eq!(children.run(|| Ok(())).unwrap(), Ok(()));
+        assert_eq!(children.run(|| Err(Errno::IO)).unwrap(), Err(Errno::IO));
     }
 
     #[test]
     fn a_child_has_no_descriptors() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert_eq!(run(|| rustix::fs::fstat(&file).map(drop)).unwrap(), Err(Errno::BADF));
+        let children = Children::new().unwrap();
+        let result = children.run(|| rustix::fs::fstat(&file).map(drop));
+        assert_eq!(result.unwrap(), Err(Errno::BADF));
     }
 }

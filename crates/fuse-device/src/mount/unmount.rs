@@ -21,7 +21,8 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::path::Arg;
 
-use super::{child, fusermount};
+use super::child::Children;
+use super::fusermount;
 use crate::complain::complain;
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a mount ID that is never reused. Older kernels reuse mount
@@ -60,21 +61,36 @@ pub(crate) struct Mount {
     served: AtomicBool,
     /// Whether this process has unmounted it. Another mount may soon have the same numbers.
     taken_away: AtomicBool,
+    children: Children,
 }
 
 impl Mount {
     /// Identifies the mount that was just made at `mountpoint`.
     pub(super) fn new(mountpoint: PathBuf, is_of_device: bool) -> io::Result<Self> {
-        let identity = identify(&mountpoint).inspect_err(|_| {
+        let made = Children::new().and_then(|it| Ok((it, identify(&mountpoint)?)));
+        let (children, identity) = made.inspect_err(|_| {
             let _ = unmount(&mountpoint, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
                 .or_else(|_| fusermount::unmount(&mountpoint, true));
         })?;
         let (served, taken_away) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { mountpoint, identity, is_of_device, served, taken_away })
+        Ok(Self { mountpoint, identity, is_of_device, served, taken_away, children })
     }
 
-    pub(crate) fn set_served(&self, served: bool) {
-        self.served.store(served, Ordering::Release);
+    /// Records that requests are being answered.
+    pub(crate) fn begin_session(&self) {
+        self.served.store(true, Ordering::Release);
+    }
+
+    /// Records that requests are no longer answered. Nothing waits for the mount from now on.
+    pub(crate) fn end_session(&self) {
+        self.served.store(false, Ordering::Release);
+        self.children.end_session();
+    }
+
+    /// Runs a system call that waits for the server in a child process. If no child can be made,
+    /// runs it in this process. Returns `ENOTCONN` if the session ends first.
+    pub(super) fn from_child(&self, work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+        self.children.run(&work).unwrap_or_else(|_| work())
     }
 
     /// Writes back and unmounts. A busy mount is detached and ends when it is no longer in use.
@@ -173,7 +189,7 @@ impl Mount {
     /// Writes back the kernel's cache.
     pub(super) fn sync(&self) -> io::Result<()> {
         let root = self.c_mountpoint()?;
-        match from_child(|| sync(&root)) {
+        match self.from_child(|| sync(&root)) {
             // The connection ended meanwhile.
             Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
             Err(error) => Err(error.into()),
@@ -206,12 +222,6 @@ impl Mount {
             _ => Ok(()),
         }
     }
-}
-
-/// Runs a system call that waits for the server in a child process. If no child can be made, runs
-/// it in this process.
-pub(super) fn from_child(work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
-    child::run(&work).unwrap_or_else(|_| work())
 }
 
 /// Writes back the file system with this root. Succeeds if the root cannot be opened, so that it

@@ -17,15 +17,16 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
 
-use super::unmount::{Mount, from_child};
+use super::unmount::Mount;
 use crate::Errno;
 use crate::device::Device;
 
 /// Controls the kernel's write-back for a mount.
 #[derive(Debug)]
 pub struct WriteBack {
-    mount: Arc<Mount>,
+    // Dropped first: the end of the mount may wait for its children.
     device: Device,
+    mount: Arc<Mount>,
     /// Settings before the first [`Self::limit`]: `max_ratio_fine` and `strict_limit`.
     found: Mutex<Option<[String; 2]>>,
 }
@@ -76,7 +77,8 @@ impl WriteBack {
     /// If this process lacks the privilege, or the mount is no longer at its mount point.
     pub fn set_write_through(&self, on: bool) -> io::Result<()> {
         let root = self.mount.c_mountpoint()?;
-        Ok(from_child(|| self.reconfigure(&root, if on { c"sync" } else { c"async" }))?)
+        let flag = if on { c"sync" } else { c"async" };
+        Ok(self.mount.from_child(|| self.reconfigure(&root, flag))?)
     }
 
     /// Sets a flag of the file system with this root. Makes only system calls.
