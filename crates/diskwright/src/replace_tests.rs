@@ -131,6 +131,8 @@ fn who_has_the_lock_has_the_file_of_that_name() {
                     locked += 1;
                 }
                 Err(crate::Error::InUse { .. }) => {}
+                // On a loaded machine, the other thread may replace the file before each attempt.
+                Err(error) if error.to_string().contains("other programs replace it") => {}
                 Err(error) => panic!("{error}"),
             }
         }
