@@ -29,9 +29,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Parser)]
-#[command(about = "Measures Diskwright against its peers in the same run")]
+#[command(about = "Compare the speed of Diskwright and other programs in one run")]
 struct Arguments {
-    /// Print tables as JSON
+    /// Print results as JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -40,101 +40,100 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
-    /// Images from directories: against mke2fs -d, mkfs.xfs -p and tar
+    /// Build images from directories, compared with mke2fs -d, mkfs.xfs -p and tar
     Build(BuildOptions),
-    /// Listing large directories: against the kernel's ext4 on the same image
+    /// List large directories, compared with the kernel's ext4 on the same image
     List(ListOptions),
-    /// Names made and removed at random in one half-empty XFS directory, for every strategy
+    /// Create and remove random names in one half-empty XFS directory, with each search strategy for free space
     Churn(ChurnOptions),
-    /// Random requests of 4 KiB to a file in a directory, one and sixteen at a time, and what fsync takes
+    /// Measure random 4 KiB requests to a file, one and sixteen at a time, and fsync
     Requests(RequestsOptions),
-    /// Memory that an open image takes for each entry and each inode that it has cached
+    /// Measure the memory of an open image for each cached directory entry and inode
     Memory(MemoryOptions),
-    /// What threads on many processors share, for each operation: locks, how long they are held, cache lines, and how fast
-    /// 8, 64 and 128 of them can be. Needs a program with the feature count-locks
+    /// Measure locks, hold times and shared cache lines of each operation, and estimate the throughput of many threads.
+    /// Requires the feature count-locks
     Scalability(ScalabilityOptions),
-    /// Files of the library: against the calls of the file system beneath
+    /// Measure file calls of the library, compared with the underlying file-system calls
     Library(LibraryOptions),
 }
 
-/// What the measurement of what threads share is asked to do.
+/// Options of `scalability`.
 #[derive(Args)]
 struct ScalabilityOptions {
-    /// Numbers of threads, each with a directory of its own
+    /// Numbers of threads, each with a separate directory
     #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 128], value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Vec<u32>,
-    /// Files of each thread
+    /// Number of files of each thread
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..=100_000))]
     operations: u32,
-    /// Time of each trial with all threads at once, in seconds
+    /// Duration of each trial with all threads at once, in seconds
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
 }
 
-/// What the benchmark of the library is asked to do.
+/// Options of `library`.
 #[derive(Args)]
 struct LibraryOptions {
-    /// Turns of each case; the median counts
+    /// Run each case this many times and report the median
     #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Most calls of a turn
+    /// Maximum number of calls in one run of a case
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     calls: u64,
 }
 
-/// Which half of a directory's names goes first.
+/// Half of the names that is removed before the measurement.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Removed {
-    /// Any: room is left everywhere
+    /// Random names, which leaves free space everywhere
     Random,
-    /// The oldest: room is left at the front only
+    /// The oldest names, which leaves free space only at the front
     Oldest,
-    /// None: there are half as many from the start; a new name finds room at the end only, and is the next
-    /// that goes
+    /// No names: the directory starts with half of them, and each new name is added at the end and removed next
     None,
 }
 
-/// What the benchmark of requests is asked to do.
+/// Options of `requests`.
 #[derive(Args)]
 struct RequestsOptions {
-    /// Directory of the file system to measure
+    /// Directory on the file system to measure
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Size of the file in MiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     mebibytes: u64,
-    /// Time of each case, in seconds
+    /// Duration of each case, in seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }
 
-/// What the benchmark of memory is asked to do.
+/// Options of `memory`.
 #[derive(Args)]
 struct MemoryOptions {
-    /// Image of either format, which is only read
+    /// ext4 or XFS image, opened read-only
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
 }
 
-/// What the benchmark of changing directories is asked to do.
+/// Options of `churn`.
 #[derive(Args)]
 struct ChurnOptions {
-    /// Names the directory is made with; half of them are removed before the changes
+    /// Number of names in the new directory; half of them are removed before the measurement
     #[arg(long, default_value_t = 2_000_000)]
     entries: u32,
-    /// Which half of the names is removed before the changes
+    /// Half of the names to remove before the measurement
     #[arg(long, value_enum, default_value_t = Removed::Random)]
     removed: Removed,
-    /// Names to make and to remove
+    /// Number of names to create and remove
     #[arg(long, default_value_t = 1_000_000)]
     pairs: u32,
-    /// Longest time of the changes of one run, in seconds
+    /// Maximum duration of the measurement in one run, in seconds
     #[arg(long, default_value_t = 60)]
     seconds_max: u64,
-    /// Runs of each strategy; the median counts
+    /// Run each strategy this many times and report the median
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only the strategies whose name contains one of these
+    /// Run only strategies whose name contains one of these texts, separated by commas
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     only: Vec<String>,
     /// Directory on a memory-backed file system for the images
@@ -142,13 +141,13 @@ struct ChurnOptions {
     scratch: PathBuf,
 }
 
-/// What the benchmark of listings is asked to do.
+/// Options of `list`.
 #[derive(Args)]
 struct ListOptions {
-    /// Sizes of the directories
+    /// Numbers of directory entries, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000, 10_000_000])]
     entries: Vec<u32>,
-    /// Timed runs of each case; the median counts
+    /// Run each case this many times and report the median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Directory on a memory-backed file system for the images
@@ -173,31 +172,31 @@ impl BuildFormat {
     }
 }
 
-/// What the build benchmark is asked to do.
+/// Options of `build`.
 #[derive(Args)]
 struct BuildOptions {
-    /// Format of the images that the program under test makes
+    /// Format of the images that the program under test builds
     #[arg(long, value_enum, default_value = "ext4")]
     fs: BuildFormat,
-    /// Fewer rounds, no 2-million-file directory, and /usr/share as the tree
+    /// Run fewer rounds, without the directory of 2 million files, and with /usr/share as the tree
     #[arg(long)]
     quick: bool,
-    /// Timed runs of each contestant; the median counts [default: 5, with --quick 3]
+    /// Run each contestant this many times and report the median [default: 5, with --quick 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Directory on a memory-backed file system for sources and images
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     scratch: PathBuf,
-    /// Real tree to build an image from [default: /usr, with --quick /usr/share]
+    /// Directory tree to build an image from [default: /usr, with --quick /usr/share]
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
-    /// Only the cases whose name contains this
+    /// Run only cases whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Program under test [default: diskwright beside this program]
+    /// Program under test [default: diskwright in the directory of this program]
     #[arg(long, value_name = "FILE", env = "DISKWRIGHT_BIN")]
     program: Option<PathBuf>,
-    /// mkfs.xfs of xfsprogs 6.17 or newer [default: that of scripts/install-xfsprogs]
+    /// mkfs.xfs of xfsprogs 6.17 or newer [default: the one that scripts/install-xfsprogs installs]
     #[arg(long, value_name = "FILE", env = "DISKWRIGHT_MKFS_XFS")]
     mkfs_xfs: Option<PathBuf>,
     /// Print the report as Markdown

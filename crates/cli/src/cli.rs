@@ -28,14 +28,14 @@ Examples:
   diskwright repair root.img
   diskwright mount root.img /mnt && ls /mnt && diskwright unmount /mnt
 
-Sizes are bytes, or a number and K, M, G or T (powers of 1024).
+Sizes are in bytes, or a number followed by K, M, G or T (powers of 1024).
 
 Exit status:
-  0  done
-  1  the answer is no: no such file in the image, not everything could be extracted, damage was found
-  2  the arguments make no sense
-  3  the image or archive is damaged or unsupported
-  4  reading or writing failed, or there is no space";
+  0  success
+  1  negative result: file not found in the image, damage found, incomplete extraction
+  2  invalid arguments
+  3  damaged or unsupported image or archive
+  4  read or write error, or no space left";
 
 /// Returns the examples that apply to this host.
 fn examples() -> String {
@@ -43,7 +43,7 @@ fn examples() -> String {
     EXAMPLES.lines().filter(has).collect::<Vec<_>>().join("\n")
 }
 
-/// Build and read ext4 and XFS images, and change them, without root and without a kernel driver
+/// Build, read, edit, mount, check and repair ext2, ext3, ext4 and XFS images without root or a kernel driver
 #[derive(Debug, Parser)]
 #[command(name = "diskwright", version, after_help = examples(), max_term_width = 100)]
 pub(crate) struct Cli {
@@ -55,7 +55,7 @@ pub(crate) struct Cli {
     pub(crate) places: crate::commands::places::PlacesArgs,
 }
 
-/// The commands, each in a file of its own.
+/// The commands, one per file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Build(Box<build::BuildArgs>),

@@ -2,17 +2,17 @@
 
 /// Suggested first commands, one per line.
 const FIRST_STEPS: &str = "\
-Diskwright builds and reads images of ext4 and XFS, and changes them, without root.
+Diskwright builds, reads, edits, mounts, checks and repairs ext4 and XFS images, without root.
 
-  diskwright build rootfs/ root.img --size 2G        make an image of a directory, an archive or a container image
-  diskwright ls -l root.img /etc                     see what is in it
-  diskwright cp app.conf root.img:/etc/app.conf      change a file in it
-  diskwright extract root.img - | tar -t             get the files out again
-  diskwright mount root.img /mnt                     use it as a directory
-  diskwright check root.img                          see whether it is sound; diskwright repair mends it
+  diskwright build rootfs/ root.img --size 2G        make an image from a directory, an archive or a container image
+  diskwright ls -l root.img /etc                     list a directory
+  diskwright cp app.conf root.img:/etc/app.conf      copy a file into it
+  diskwright extract root.img - | tar -t             copy its files out
+  diskwright mount root.img /mnt                     mount it
+  diskwright check root.img                          check it for damage; diskwright repair fixes it
 
-diskwright --help names all commands, diskwright COMMAND --help has the options and examples of one, and the
-cookbook (docs/cookbook.md, or /usr/share/doc/diskwright where a package was installed) has recipes.";
+Run diskwright --help for a list of commands, and diskwright COMMAND --help for the options and examples of a
+command. The cookbook has recipes: docs/cookbook.md, or /usr/share/doc/diskwright in an installed package.";
 
 /// Returns the lines that apply to this host.
 pub(crate) fn first_steps() -> String {

@@ -18,35 +18,34 @@ Examples:
   diskwright diff old.img new.img -o - | diskwright apply - copy-of-old.img
   diskwright apply overlay/ root.img
 
-The rules are those of the image specification of container engines: .wh.NAME takes away what the
-image has as NAME, .wh..wh..opq takes away all that it has in a directory, and neither hides anything
-of the layer itself. A directory that is there is kept and gets the owner, permissions, times and
-attributes of the layer's; anything else is replaced. A directory as LAYER means what it would mean
-as a tar.
+Layers follow the OCI image specification. A whiteout .wh.NAME removes NAME from the image, and .wh..wh..opq \
+removes all existing entries of its directory. Whiteouts do not affect files of the layer itself. An existing \
+directory is kept and gets the owner, permissions, times and attributes of the layer. Any other existing file is \
+replaced. A directory as LAYER is treated like a tar archive of that directory.
 
-If the names fit one checkpoint of the image's journal or log, as they nearly always do, all of it is
-one change: killed at any moment, the image is the old or the new one. A layer that is damaged, does
-not go with the image or does not fit changes nothing. Otherwise it is applied in steps, each of which
-leaves whole files, and an error says how far it came.";
+If the changed names fit into one checkpoint of the journal or log, which is the usual case, the layer is applied \
+atomically: after a crash, the image is the old or the new one. A layer that is damaged, does not match the image \
+or does not fit changes nothing. A larger layer is applied in steps, each of which leaves complete files. An error \
+reports how far the layer was applied.";
 
 /// Number of threads that read directories of the host ahead.
 const READ_AHEAD_THREADS: usize = 2;
 
-/// Apply a layer of a container image to an image, in place
+/// Apply a container image layer to an image, in place
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ApplyArgs {
-    /// A layer: a tar (plain, gzip or zstd), - for one on standard input, or a directory
+    /// Layer: a tar archive (plain, gzip or zstd), - for standard input, or a directory
     layer: PathBuf,
 
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Most that the layer may become when it is decompressed [default: 1G, and 1024 times what is stored]
+    /// Limit the decompressed size of the layer [default: 1G plus 1024 times its compressed size]
     #[arg(long, value_name = "SIZE", value_parser = diskwright::text::parse_size)]
     layer_limit: Option<u64>,
 
-    /// Report what was applied as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use diskwright::{OpenImage, SuperblockPlace};
 
-/// Where in a file the image is. Part of every command that reads one.
+/// Image of a command that reads one.
 #[derive(Debug, Args)]
 pub(crate) struct ImageArgs {
     /// Image file or block device
@@ -14,16 +14,16 @@ pub(crate) struct ImageArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Read an image as it lies: though its journal or log holds changes that are not in their places,
-    /// or another program is changing it
+    /// Do not replay the journal or log, and read even while another program changes the image. Files may be outdated or
+    /// inconsistent
     #[arg(long, alias = "stale", help_heading = "Image")]
     norecovery: bool,
 }
 
-/// Where in its file an image is.
+/// Location of an image in its file.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PlaceArgs {
-    /// First byte of the image, if it lies inside a larger file (K, M, G and T may follow)
+    /// Use the image at this offset in its file, in bytes or with K, M, G or T [default: 0]
     #[arg(
         long,
         value_name = "BYTES",
@@ -35,7 +35,7 @@ pub(crate) struct PlaceArgs {
     )]
     offset: u64,
 
-    /// Number of the partition the image is in (MBR or GPT, counted as Linux does)
+    /// Use partition N of an MBR or GPT disk, numbered as in Linux
     #[arg(long, value_name = "N", help_heading = "Image")]
     partition: Option<u32>,
 }
@@ -52,8 +52,8 @@ impl PlaceArgs {
 /// The superblock copy that a damaged image is read with.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SuperblockArgs {
-    /// Read an ext2, ext3 or ext4 image by the copy of the superblock in this block. Without BYTES, the size of a block,
-    /// all sizes are tried
+    /// Read an ext2, ext3 or ext4 image with the superblock copy in BLOCK. BYTES is the block size; without it, all block
+    /// sizes are tried
     #[arg(long, value_name = "BLOCK[:BYTES]", value_parser = superblock_place, help_heading = "Image")]
     pub(crate) superblock: Option<SuperblockPlace>,
 }
@@ -76,7 +76,7 @@ fn superblock_place(text: &str) -> Result<SuperblockPlace, String> {
 /// regardless of the image. A tree walk does not revisit metadata.
 const READING_CACHE_BYTES: usize = 192 << 20;
 
-/// Where in a file the image is. Part of every command that changes one.
+/// Image of a command that changes one.
 #[derive(Debug, Args)]
 pub(crate) struct ImageToEdit {
     /// Image file or block device

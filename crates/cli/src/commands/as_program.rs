@@ -13,17 +13,17 @@ Examples:
   diskwright as e2fsck -pf root.img
   diskwright as resize2fs -M root.img
 
-The programs take the options of their namesakes. One that is not supported is refused by name. They end with the
-statuses of their namesakes, too. diskwright links DIR makes links by which they are called without \"diskwright as\".";
+The programs take the options and return the exit statuses of the originals. An unsupported option is refused by \
+name. To run them under their own names, create links with: diskwright links DIR";
 
-/// Be a program of e2fsprogs or xfsprogs: take its options, and end with its status
+/// Run as a program of e2fsprogs or xfsprogs, with its options and exit statuses
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct AsArgs {
-    /// Name of the program, such as mke2fs; "list" lists all
+    /// Name of the program, such as mke2fs, or "list" to list all
     name: OsString,
 
-    /// Its arguments
+    /// Arguments of the program
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _arguments: Vec<OsString>,
 }

@@ -29,52 +29,52 @@ Examples:
   diskwright build base.tar overlay/ --at srv/www site/ root.img
   diskwright build image:disk.img:2 changes/ new.img
 
-The same source and options give the same bytes, whatever the number of threads. The environment
-variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image. IMAGE gets its name
-when it is finished: a build that fails or is interrupted leaves nothing. --force does not replace an
-image that is mounted or in use.";
+Builds are reproducible: the same sources and options give the same bytes, for any number of threads. If the \
+environment variable SOURCE_DATE_EPOCH is set (seconds since 1970), no time in the image is later. IMAGE appears \
+under its name only when it is complete; a failed or interrupted build leaves nothing. --force does not replace an \
+image that is mounted or in use. A GLOB with a slash matches whole paths; any other matches names in all directories.";
 
-/// Build an image from directories, tar archives, container images and other images
+/// Build an image from directories, tar archives, container images and other file-system images
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BuildArgs {
     #[command(flatten)]
     sources: SourceArgs,
 
-    /// Format
+    /// Select the file-system format
     #[arg(long, value_enum, default_value = "ext4")]
     fs: FormatArg,
 
-    /// Size of the image, or "auto" for the smallest that holds the source
+    /// Set the size of the image, or "auto" for the smallest that holds the sources
     #[arg(long, value_name = "SIZE|auto", value_parser = auto_size, default_value = "auto")]
     size: AutoSize,
 
-    /// Space to leave free, with --size auto
+    /// Reserve this much free space, with --size auto
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     free: u64,
 
-    /// UUID, instead of one derived from the contents
+    /// Set the UUID [default: derived from the contents]
     #[arg(long, value_parser = super::arguments::uuid)]
     uuid: Option<[u8; 16]>,
 
-    /// Block size: 1K, 2K or 4K for ext4, 1K to 64K for XFS
+    /// Set the block size: 1K, 2K or 4K for ext4, a power of two from 1K to 64K for XFS
     #[arg(long, value_name = "SIZE", value_parser = small_size)]
     block_size: Option<u32>,
 
-    /// Inode size in bytes: a power of two, from 128 to the block size for ext4, 512 to 2048 for XFS
+    /// Set the inode size in bytes, a power of two: 128 to the block size for ext4, 512 to 2048 for XFS
     #[arg(long, value_name = "SIZE", value_parser = small_size)]
     inode_size: Option<u32>,
 
-    /// Owner of everything, as numbers, instead of the source's owners
+    /// Set the owner of all files, as numbers [default: the owners of the source]
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<Owner>,
 
-    /// Files of directories have names that extract --map-names or cp --map-names gave them: give them their own back
+    /// Restore the original names of files that extract or cp renamed with --map-names, in directory sources
     #[arg(long)]
     map_names: bool,
 
-    /// Make holes of blocks of zeros in files, as mke2fs -d does. Otherwise files have the holes of the source, and zeros that
-    /// were written (swap files, allocated databases) keep their space
+    /// Store blocks of zeros as holes, as mke2fs -d does. Without it, only holes of the source become holes, so that swap
+    /// files keep their blocks
     #[arg(long)]
     sparse: bool,
 
@@ -84,29 +84,28 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     making: MakingArgs,
 
-    /// Platform of the container image, such as linux/arm64 or linux/arm/v7 [default: Linux on this
-    /// processor, if there is more than one]
+    /// Select the platform of a container image, such as linux/arm64 or linux/arm/v7 [default: the only one, or Linux on
+    /// this processor]
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", help_heading = CONTAINER)]
     platform: Option<Platform>,
 
-    /// Keep the layers apart, as overlayfs has its lower directories, in directories named by their
-    /// order from the lowest up
+    /// Store each layer in its own directory, numbered from the lowest layer up, as lower directories for overlayfs
     #[arg(long, help_heading = CONTAINER)]
     overlay: bool,
 
-    /// Write the image's configuration to this file, as JSON
+    /// Write the configuration of the container image to FILE, as JSON
     #[arg(long, value_name = "FILE", help_heading = CONTAINER)]
     config: Option<PathBuf>,
 
-    /// Most that one layer may hold [default: 1G and 1024 times what is stored of it]
+    /// Limit the decompressed size of each layer [default: 1G plus 1024 times its compressed size]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = CONTAINER)]
     layer_limit: Option<u64>,
 
-    /// Leave the journal out: the same as --features ^has_journal
+    /// Create no journal, like --features ^has_journal
     #[arg(long, help_heading = EXT4)]
     no_journal: bool,
 
-    /// One inode for this many bytes of the image
+    /// Create one inode for each SIZE bytes of the image
     #[arg(
         long,
         value_name = "SIZE",
@@ -116,35 +115,36 @@ pub(crate) struct BuildArgs {
     )]
     bytes_per_inode: Option<u64>,
 
-    /// Number of inodes, instead of what the source needs and some more
+    /// Set the number of inodes [default: those of the source and some spare ones]
     #[arg(long, value_name = "COUNT", help_heading = EXT4)]
     inodes: Option<u64>,
 
-    /// Seed of the directory hashes, written like a UUID, instead of one derived from the contents
+    /// Set the seed of directory hashes, as a UUID [default: derived from the contents]
     #[arg(long, value_name = "UUID", value_parser = super::arguments::uuid, help_heading = EXT4)]
     hash_seed: Option<[u8; 16]>,
 
-    /// Size of directory blocks: a power of two from the block size to 64K [default: at least 4K]
+    /// Set the directory block size, a power of two from the block size to 64K [default: the larger of 4K and the block
+    /// size]
     #[arg(long, value_name = "SIZE", value_parser = small_size, help_heading = XFS)]
     dir_block_size: Option<u32>,
 
-    /// Number of allocation groups, instead of what mkfs.xfs chooses for the size
+    /// Set the number of allocation groups [default: as mkfs.xfs]
     #[arg(long, value_name = "COUNT", conflicts_with = "ag_size", help_heading = XFS)]
     ag_count: Option<u32>,
 
-    /// Size of an allocation group
+    /// Set the size of allocation groups [default: as mkfs.xfs]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
     ag_size: Option<u64>,
 
-    /// Size of the log, instead of what mkfs.xfs chooses for the size
+    /// Set the size of the log [default: as mkfs.xfs]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
     log_size: Option<u64>,
 }
 
 /// Help heading of options for container images.
-const CONTAINER: &str = "Options of container images";
+const CONTAINER: &str = "Container image options";
 /// Help heading of options for ext4.
-const EXT4: &str = "Options of ext4";
+const EXT4: &str = "ext4 options";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum FormatArg {

@@ -10,44 +10,43 @@ use diskwright::edit::{ModeChange, parse_owner_change, parse_xattr_value};
 use vfs::FileType;
 
 /// Help heading of these options.
-const CORRECTIONS: &str = "Corrections of the source";
+const CORRECTIONS: &str = "Changes to the sources";
 
-/// What is changed on the way from the source. GLOB is a pattern of paths: with a slash of the whole path, without
-/// one of a name anywhere.
+/// Changes to the files of the sources. A GLOB with a slash matches whole paths, any other a name in any directory.
 #[derive(Debug, Args)]
 pub(crate) struct CorrectionArgs {
     #[command(flatten)]
     choices: ChoiceArgs,
 
-    /// What owners become: lines such as "uid 100000-165535 0", "gid 5 7" or "0 100000 65536"
+    /// Map owners with the rules in FILE, such as "uid 100000-165535 0", "gid 5 7" or "0 100000 65536"
     #[arg(long, value_name = "FILE", help_heading = CORRECTIONS)]
     owner_map: Option<PathBuf>,
 
-    /// Device table as of genext2fs and makedevs: nodes to add, owners and modes of files
+    /// Apply a device table of genext2fs or makedevs: add nodes, set owners and modes
     #[arg(long, value_name = "TABLE", help_heading = CORRECTIONS)]
     devices: Vec<PathBuf>,
 
-    /// Manifest (mtree) whose owners, modes, times and attributes replace those of the source
+    /// Apply the owners, modes, times and extended attributes of an mtree manifest
     #[arg(long, value_name = "FILE", help_heading = CORRECTIONS)]
     manifest: Vec<PathBuf>,
 
-    /// Labels of SELinux, by this file_contexts and those beside it
+    /// Set SELinux labels from this file_contexts file and its .local, .homedirs and .subs files
     #[arg(long, value_name = "FILE", help_heading = CORRECTIONS)]
     file_contexts: Option<PathBuf>,
 
-    /// Change permissions, octal or such as u+x
+    /// Change permissions of matching files, in octal or as in u+x
     #[arg(long, value_name = "GLOB=MODE", value_parser = chmod, help_heading = CORRECTIONS)]
     chmod: Vec<Rule>,
 
-    /// Change owners, as numbers
+    /// Change owners of matching files, as numbers
     #[arg(long, value_name = "GLOB=UID:GID", value_parser = chown, help_heading = CORRECTIONS)]
     chown: Vec<Rule>,
 
-    /// Set an extended attribute: text, 0x and hexadecimal digits, or 0s and base64
+    /// Set an extended attribute of matching files. VALUE is text, 0x and hexadecimal digits, or 0s and base64
     #[arg(long, value_name = "GLOB=NAME=VALUE", value_parser = xattr, help_heading = CORRECTIONS)]
     xattr: Vec<Rule>,
 
-    /// Give regular files capabilities, such as cap_net_raw+ep
+    /// Set capabilities of matching regular files, such as cap_net_raw+ep
     #[arg(long, value_name = "GLOB=TEXT", value_parser = capability, help_heading = CORRECTIONS)]
     capability: Vec<Rule>,
 }
@@ -109,12 +108,11 @@ impl Args for ChoiceArgs {
                 .help_heading(CORRECTIONS)
                 .help(help)
         };
-        let exclude = "Leave files out, directories with all that is in them; of several patterns for a path \
-                       the last one counts";
-        command.arg(choice(EXCLUDE, exclude)).arg(choice(
-            INCLUDE,
-            "Take files though a pattern before leaves them or their directory out",
-        ))
+        let exclude = "Exclude files and directories with their contents. If several patterns match a path, the last \
+                       one applies";
+        command
+            .arg(choice(EXCLUDE, exclude))
+            .arg(choice(INCLUDE, "Include files that an earlier --exclude excludes"))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {

@@ -10,34 +10,33 @@ use diskwright::{Error, Result};
 use crate::terminal;
 
 /// Help heading of output options.
-const OUTPUT: &str = "Options of what is made";
+const OUTPUT: &str = "Output options";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub(crate) struct OutputArgs {
-    /// What IMAGE is to be: the bytes as they are, or a file for virtual machines, for flashing or for
-    /// downloading (zstd with a seek table)
+    /// Select the container format of IMAGE: raw bytes, qcow2 for virtual machines, an Android sparse image for flashing, or
+    /// seekable zstd for downloads
     #[arg(long, value_enum, default_value = "raw")]
     output: OutputArg,
 
-    /// Make a hash tree for dm-verity, behind the file system or in a file of its own
+    /// Create a dm-verity hash tree, after the file system or in FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     verity: Option<Option<PathBuf>>,
 
-    /// Salt of the hash tree, at most 256 bytes, or "-" for none [default: derived from the image]
+    /// Set the salt of the hash tree, at most 256 bytes, or "-" for none [default: derived from the image]
     #[arg(long, value_name = "HEX", value_parser = salt, requires = "verity")]
     verity_salt: Option<Salt>,
 
-    /// UUID of the hash tree [default: derived from the root hash]
+    /// Set the UUID of the hash tree [default: derived from the root hash]
     #[arg(long, value_name = "UUID", value_parser = super::arguments::uuid, requires = "verity")]
     verity_uuid: Option<[u8; 16]>,
 
-    /// Write the root hash to this file, in hexadecimal
+    /// Write the root hash of the hash tree to FILE, in hexadecimal
     #[arg(long, value_name = "FILE", requires = "verity")]
     root_hash_file: Option<PathBuf>,
 
-    /// Have fs-verity protect the regular files whose paths match this pattern, such as /usr/bin/* or **/*.so
-    /// (ext4); may be given several times
+    /// Enable fs-verity for regular files whose paths match GLOB, such as /usr/bin/* or **/*.so (ext4 only, repeatable)
     #[arg(long, value_name = "GLOB")]
     fs_verity: Vec<String>,
 }

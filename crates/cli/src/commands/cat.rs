@@ -13,7 +13,7 @@ use crate::terminal;
 
 /// Write files of an image to standard output
 ///
-/// Symbolic links are followed inside the image.
+/// Symbolic links are followed within the image.
 #[derive(Debug, Args)]
 pub(crate) struct CatArgs {
     #[command(flatten)]

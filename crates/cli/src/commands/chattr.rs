@@ -17,39 +17,39 @@ Examples:
   diskwright chattr -R -p 42 root.img +P /srv/www
   diskwright chattr --extsize 1M root.img /var/lib/db
 
-Flags are letters after +, - or =, as in chattr(1):
+Flags, after +, - or =, as in chattr(1):
   a append  A noatime  c compress  d nodump  D dirsync  F casefold  i immutable  j journal_data
   P projinherit  s secure_delete  S sync  t notail  T topdir  u undelete  x dax
-or names with commas between them, also of what has no letter: filestream, nodefrag, nosymlinks,
-rtinherit. A format has some of them; what it or the type of a file does not have is an error.
-Options stand before IMAGE.
 
-What is immutable, or may only be appended to, no command changes before that flag is cleared.";
+Names separated by commas work too. These flags have only names: filestream, nodefrag, nosymlinks, rtinherit. A flag \
+that the format or the file type does not support is an error. Put options before IMAGE.
 
-/// Change flags, projects and hints for extents of files in an image
+While a file is immutable or append-only, no command changes it before that flag is cleared.";
+
+/// Change flags, project IDs and extent size hints of files in an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ChattrArgs {
-    /// Change everything below too, but for symbolic links and special files
+    /// Change directories with everything below them, except symbolic links and special files
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Number of the project that the files belong to
+    /// Set the project ID
     #[arg(short, long, value_name = "NUMBER")]
     project: Option<u32>,
 
-    /// How much to allocate at once (XFS; K, M and G may follow); 0 for no hint
+    /// Set the extent size hint, in bytes or with K, M or G, less than 4G (XFS only); 0 clears it
     #[arg(long, value_name = "BYTES", value_parser = hint)]
     extsize: Option<u32>,
 
-    /// How much to copy at once when what a file shares is written to
+    /// Set the copy-on-write extent size hint, in bytes or with K, M or G, less than 4G (XFS only); 0 clears it
     #[arg(long, value_name = "BYTES", value_parser = hint)]
     cowextsize: Option<u32>,
 
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Flags, then the files to change
+    /// Flags to change, then files in the image
     #[arg(required = true, value_name = "FLAGS… PATH", allow_hyphen_values = true)]
     words: Vec<OsString>,
 }

@@ -15,9 +15,8 @@ Examples:
   diskwright chmod -R root.img u=rwX,go=rX /srv/www
   diskwright chmod root.img -w /etc/passwd
 
-Without u, g, o or a, it is about all of them: an image has no umask. Octal digits give exactly
-these permissions, special bits included. Symbolic links are followed, but not those below a
-directory.";
+A change without u, g, o or a applies to all three: there is no umask. An octal mode sets all permissions, including \
+the special bits. Symbolic links on the command line are followed; those found below a directory are not.";
 
 /// Change permissions of files in an image
 #[derive(Debug, Args)]
@@ -26,15 +25,15 @@ pub(crate) struct ChmodArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Octal digits, or such as u+rwx,go-w
+    /// Permissions in octal, or changes such as u+rwx,go-w
     #[arg(value_parser = ModeChange::parse, allow_hyphen_values = true)]
     mode: ModeChange,
 
-    /// Files to change
+    /// Files in the image
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Change everything below too
+    /// Change directories with everything below them
     #[arg(short = 'R', long)]
     recursive: bool,
 }

@@ -15,8 +15,8 @@ Examples:
   diskwright chown -R root.img 33 /srv/www
   diskwright chown -h root.img :100 /srv/link
 
-Owners are numbers only: a name may mean another number in the image than on this host. A file
-loses its set-user-id and set-group-id bits and its capabilities, as it does in Linux.";
+Owners are numbers, because a name can have different numbers in the image and on this host. As in Linux, the file \
+loses its set-user-id and set-group-id bits and its capabilities.";
 
 /// Change owners of files in an image
 #[derive(Debug, Args)]
@@ -25,19 +25,19 @@ pub(crate) struct ChownArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// USER, USER:GROUP or :GROUP, as numbers
+    /// New owner: USER, USER:GROUP or :GROUP, as numbers
     #[arg(value_parser = parse_owner_change)]
     owner: OwnerChange,
 
-    /// Files to change
+    /// Files in the image
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Change everything below too; symbolic links there are changed themselves
+    /// Change directories with everything below them, including symbolic links themselves
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Change symbolic links themselves instead of what they lead to
+    /// Change symbolic links instead of their targets
     #[arg(short = 'h', long)]
     no_dereference: bool,
 

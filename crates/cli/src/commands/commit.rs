@@ -14,27 +14,27 @@ Examples:
   diskwright commit changes.ovl new.img
   diskwright commit changes.ovl new.img --base moved/root.img
 
-The overlay stays as it is, and can be mounted again over what it was made for.";
+The overlay file is not changed, and can be mounted again over its base image.";
 
-/// Make an image of an overlay and of the place it was made for
+/// Create an image from an overlay file and its base image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct CommitArgs {
-    /// File that mount --overlay wrote
+    /// Overlay file that mount --overlay wrote
     overlay: PathBuf,
 
-    /// The new image
+    /// Image to create
     image: PathBuf,
 
-    /// Where the unchanged image is now, if it is somewhere else; it must be the same one
+    /// Read the base image from PLACE, if it has moved. It must be the same image
     #[arg(long, value_name = "PLACE")]
     base: Option<PathBuf>,
 
-    /// Replace IMAGE if it is there
+    /// Replace an existing image
     #[arg(short, long)]
     force: bool,
 
-    /// Report what was made as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

@@ -19,12 +19,12 @@ Examples:
   diskwright convert --partition 2 disk.img root.img --keep-uuid
   diskwright convert old.ext3 old.ext3 --force
 
-The new image has all files of the old one as they are once its journal or log was replayed, with
-their attributes, and is laid out anew: ext2 and ext3 become ext4, an XFS of version 4 becomes one of
-version 5, and nothing is fragmented. What the new format does not keep is said. The old image is not
-written; with --force, IN and OUT may be the same file, which is replaced when the new image is whole.";
+The new image contains all files of IN with their attributes, in the state after replay of the journal or log, with \
+a new layout and without fragmentation. ext2 and ext3 become ext4; XFS version 4 becomes version 5. A message reports \
+attributes that the new format cannot store. IN is not changed. With --force, IN and OUT can be the same file, which is \
+replaced when the new image is complete.";
 
-/// Make an image anew: in another format, smaller, or as new ones of its format are
+/// Copy an image into a new one of another format, another size or a newer version of its format
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ConvertArgs {
@@ -32,20 +32,19 @@ pub(crate) struct ConvertArgs {
     #[arg(value_name = "IN")]
     from: PathBuf,
 
-    /// Image to make
+    /// Image to create
     #[arg(value_name = "OUT")]
     image: PathBuf,
 
-    /// Format [default: that of IN; ext4 for ext2 and ext3]
+    /// Select the file-system format of OUT [default: that of IN; ext4 for ext2 and ext3]
     #[arg(long, value_enum)]
     fs: Option<FormatArg>,
 
-    /// Size of the new image; "min" is the smallest that holds everything, "auto" that of IN, or what is
-    /// needed if that is more
+    /// Set the size of OUT, "min" for the smallest possible size, or "auto" for the size of IN, or more if the files need it
     #[arg(long, value_name = "SIZE|min|auto", value_parser = size, default_value = "auto")]
     size: ConvertSize,
 
-    /// Keep the UUID, instead of deriving one from the contents; kernels do not mount two XFS of one UUID
+    /// Keep the UUID of IN [default: derived from the contents]. Linux does not mount two XFS file systems with one UUID
     #[arg(long)]
     keep_uuid: bool,
 

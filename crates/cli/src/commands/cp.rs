@@ -25,36 +25,34 @@ Examples:
   diskwright cp root.img:/etc/hosts root.img:/etc/hosts.old
   diskwright cp --partition 2 kernel disk.img:/boot/
 
-What stands before a colon and is a file that exists is an image; anything else is a path on this
-host. Holes stay holes, and files with several names keep them within one SRC. Without --preserve,
-what is new in an image belongs to 0:0 or --owner and has the permissions of SRC without
-set-user-id, set-group-id and sticky bits; a file that is replaced hands on its permissions, owner
-and attributes.
+In IMAGE:PATH, the part before the colon must be an existing file. Any other argument is a path on this host. Holes \
+are kept, and so are hard links within one SRC. Without --preserve, a new file in an image belongs to 0:0 or the owner \
+of --owner, and has the permissions of SRC without the set-user-id, set-group-id and sticky bits. A replaced file \
+passes its permissions, owner and extended attributes on to the new one.
 
-Killed at any moment, every file in the image is the old or the new one as a whole.";
+After a crash, every file in the image is the complete old or the complete new one.";
 
-/// Copy files into an image, out of it or inside of it
+/// Copy files into, out of or within an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct CpArgs {
-    /// Files to copy, then their new name, or the directory they go into; IMAGE:PATH for those in
-    /// an image
+    /// Files to copy, then the new name or the target directory. IMAGE:PATH names a file in an image
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     sides: Vec<OsString>,
 
-    /// Copy directories with everything in them, links as links, and special files
+    /// Copy directories with everything in them, symbolic links as links, and special files
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
 
-    /// Keep owners, all permissions, times and extended attributes
+    /// Preserve owners, all permissions, times and extended attributes
     #[arg(short, long)]
     preserve: bool,
 
-    /// The same as --recursive --preserve
+    /// Copy with --recursive and --preserve
     #[arg(short, long)]
     archive: bool,
 
-    /// Owner of what is new in an image, as numbers [default: 0:0]
+    /// Set the owner of new files, as numbers [default: 0:0]
     #[arg(
         long,
         value_name = "UID:GID",
@@ -63,8 +61,8 @@ pub(crate) struct CpArgs {
     )]
     owner: Option<Owner>,
 
-    /// Read an image as it lies: though its journal or log holds changes that are not in their places,
-    /// or another program is changing it
+    /// Do not replay the journal or log, and read even while another program changes the image. Files may be outdated or
+    /// inconsistent
     #[arg(long, alias = "stale", help_heading = "Image")]
     norecovery: bool,
 
@@ -74,7 +72,7 @@ pub(crate) struct CpArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Report what was copied as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

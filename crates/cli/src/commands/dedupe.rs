@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use diskwright::build::Dedupe;
 
-/// What shares blocks.
+/// Block sharing in XFS images.
 #[derive(Debug, Args)]
 pub(crate) struct DedupeArgs {
-    /// Let files with the same contents share blocks, or also blocks with the same contents
+    /// Share blocks between equal files (files), or also between all equal blocks (blocks) [default WHAT: files]
     #[arg(
         long,
         value_name = "WHAT",
@@ -14,7 +14,7 @@ pub(crate) struct DedupeArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "files",
-        help_heading = "Options of XFS"
+        help_heading = "XFS options"
     )]
     dedupe: Option<What>,
 }

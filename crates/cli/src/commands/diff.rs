@@ -23,31 +23,34 @@ Examples:
   diskwright diff oci:layout:v1 oci:layout:v2
   diskwright diff rootfs.tar.zst root.img
 
-A side is what build takes as a source: an image, a directory, an archive (- for one on standard input),
-or a container image.
+Each side is an image, a directory, an archive (- for standard input) or a container image.
 
-Each line is A PATH (only B has it), D PATH (only A has it, with all that is in it) or M PATH and what
-is different. Holes are no difference, nor is an empty lost+found that only one of the two has.
+Output lines:
+  A PATH     PATH is only in B
+  D PATH     PATH is only in A, with everything below it
+  M PATH: …  PATH differs in the listed properties
 
-A layer turns A into B wherever layers are applied, by diskwright apply too: changed files as a whole,
-with the directories above them, whiteouts for what is gone, all names of a file with several if one
-of them is different. The same trees give the same bytes.";
+Holes and zeros are equal. An empty lost+found in only one side is ignored.
 
-/// Compare two images, directories, archives or container images by what is in them
+With --output, the layer turns A into B, with apply or any container engine. It contains changed files completely, \
+the directories above them, and whiteouts for removed files. If one name of a file with hard links changed, it contains \
+all names of that file. The same trees give the same bytes.";
+
+/// Compare the files of two images, directories, archives or container images
 ///
-/// Exit status: 0 if they are the same, 1 if not; with --output 0 if the layer holds all that is
-/// different, 1 if something was left out.
+/// Exit status: 0 without differences, 1 with differences. With --output: 0 if the layer contains all
+/// differences, 1 if some cannot be stored in a layer.
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     sides: SidesArgs,
 
-    /// Write what turns A into B as a layer: NAME.tar, NAME.tar.gz or NAME.tar.zst, or - for standard output
+    /// Write the differences as an OCI layer to NAME.tar, NAME.tar.gz or NAME.tar.zst, or - for standard output
     #[arg(short, long, value_name = "LAYER")]
     output: Option<PathBuf>,
 
-    /// How the layer is compressed, whatever its name
+    /// Select the compression of the layer [default: by its name]
     #[arg(long, value_name = "HOW", requires = "output")]
     compress: Option<Compress>,
 
@@ -55,19 +58,19 @@ pub(crate) struct DiffArgs {
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// What does not count as a difference, separated by commas
+    /// Ignore differences of these kinds, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     ignore: Vec<Ignore>,
 
-    /// Threads that compare contents [default: one per processor, at most 8]
+    /// Use at most N threads to compare contents [default: one per processor, at most 8]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Write one JSON object with all changes
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 
-    /// Write one JSON object per change and line
+    /// Write one JSON object per difference, one per line
     #[arg(long, conflicts_with_all = ["json", "output"])]
     jsonl: bool,
 }

@@ -9,35 +9,37 @@ use diskwright::{Error, Image, OpenImage, Result};
 
 use crate::commands::arguments::open_to_read;
 
-/// What is compared.
+/// The two sides of a comparison.
 #[derive(Debug, Args)]
 pub(crate) struct SidesArgs {
-    /// An image, IMAGE:N for partition N of a disk image, a directory, an archive, or oci:DIR[:REF],
-    /// oci-archive:FILE[:REF], docker-archive:FILE[:TAG], mtree:FILE[:ROOTDIR]
+    /// First side: an image, IMAGE:N for partition N of a disk image, a directory, an archive, oci:DIR[:REF],
+    /// oci-archive:FILE[:REF], docker-archive:FILE[:TAG] or mtree:FILE[:ROOTDIR]
     a: PathBuf,
 
-    /// What it is compared with
+    /// Second side, in the same forms
     b: PathBuf,
 
-    /// Number of the partition that both images are in
+    /// Use partition N of both disk images (MBR or GPT), numbered as in Linux
     #[arg(long, value_name = "N", help_heading = "Image")]
     partition: Option<u32>,
 
-    /// Read images as they lie, though their journal or log holds changes that are not in their places
+    /// Do not replay the journal or log, and read even while another program changes an image. Files may be outdated or
+    /// inconsistent
     #[arg(long, help_heading = "Image")]
     norecovery: bool,
 
-    /// Which of a container image for several platforms [default: the only one, or Linux on this processor]
+    /// Select the platform of a container image, such as linux/arm64 or linux/arm/v7 [default: the only one, or Linux on
+    /// this processor]
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", help_heading = ARCHIVES)]
     platform: Option<Platform>,
 
-    /// Most that a layer or archive may become when it is decompressed [default: 1G, and 1024 times what is stored]
+    /// Limit the decompressed size of each layer or archive [default: 1G plus 1024 times its compressed size]
     #[arg(long, value_name = "SIZE", value_parser = diskwright::text::parse_size, help_heading = ARCHIVES)]
     layer_limit: Option<u64>,
 }
 
 /// Help heading of options for sides that are read before the comparison.
-const ARCHIVES: &str = "Container images and archives";
+const ARCHIVES: &str = "Container image options";
 
 /// An open side.
 pub(crate) enum Open<'a> {

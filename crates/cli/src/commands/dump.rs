@@ -20,25 +20,25 @@ Examples:
   diskwright dump root.img block 1027
   diskwright dump root.img journal
 
-Fields have the names of the format's documents. Journal and log are not replayed: everything
-is shown as it lies. What is damaged is shown as far as it goes, the damage is named, and the exit status
+Fields have the names of the format documentation. The journal or log is not replayed, so the output shows the \
+blocks as stored. A damaged structure is shown as far as it can be decoded, the damage is reported, and the exit status \
 is 3.";
 
-/// Show structures of an image as they lie on disk
+/// Show on-disk structures of an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct DumpArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// What to show
+    /// Structure to show
     what: Kind,
 
-    /// Number of the group or block; number or path of the inode or directory
+    /// Number of the group or block, or number or path of the inode or directory
     #[arg(value_name = "N|PATH")]
     which: Option<OsString>,
 
-    /// Write one JSON object
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) struct DumpArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Superblock,
-    /// Group of ext4, allocation group of XFS
+    /// Block group of ext4 or allocation group of XFS
     #[value(alias = "ag")]
     Group,
     Inode,

@@ -18,40 +18,39 @@ use crate::commands::repair::Watch;
 use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\
-Everything is restored: types, permissions, nanosecond times, hard links, holes, extended
-attributes with ACLs and capabilities, device nodes and, for root, owners. Without root, owners stay
-yours and set-user-id and set-group-id bits are dropped. What the destination does not take (a
-device node without the right to make one, an attribute, a socket in a tar) is named and left out,
-and the exit status is 1. lost+found is extracted like any other directory.
+Restores types, permissions, nanosecond times, hard links, holes, extended attributes with ACLs and capabilities, \
+device nodes and, for root, owners. Without root, extracted files belong to the user, and files of other owners lose their \
+set-user-id and set-group-id bits. If the destination cannot store something, such as a device node without root or a \
+socket in a tar archive, a message names it, and the exit status is 1. lost+found is extracted like any other directory.
 
-No path in an image can lead outside of DEST. An archive gets its name when it is whole; one that it
-replaces stays until then. A file that somebody uses as an image is not replaced, whatever --force says.";
+No path of an image can lead outside DEST. An archive appears under its name when it is complete; until then, an \
+existing archive is kept. A file that is in use as an image is never replaced, even with --force. --superblock requires --salvage.";
 
-/// Copy files out of an image, to a directory or a tar archive
+/// Copy the files of an image to a directory or a tar archive
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ExtractArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// A directory, new or empty; a file NAME.tar; or - for a tar on standard output
+    /// Destination: a new or empty directory, a file NAME.tar, or - for a tar archive on standard output
     #[arg(value_name = "DEST")]
     destination: PathBuf,
 
-    /// Only this file or directory; what is in a directory comes without its name
+    /// Extract only this file, or the contents of this directory
     #[arg(long, default_value = "/")]
     path: OsString,
 
-    /// Extract into a directory that is not empty, replacing files; replace an existing archive
+    /// Replace an existing archive, or files in a directory that is not empty
     #[arg(long)]
     force: bool,
 
-    /// Go on after damage: leave out or fill with zeros what cannot be read, and exit with 3
+    /// Continue after damage: skip unreadable files, fill unreadable blocks with zeros, and exit with status 3
     #[arg(long)]
     keep_going: bool,
 
-    /// Take out what is left of an image that is too damaged to be opened: repair it in memory first, say what is
-    /// wrong and what becomes of it, and go on after damage; exit with 1 if anything was wrong
+    /// Extract from an image that is too damaged to open: repair it in memory, report the damage and the repairs, and
+    /// continue after damage. Exit with status 1 if there was damage
     #[arg(long)]
     salvage: bool,
 
@@ -61,7 +60,7 @@ pub(crate) struct ExtractArgs {
     #[command(flatten)]
     names: NameArgs,
 
-    /// Report what was extracted as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

@@ -12,23 +12,23 @@ use crate::terminal;
 
 /// Find files in an image by name and type
 ///
-/// Writes the paths of all files that meet every condition, parents first, sorted. Finding none is
-/// no failure.
+/// Prints the sorted paths of all files that match every condition, parents first. The exit status is 0 even
+/// if no file matches.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Where in the image to start
+    /// Directory or file in the image to start from
     #[arg(default_value = "/")]
     path: OsString,
 
-    /// Pattern for the whole name: * ? [a-z] [!a-z] {one,other}, \ before a literal character
+    /// Match the whole file name against GLOB: * ? [a-z] [!a-z] {one,other}; \ escapes a character
     #[arg(long, value_name = "GLOB")]
     name: Option<OsString>,
 
-    /// Types: f file, d directory, l symbolic link, c and b devices, p fifo, s socket; several with
-    /// commas
+    /// Match these file types, separated by commas: f regular file, d directory, l symbolic link, c character device, b
+    /// block device, p FIFO, s socket
     #[arg(long = "type", value_name = "T", value_delimiter = ',', value_parser = file_type)]
     types: Vec<FileType>,
 
@@ -36,7 +36,7 @@ pub(crate) struct FindArgs {
     #[arg(short = '0', long = "null")]
     is_null: bool,
 
-    /// Write one JSON object per file and line
+    /// Write one JSON object per file, one per line
     #[arg(long, conflicts_with = "is_null")]
     json: bool,
 }

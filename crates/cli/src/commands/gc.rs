@@ -14,30 +14,33 @@ Examples:
   diskwright gc s3://images/fleet --dry-run
   diskwright gc s3://images/fleet --older-than 7d
 
-Removes manifests that no name names any more, and chunks that no manifest names. To give an image up, remove its object
-URL/names/NAME first. Who publishes there waits meanwhile, and gc waits for those who publish. Ages are told by the
-store's own clock.
+Removes manifests without a name, and chunks that no manifest references. To remove a published image, delete its \
+object URL/names/NAME and then run gc. gc waits for running publications below URL, and new publications wait for gc. \
+Ages are measured by the clock of the store.
 
-Exit status: 0 if done; 3 if a manifest cannot be read, in which case nothing is removed; 4 if somebody publishes there
-for longer than ten minutes.";
+Exit status:
+  0  success
+  3  a manifest cannot be read; nothing is removed
+  4  read or write error, or another publication below URL ran for more than ten minutes";
 
-/// Remove chunks that no published image needs
+/// Remove chunks that no published image uses
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct GcArgs {
-    /// Where images are published: a prefix, such as s3://bucket/images
+    /// Prefix of published images, such as s3://bucket/images
     #[arg(value_name = "URL")]
     url: String,
 
-    /// Keep what is younger, though nothing names it: an interrupted publication goes on with it (s, m, h or d)
+    /// Keep unused objects younger than AGE, which an interrupted publication can still use. AGE is a number with s, m, h or
+    /// d
     #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "1d")]
     older_than: Duration,
 
-    /// Only tell what would be removed
+    /// Show the result without changing anything
     #[arg(long)]
     dry_run: bool,
 
-    /// Write one JSON object
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

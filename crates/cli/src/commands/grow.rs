@@ -15,22 +15,22 @@ Examples:
   diskwright grow disk.img --partition 2 --size 20G
   truncate -s 8G root.img && diskwright grow root.img
 
-A file that is too short is made longer first, and so is the entry of a partition, if what follows it is free
-(the end of a disk in a file is moved). Without --size, the image becomes as large as its file or partition
-is. A crash leaves the old size or the new one. A mounted image cannot be grown: unmount it first.";
+If the file is too short, it is extended first. A partition is extended too if the space after it is free; the last \
+partition of a disk image file extends the file. Without --size, the file system fills its file or partition. After a \
+crash, the image has the old or the new size. A mounted image cannot be grown: unmount it first.";
 
-/// Make an image larger in place
+/// Enlarge an image in place
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct GrowArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Size of the file system afterwards (K, M, G and T may follow); as large as there is room without it
+    /// Set the new size of the file system, in bytes or with K, M, G or T [default: the size of the file or partition]
     #[arg(long, value_name = "BYTES", value_parser = diskwright::text::parse_size)]
     size: Option<u64>,
 
-    /// Report what was done as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

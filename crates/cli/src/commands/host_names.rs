@@ -2,12 +2,11 @@
 
 use clap::Args;
 
-/// What becomes of names that not every host can have. Part of every command that copies files out of an image.
+/// Treatment of names that Windows does not allow. Part of commands that copy files out of an image.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NameArgs {
-    /// Give what has a name that Windows cannot have another one, on any host: characters from U+F000 on stand for
-    /// those that cannot be, and cp with this option gives files their names back when it copies them into an image.
-    /// Without it, such files are named and left out on Windows
+    /// Replace characters that Windows does not allow in names by characters from U+F000 on, on any host. cp into an image
+    /// and build restore the names with this option. Without it, such files are reported and skipped on Windows
     #[arg(long)]
     pub(crate) map_names: bool,
 }

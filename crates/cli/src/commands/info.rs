@@ -8,13 +8,13 @@ use diskwright::{Error, ImageInfo, Outcome, Result, text};
 use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
-/// Show what an image says about itself
+/// Show the format, size, features and state of an image
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Write one JSON object
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

@@ -14,20 +14,20 @@ const NOTES: &str = "\
 Example:
   diskwright links ~/.local/lib/diskwright && PATH=~/.local/lib/diskwright:$PATH make
 
-Links that lead here already are left as they are. What else has such a name is not touched, and named. The first directory
-in PATH that has a name decides which program runs. blkid is left out unless it is asked for: the system's own one knows
-more formats.";
+Existing links to this program are kept. Any other existing file is kept too, and a message names it. Put the directory \
+before the system directories in PATH to use the links. blkid is created only on request, because the blkid of the \
+system recognises more formats.";
 
-/// Make links by which this program is mke2fs, mkfs.xfs, e2fsck and others
+/// Create links that run this program as mke2fs, mkfs.xfs, e2fsck and others
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct LinksArgs {
-    /// Directory to make them in; it is made if it is not there
+    /// Directory for the links, created if missing
     directory: PathBuf,
-    /// Make links of these programs only
+    /// Create links only for these programs, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Make links of these programs, too, which are left out otherwise: blkid
+    /// Create links for these programs too, which have none by default: blkid
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "only")]
     with: Vec<String>,
 }

@@ -16,30 +16,30 @@ Examples:
   diskwright ln -sf root.img ../usr/share/zoneinfo/UTC /etc/localtime
   diskwright ln root.img /bin/busybox /bin/sh
 
-With -f, the name leads to the old file or to the new one at any moment.";
+With -f, the replacement is atomic: after a crash, the name refers to the old or the new file.";
 
-/// Make hard or symbolic links in an image
+/// Create hard or symbolic links in an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct LnArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// What the link leads to: a file of the image or, with -s, any text
+    /// Target of the link: a file in the image or, with -s, any text
     target: OsString,
 
-    /// Name of the link, or a directory to make it in under the target's name
+    /// Name of the link, or a directory in which the link gets the name of the target
     name: OsString,
 
-    /// Make a symbolic link
+    /// Create a symbolic link instead of a hard link
     #[arg(short, long)]
     symbolic: bool,
 
-    /// Replace a file that has the name
+    /// Replace an existing file
     #[arg(short, long)]
     force: bool,
 
-    /// Owner of a symbolic link, as numbers [default: 0:0]
+    /// Set the owner of the symbolic link, as numbers [default: 0:0]
     #[arg(long, value_name = "UID:GID", value_parser = owner, requires = "symbolic")]
     owner: Option<Owner>,
 }

@@ -11,8 +11,8 @@ use crate::terminal;
 
 /// List a directory of an image
 ///
-/// Everything is listed but "." and "..", sorted by the bytes of the names. On a terminal, bytes
-/// of names that could do harm there are escaped; elsewhere names come as they are.
+/// Lists all entries except "." and "..", sorted by the bytes of their names. On a terminal, control characters in
+/// names are escaped; elsewhere, names are written unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
     #[command(flatten)]
@@ -26,11 +26,11 @@ pub(crate) struct LsArgs {
     #[arg(short, long)]
     long: bool,
 
-    /// List what is in the directories below, too
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Write one JSON object per file and line
+    /// Write one JSON object per file, one per line
     #[arg(long, conflicts_with = "long")]
     json: bool,
 }

@@ -10,9 +10,9 @@ use super::session;
 use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
-/// List flags, projects and hints for extents of files in an image
+/// List flags, project IDs and extent size hints of files in an image
 ///
-/// As lsattr(1) does. Flags that have no letter there are shown with -l and --json.
+/// Prints flags in the format of lsattr(1). Flags without a letter there are shown with -l and --json.
 #[derive(Debug, Args)]
 pub(crate) struct LsattrArgs {
     #[command(flatten)]
@@ -22,27 +22,27 @@ pub(crate) struct LsattrArgs {
     #[arg(default_value = "/")]
     paths: Vec<OsString>,
 
-    /// List what is in the directories below, too
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// List names that start with a dot, too
+    /// Include names that start with a dot
     #[arg(short, long)]
     all: bool,
 
-    /// List directories themselves instead of what is in them
+    /// List directories themselves instead of their contents
     #[arg(short, long, conflicts_with = "recursive")]
     directory: bool,
 
-    /// Show names of flags instead of letters
+    /// Show the names of flags instead of their letters
     #[arg(short, long)]
     long: bool,
 
-    /// Show the project
+    /// Show project IDs
     #[arg(short, long)]
     project: bool,
 
-    /// Write one JSON object per file and line
+    /// Write one JSON object per file, one per line
     #[arg(long, conflicts_with_all = ["long", "project"])]
     json: bool,
 }

@@ -9,33 +9,33 @@ use super::build_output::OutputArgs;
 use super::dedupe::DedupeArgs;
 
 /// Help heading of options for XFS.
-pub(super) const XFS: &str = "Options of XFS";
+pub(super) const XFS: &str = "XFS options";
 
-/// What can be said of every image that is made.
+/// Options of commands that create an image.
 #[derive(Debug, Args)]
 pub(crate) struct MakingArgs {
-    /// Label (ext4: at most 16 bytes, XFS: 12); convert keeps that of IN
+    /// Set the label, at most 16 bytes for ext4 and 12 for XFS. Without it, convert keeps the label of IN
     #[arg(long)]
     label: Option<String>,
 
-    /// Features to turn on (+name or name) and off (-name or ^name), with commas, named as in ext4(5)
-    /// or mkfs.xfs(8); for ext4, "none" first starts from nothing
+    /// Enable features (name or +name) or disable them (^name or -name), separated by commas, with the names of ext4(5) or
+    /// mkfs.xfs(8). For ext4, "none" as the first item disables all
     #[arg(short = 'O', long, value_delimiter = ',', allow_hyphen_values = true)]
     pub(super) features: Vec<FeatureChange>,
 
-    /// Threads; the image does not depend on it [default: one per processor]
+    /// Use at most N threads; the image does not depend on N [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Overwrite an existing image
+    /// Replace an existing image
     #[arg(long)]
     pub(super) force: bool,
 
-    /// Report what was made as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Allow less than 300 MiB, the least that mkfs.xfs makes: such images are slower in use
+    /// Allow images below 300 MiB, the minimum of mkfs.xfs. Such images are slower
     #[arg(long, help_heading = XFS)]
     pub(super) small: bool,
 

@@ -19,11 +19,12 @@ Examples:
   diskwright map disk.img --partition 2 -o disk.html --curve hilbert
   diskwright map root.img --format json | jq '.kinds[] | select(.blocks > 0)'
 
-Shows what each part of the disk is used for, free space by the length of its runs, how many pieces files lie in, and
-where the journal or log lies. docs/map.md says what is counted as what. Nothing is written to the image.
+Shows the use of each part of the disk, the lengths of free extents, the fragmentation of files, and the location of the \
+journal or log. docs/map.md defines the kinds of blocks. Nothing is written to the image.
 
-Exit status: 0 if all could be read; 3 if the image is damaged, in which case what can be told is shown, and the rest as
-blocks in use, unknown for what.";
+Exit status:
+  0  everything could be read
+  3  the image is damaged; the readable part is shown, and other blocks in use have an unknown owner";
 
 /// Default number of cells, of a picture and of a text map.
 const CELLS: usize = 4096;
@@ -32,14 +33,14 @@ const CELLS_OF_TEXT: usize = 1536;
 /// Metadata cache size in bytes. Small, because nearly all metadata is read once.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Draw what lies where on the disk
+/// Draw a map of the blocks of an image and their use
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct MapArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Write to this file, or - for standard output. Its ending says the format: .svg, .html, .json or .txt
+    /// Write to FILE, or - for standard output. The suffix selects the format: .svg, .html, .json or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -47,26 +48,26 @@ pub(crate) struct MapArgs {
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// What to write [default: what the ending of FILE says; text on standard output]
+    /// Select the format [default: by the suffix of FILE, text on standard output]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Most parts of the disk that are told apart [default: 4096; text: 1536]
+    /// Divide the disk into at most N parts, 1 to 65536 [default: 4096, for text 1536]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CELLS_MAX as i64))]
     cells: Option<u32>,
 
-    /// How the disk goes through the picture
+    /// Select the order of blocks in the picture
     #[arg(long, value_name = "CURVE", default_value = "rows")]
     curve: Way,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A picture
+    /// Picture
     Svg,
-    /// A page with the picture, and tables
+    /// Web page with the picture and tables
     Html,
-    /// All numbers as one object
+    /// One JSON object with all numbers
     Json,
     /// Letters, for a terminal
     #[value(alias = "txt")]
@@ -77,7 +78,7 @@ enum Format {
 enum Way {
     /// Row by row
     Rows,
-    /// A square in which what is near on the disk is near
+    /// Hilbert curve in a square: blocks close on disk are close in the picture
     Hilbert,
 }
 

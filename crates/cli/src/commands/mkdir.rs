@@ -17,29 +17,28 @@ Examples:
   diskwright mkdir -m 1777 root.img /scratch
   diskwright mkdir --owner 1000:1000 root.img /home/user
 
-Nothing of what one call makes is there before all of it is, unless it is more than the journal
-holds.";
+All directories of one command are created atomically, unless they exceed the capacity of the journal or log.";
 
-/// Make directories in an image
+/// Create directories in an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct MkdirArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Directories to make
+    /// Directories to create in the image
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Make those above too that are missing; what is there already is no error
+    /// Create missing parent directories, and accept existing directories
     #[arg(short, long)]
     parents: bool,
 
-    /// Permissions, such as 0750 or u=rwx,go=rx [default: 0755]
+    /// Set the permissions, such as 0750 or u=rwx,go=rx [default: 0755]
     #[arg(short, long, value_parser = ModeChange::parse)]
     mode: Option<ModeChange>,
 
-    /// Owner, as numbers [default: 0:0, or the group of a directory with the set-group-id bit]
+    /// Set the owner of new directories, as numbers [default: 0:0, or the group of a parent with the set-group-id bit]
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<Owner>,
 }

@@ -15,8 +15,7 @@ Examples:
   diskwright mv root.img /a /b /archive/
   diskwright mv --exchange root.img /boot/current /boot/next
 
-Each file is under its old or its new name at any moment, also if the program is killed; what a new
-name stood for is replaced in the same moment.";
+Each rename is atomic, including the replacement of an existing file: after a crash, a file has its old or its new name.";
 
 /// Rename or move files in an image
 #[derive(Debug, Args)]
@@ -25,15 +24,15 @@ pub(crate) struct MvArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Files to move, then the new name, or the directory they go into
+    /// Files to move, then the new name or the target directory
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     paths: Vec<OsString>,
 
-    /// Do not replace what has the new name: leave both, and exit with 1
+    /// Do not replace an existing file: keep both, and exit with status 1
     #[arg(short, long)]
     no_clobber: bool,
 
-    /// Let SRC and DST change places; DST is never taken for a directory to move into
+    /// Exchange SRC and DST atomically. A directory as DST is exchanged too, not moved into
     #[arg(long, conflicts_with = "no_clobber")]
     exchange: bool,
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::Args;
 use diskwright::{Error, Outcome, Result};
 
-/// Whatever was typed.
+/// Unparsed arguments.
 #[derive(Debug, Args)]
 #[command(hide = true, disable_help_flag = true)]
 pub(crate) struct AnyArgs {

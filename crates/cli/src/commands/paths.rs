@@ -16,26 +16,24 @@ Examples:
   diskwright paths root.img 1234
   diskwright paths root.img 1234 --json
 
-XFS images with parent pointers (mkfs.xfs -n parent=1) know the directories that an inode is
-in, so its paths are read from the inode alone. Other images are searched as a whole, which a
-message says.";
+In XFS images with parent pointers (mkfs.xfs -n parent=1), the paths are read from the inode. For other images, the \
+command searches all directories, and a message reports this.";
 
-/// Show every path of an inode
+/// Show all paths of an inode
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct PathsArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Number of the inode, as find --json and messages about damage tell it, and ls -i of the host
-    /// where the image is mounted
+    /// Inode number, as in find --json, in findings of check, or in ls -i on a mount
     inode: u64,
 
     /// End each path with a NUL byte instead of a newline, for xargs -0
     #[arg(short = '0', long = "null")]
     is_null: bool,
 
-    /// Write one JSON object
+    /// Write the result as one JSON object to standard output
     #[arg(long, conflicts_with = "is_null")]
     json: bool,
 }

@@ -9,38 +9,38 @@ use diskwright::{Error, Result};
 /// Environment variable with the chunk cache directory, used if the option does not name one.
 const CACHE_VARIABLE: &str = "DISKWRIGHT_CACHE";
 
-/// How images are read that lie elsewhere.
+/// Options for remote images and images in other files.
 #[derive(Debug, Args)]
 pub(crate) struct PlacesArgs {
-    /// Keep what is fetched from a place in DIR, for other commands too [default DIR: $DISKWRIGHT_CACHE, which also does
-    /// without this option, or diskwright in $XDG_CACHE_HOME]
+    /// Cache data of remote images in DIR, shared between commands. Setting DISKWRIGHT_CACHE to a directory enables the
+    /// cache too [default DIR: $DISKWRIGHT_CACHE, or $XDG_CACHE_HOME/diskwright]
     #[arg(
         long,
         global = true,
         value_name = "DIR",
         num_args = 0..=1,
         require_equals = true,
-        help_heading = "Places"
+        help_heading = "Remote images and data files"
     )]
     cache: Option<Option<PathBuf>>,
 
-    /// Most bytes of that [default: 10G]
+    /// Limit the size of the cache [default: 10G]
     #[arg(
         long,
         global = true,
         value_name = "SIZE",
         value_parser = diskwright::text::parse_size,
-        help_heading = "Places"
+        help_heading = "Remote images and data files"
     )]
     cache_size: Option<u64>,
 
-    /// Fetch from a place only what is read, and nothing before: to see what that gains
-    #[arg(long, global = true, help_heading = "Places")]
+    /// Disable read-ahead from remote images, for measurements
+    #[arg(long, global = true, help_heading = "Remote images and data files")]
     no_read_ahead: bool,
 
-    /// Read a qcow2 whose data is in another file, and a VMDK with extents in other directories. Such an image may name any
-    /// file of this machine: use it only for images that you trust
-    #[arg(long, global = true, help_heading = "Places")]
+    /// Allow qcow2 images with an external data file and VMDK images with extents in other directories. Use it only with
+    /// trusted images, which can name any file of this machine
+    #[arg(long, global = true, help_heading = "Remote images and data files")]
     allow_data_files: bool,
 }
 

@@ -16,11 +16,12 @@ Examples:
   diskwright publish root.img s3://images/fleet --name web-42 --json
   diskwright ls s3://images/fleet/names/web-42 /etc
 
-The image is cut into chunks, which lie below URL by the digests of their contents, compressed. A chunk that is there
-already is not sent again, whichever image it came from; zeros are none. Run again after an interruption, it sends what
-is missing. What commands read is URL/names/NAME, which names the new image once all of it is there.
+The image is divided into chunks, which are compressed and stored below URL under the digests of their contents. A chunk \
+that exists, from any image, is not sent again. Chunks of zeros are not stored. Run the command again after an \
+interruption to send the missing chunks. Commands read the image as URL/names/NAME, which refers to the new image only \
+when it is complete.
 
-Credentials come from the environment, as the store's own tools have them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT and so on).";
+Credentials come from the environment variables of the store's own tools, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT.";
 
 /// Publish an image in object storage, in chunks that images share
 #[derive(Debug, Args)]
@@ -29,15 +30,15 @@ pub(crate) struct PublishArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Where to publish it: a prefix, such as s3://bucket/images
+    /// Prefix of published images, such as s3://bucket/images
     #[arg(value_name = "URL")]
     url: String,
 
-    /// Its name there [default: the file's, without the ending]
+    /// Set the name of the image [default: the file name without its suffix]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Size of a chunk: a power of two. Images share chunks only of one size
+    /// Set the chunk size, a power of two from 4K to 16M. Images share only chunks of the same size
     #[arg(
         long,
         value_name = "SIZE",
@@ -46,15 +47,15 @@ pub(crate) struct PublishArgs {
     )]
     chunk_size: u64,
 
-    /// A record of what a start touches first, which readers fetch ahead in that order
+    /// Store the read order of FILE, which mount --record wrote, for read-ahead by readers
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
 
-    /// Send what is there already, too: mends chunks that are damaged or lost
+    /// Send existing chunks again, to repair damaged or lost ones
     #[arg(long)]
     resend: bool,
 
-    /// Write one JSON object
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

@@ -12,18 +12,18 @@ Examples:
   diskwright recover root.img
   diskwright recover --partition 2 disk.img --json
 
-A crash leaves changes in the journal or log that are not in their places yet, and files that were
-being removed or shrunk. Every command that changes an image does the same first; commands that read
-one replay journal or log in memory. Killed at any moment, it can be run again.";
+After a crash, the journal or log contains changes that are not yet written to their final location, and some files can be \
+partly removed or truncated. This command completes both. Commands that change an image do so first; commands that only \
+read replay the journal or log in memory. After a crash of this command, run it again.";
 
-/// Replay the journal or log of an image and end what a crash left unfinished
+/// Replay the journal or log of an image and complete unfinished removals and truncations
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct RecoverArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Report what was done as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

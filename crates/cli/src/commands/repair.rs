@@ -22,53 +22,52 @@ Examples:
   diskwright repair --yes --undo root.undo root.img
   diskwright repair --restore root.undo root.img
 
-The repair is tried out in memory first, with what the journal or log holds replayed, and the image that would
-come of it is checked: what is shown is what will be done, and what cannot be repaired. Then it is written:
-through the image's own journal or log, each step a transaction, or, where that cannot be trusted, in place,
-after what was there before is safe in an undo file (IMAGE.undo, unless --undo names another). Killed at any
-moment, the repair can be run again, or taken back with --restore where there is an undo file.
-docs/check.md has all that can be found, and what is done about it.
+First, the journal or log is replayed and the repair is computed in memory. The result is checked, and the \
+planned repairs and the damage that cannot be repaired are shown. Then the repair is written through the journal or \
+log of the image, in transactions. If that journal or log is unusable, the repair is written in place, after the \
+overwritten blocks are saved to an undo file: IMAGE.undo, or the file of --undo. After a crash, run the repair \
+again, or undo it with --restore if there is an undo file. docs/check.md lists all findings and their repairs.
 
 Exit status:
-  0    nothing is wrong (any more), or the image is as it was before
-  1    something is wrong still: it cannot be repaired, or --plan changed nothing; or the image is not restored,
-       as it was changed after the repair or is another one
-  2    the arguments make no sense, or --yes is missing where nobody can be asked
-  3    the image is of no known format, uses what is not supported, or too little is left of it
-  4    an image is in use, or cannot be read or written; or the device failed to read parts of it
+  0    no damage remains, or --restore restored the image
+  1    damage remains: it cannot be repaired, or --plan changed nothing; or --restore refused an
+       image that was changed after the repair, or another image
+  2    invalid arguments, or --yes is missing and there is no terminal to ask on
+  3    unknown format, unsupported features, or too little of the image is left
+  4    the image is in use or cannot be read or written, or its device returned read errors
   130  interrupted";
 
 /// Interval at which progress is shown.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Repair what check finds in an image
+/// Repair the damage that check finds in an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct RepairArgs {
     /// Image file or block device
     image: PathBuf,
 
-    /// Show what would be done, and change nothing
+    /// Show the planned repairs without changing the image
     #[arg(long, conflicts_with_all = ["yes", "undo", "restore"])]
     plan: bool,
 
-    /// Do it without asking
+    /// Repair without asking for confirmation
     #[arg(long, short)]
     yes: bool,
 
-    /// Keep what was there before in this new file
+    /// Save the overwritten blocks to FILE, which must not exist, so that --restore can undo the repair
     #[arg(long, value_name = "FILE")]
     undo: Option<PathBuf>,
 
-    /// Bring the image back to what it was before the repair that wrote this undo file
+    /// Undo a repair: restore the image from the undo file that the repair wrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "undo", "json", "threads"])]
     restore: Option<PathBuf>,
 
-    /// Write what was found and what was done as one JSON object on standard output
+    /// Write the findings and repairs as one JSON object to standard output
     #[arg(long)]
     json: bool,
 
-    /// Most threads; what is done does not depend on them [default: one per processor, at most 8]
+    /// Use at most N threads; the repairs do not depend on N [default: one per processor, at most 8]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 

@@ -14,8 +14,8 @@ Examples:
   diskwright rm root.img /etc/machine-id
   diskwright rm -r root.img /var/cache/apt /usr/share/doc
 
-Symbolic links are removed, not followed. There is no question and no way back. Killed in the
-middle of rm -r, it leaves an image without some of the files, each removed as a whole.";
+Symbolic links are removed, not followed. Files are removed without confirmation and cannot be restored. After a crash \
+during rm -r, some files are removed completely and the others are intact.";
 
 /// Remove files and directories from an image
 #[derive(Debug, Args)]
@@ -24,15 +24,15 @@ pub(crate) struct RmArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Files to remove
+    /// Files in the image
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Remove directories too, with everything in them
+    /// Remove directories with everything in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
 
-    /// A file that is not there is no error
+    /// Ignore missing files
     #[arg(short, long)]
     force: bool,
 }

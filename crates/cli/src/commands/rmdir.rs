@@ -12,16 +12,16 @@ const NOTES: &str = "\
 Example:
   diskwright rmdir root.img /mnt/old
 
-To remove a directory with what is in it, use: diskwright rm -r";
+To remove a directory with its contents, use: diskwright rm -r";
 
-/// Remove empty directories of an image
+/// Remove empty directories from an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct RmdirArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Directories to remove
+    /// Directories in the image
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 }

@@ -15,7 +15,7 @@ Examples:
   diskwright setfattr -n user.key -v 0x00ff01 root.img /opt/app
   diskwright setfattr -x user.origin root.img /opt/app
 
-To see attributes, use: diskwright dump IMAGE inode PATH";
+To show attributes, use: diskwright dump IMAGE inode PATH";
 
 /// Set or remove extended attributes of files in an image
 #[derive(Debug, Args)]
@@ -24,24 +24,24 @@ pub(crate) struct SetfattrArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Files to change
+    /// Files in the image
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Attribute to set, with its namespace, such as user.origin
+    /// Set the attribute NAME, which includes its namespace, such as user.origin
     #[arg(short, long, required_unless_present = "remove")]
     name: Option<OsString>,
 
-    /// Its value: text (in double quotes with \\, \" and \000), 0x and hexadecimal digits, or 0s
-    /// and base64 [default: empty]
+    /// Set the value: text (in double quotes with \\, \" and \000), 0x and hexadecimal digits, or 0s and base64 [default:
+    /// empty]
     #[arg(short, long, requires = "name", allow_hyphen_values = true)]
     value: Option<OsString>,
 
-    /// Attribute to remove
+    /// Remove the attribute NAME
     #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "name")]
     remove: Option<OsString>,
 
-    /// Change symbolic links themselves instead of what they lead to
+    /// Change symbolic links instead of their targets
     #[arg(short = 'h', long)]
     no_dereference: bool,
 

@@ -16,26 +16,26 @@ Examples:
   diskwright shrink root.img --size min
   diskwright shrink disk.img --partition 2 --size 4G
 
-ext4 only. What lies past the new end is moved, in steps of the journal; then the size changes, and last the file is
-cut, or the partition's entry made smaller. Killed at any moment, it leaves a sound image, and can be run again.
-Without a journal (ext2), a kill leaves an image to be repaired: keep a copy.";
+Only for ext2, ext3 and ext4. Blocks and inodes past the new end are moved first, in journal transactions. Then the size \
+changes, and finally the file is truncated or the partition entry reduced. After a crash, the image is consistent, and \
+the command can be run again. Without a journal (ext2), a crash leaves an image that needs repair: keep a copy.";
 
-/// Make an image smaller in place
+/// Shrink an ext2, ext3 or ext4 image in place
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ShrinkArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Most that the file system may have afterwards (K, M, G and T may follow), or "min" for as little as can be
+    /// Set the maximum new size of the file system, in bytes or with K, M, G or T, or "min" for the smallest possible size
     #[arg(long, value_name = "BYTES", value_parser = parse_least)]
     size: Least,
 
-    /// Only say what it would come to
+    /// Show the result without changing anything
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Report what was done as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

@@ -10,13 +10,13 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 /// The arguments as they are declared.
 #[derive(Debug, Args)]
 struct Declared {
-    /// Directories, tar archives (plain, gzip or zstd; - is standard input), container images (oci:DIR[:REF],
-    /// oci-archive:FILE[:REF] or docker-archive:FILE[:TAG]) and images of file systems
-    /// (image:FILE[:PARTITION]), of which later ones are put over those before them; then the image to make
+    /// Sources, then the image to create. A source is a directory, a tar archive (plain, gzip or zstd; - for standard
+    /// input), a container image (oci:DIR[:REF], oci-archive:FILE[:REF] or docker-archive:FILE[:TAG]) or a file-system image
+    /// (image:FILE[:PARTITION]). Files of later sources replace those of earlier ones
     #[arg(value_name = "SOURCE… IMAGE", required = true)]
     words: Vec<PathBuf>,
 
-    /// Directory of the image that the next source is put into
+    /// Put the next source into this directory of the image [default: /]
     #[arg(long, value_name = "PATH")]
     at: Vec<OsString>,
 }

@@ -12,18 +12,17 @@ const NOTES: &str = "\
 Example:
   diskwright trim root.img
 
-What is free in the image becomes a hole of its file, which then takes less space and is quicker to
-copy. What is in the image stays, byte for byte. Of a mounted image, do it through the mount:
-fstrim MOUNTPOINT.";
+Turns the free space of the image into holes of its file, which then takes less space and copies faster. The contents of \
+files do not change. For a mounted image, use: fstrim MOUNTPOINT";
 
-/// Give the free space of an image back to the file system that its file is in
+/// Punch holes into the file of an image where the image has free space
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct TrimArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Leave alone free runs that are shorter (K, M and G may follow)
+    /// Skip free extents shorter than BYTES, in bytes or with K, M or G [default: 0]
     #[arg(
         short,
         long,
@@ -34,7 +33,7 @@ pub(crate) struct TrimArgs {
     )]
     minimum: u64,
 
-    /// Report what was done as one JSON object on standard output
+    /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }

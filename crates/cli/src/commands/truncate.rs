@@ -17,29 +17,29 @@ Examples:
   diskwright truncate -s 1G root.img /swapfile
   diskwright truncate -s +4K root.img /data.bin
 
-What a file grows by is a hole, which reads as zeros and takes no space. Before the size may stand
-+ (more), - (less), < (at most), > (at least), / (rounded down) and % (rounded up to a multiple).";
+A file grows by a hole, which reads as zeros and takes no space. A prefix makes the size relative: + extends, - reduces, < \
+sets a maximum, > sets a minimum, / rounds down and % rounds up to a multiple.";
 
-/// Shrink or grow files in an image to a size
+/// Set the size of files in an image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct TruncateArgs {
     #[command(flatten)]
     image: ImageToEdit,
 
-    /// Files to change; those that are missing are made
+    /// Files in the image; missing ones are created
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 
-    /// Size in bytes (K, M, G and T may follow), or a change of it
+    /// Set the size, in bytes or with K, M, G or T, or a change of it such as +4K
     #[arg(short, long, value_parser = SizeChange::parse, allow_hyphen_values = true)]
     size: SizeChange,
 
-    /// Do not make files that are missing
+    /// Do not create missing files
     #[arg(short = 'c', long)]
     no_create: bool,
 
-    /// Owner of a new file, as numbers [default: 0:0]
+    /// Set the owner of new files, as numbers [default: 0:0]
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<Owner>,
 }

@@ -13,21 +13,21 @@ const NOTES: &str = "\
 Examples:
   diskwright unmount /mnt && diskwright check root.img
 
-umount and fusermount3 -u unmount, too, but return while the process that serves the mount may still
-be writing into the image.";
+umount and fusermount3 -u also unmount an image, but return while the process that serves the mount can still write to \
+the image.";
 
-/// Unmount an image, and wait until all is written and others can use it
+/// Unmount an image and wait until it is completely written and free for other programs
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct UnmountArgs {
-    /// Directory it is mounted on
+    /// Directory on which the image is mounted
     mountpoint: PathBuf,
 
-    /// Though programs use it: it goes from the directory at once, and for good when they are done
+    /// Detach the mount at once although programs use it; it ends when they finish
     #[arg(short, long)]
     lazy: bool,
 
-    /// How long to wait for the image
+    /// Wait at most SECONDS for the image
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u32,
 }

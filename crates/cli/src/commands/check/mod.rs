@@ -24,20 +24,20 @@ Examples:
   diskwright check --jsonl --partition 2 disk.img
   diskwright check /dev/vdb
 
-Everything in an image is looked at and compared with everything else. What the journal or log holds is
-replayed in memory first, so that what is checked is what a mount would show; nothing is written.
-docs/check.md has all that can be found, and what it means.
+Checks all metadata of an image, and compares related structures with each other. The journal or log is \
+replayed in memory first, so the check sees the state that a mount would show. Nothing is written. \
+docs/check.md lists all findings and their meaning.
 
 Exit status:
   0    clean
-  1    damage was found; or not all could be looked at
-  2    the arguments make no sense
-  3    an image is of no known format, or uses what is not supported
-  4    an image is in use or cannot be read; or the device failed to read parts of it
-  130  interrupted: what was found until then is reported
-With several images, the highest of all.";
+  1    damage was found, or parts of an image could not be checked
+  2    invalid arguments
+  3    an image has an unknown format or unsupported features
+  4    an image is in use or cannot be read, or its device returned read errors
+  130  interrupted; the findings so far are reported
+With several images, the highest status applies.";
 
-/// Look for damage in images
+/// Check images for damage
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct CheckArgs {
@@ -45,15 +45,15 @@ pub(crate) struct CheckArgs {
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<PathBuf>,
 
-    /// Write one JSON object per image and line. Of each kind, up to 1000 findings are in it
+    /// Write one JSON object per image, one per line, with at most 1000 findings of each kind
     #[arg(long, conflicts_with = "jsonl")]
     json: bool,
 
-    /// Write one JSON object per line: each finding as it comes, and a summary after those of an image
+    /// Write one JSON object per finding, one per line, and a summary object after each image
     #[arg(long)]
     jsonl: bool,
 
-    /// Most threads; what is found does not depend on them [default: one per processor, at most 8]
+    /// Use at most N threads; the findings do not depend on N [default: one per processor, at most 8]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 
@@ -63,8 +63,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     superblock: SuperblockArgs,
 
-    /// Check an image as it lies: without what its journal or log holds, and though another program may be
-    /// changing it
+    /// Do not replay the journal or log, and read even while another program changes the image. Files may be outdated or
+    /// inconsistent
     #[arg(long, help_heading = "Image")]
     norecovery: bool,
 }

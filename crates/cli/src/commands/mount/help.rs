@@ -7,39 +7,39 @@ Examples:
   diskwright mount --partition 2 disk.img /mnt -o allow_other --log mount.log
   diskwright unmount /mnt
 
-Options of -o:
-  ro, rw                 mount for reading only, or also to change it (the default)
-  recover, norecover     with ro: recover an image that was not cleanly closed where it lies, as kernels
-                         do, or only show it so (the default)
-  allow_other            let other users use it (root, or user_allow_other in /etc/fuse.conf)
-  default_permissions    let the kernel check permissions: it always does
-  uid=N, gid=N           show all files as this user's, this group's
-  idmap, noidmap         let mounts of the mount map ids (mount --bind -o X-mount.idmap=...), where the
-                         kernel has that, or not (the default)
-  owner=U:G              store new files as this owner's, not as the caller's
-  noatime, relatime, strictatime
-                         change access times never, when they are older than the last change or a
-                         day (the default), or at every read
-  nodiratime, diratime   do not change the access times of directories that are listed, or do
-                         (the default)
-  sync, async            wait with every write until it is durable, or not (the default)
-  dirsync                wait with every change of a directory until it is durable
-  suid, nosuid           let set-user-id bits count (root), or not (the default)
-  dev, nodev             let device nodes work (root), or not (the default)
-  exec, noexec           let programs be run (the default), or not
-  symfollow, nosymfollow follow symbolic links (the default), or not (root)
-  silent, loud           do not warn that an image is mounted for reading only, or do (the default)
-  commit=SECONDS         make changes durable after so long; 0 for never (5)
-  errors=remount-ro      allow no changes once the image is found to be damaged (the default)
-  errors=continue        go on then; what met the damage gets an error
-  threads=N              threads that answer requests (one per processor, at least 2; of a place 32)
-  io_uring, no_io_uring  talk with the kernel over io_uring if it allows that, or not (the default)
-  fsname=NAME            show this as the device in /proc/mounts, instead of the image's path
-  lazytime, acl, user_xattr, barrier, nodiscard, nomand, noiversion and their like
-                         are so on every mount
+Options of -o (* marks the default):
+  ro, rw*                mount read-only, or read-write
+  recover, norecover*    with ro: recover a crashed image on disk, as kernels do, or only in memory
+  allow_other            allow access by other users (root, or user_allow_other in /etc/fuse.conf)
+  default_permissions    check permissions in the kernel, which is always so
+  uid=N, gid=N           show all files with this owner or group
+  idmap, noidmap*        allow ID-mapped mounts of this mount (mount --bind -o X-mount.idmap=...)
+                         if the kernel supports them; not with uid= or gid=
+  owner=U:G              store new files with this owner instead of the caller
+  noatime, relatime*, strictatime
+                         update access times never; if older than the last change or than a day;
+                         or at every read
+  nodiratime, diratime*  do not update access times of directories, or update them as above
+  sync, async*           make each write durable before it returns, or not
+  dirsync                make each directory change durable before it returns
+  suid, nosuid*          honour set-user-id bits and capabilities (root), or ignore them
+  dev, nodev*            honour device nodes (root), or ignore them
+  exec*, noexec          allow programs to run, or not
+  symfollow*, nosymfollow
+                         follow symbolic links, or not (root)
+  silent, loud*          omit or print the warning for an image that is mounted read-only
+  commit=SECONDS         make changes durable after SECONDS; 0 for never (default 5)
+  errors=remount-ro      reject changes after damage is found (the default)
+  errors=continue        accept changes after damage is found; damaged parts return errors
+  threads=N              use N threads, 1 to 256 (default: one per processor, at least 2, and at
+                         least 32 for remote images)
+  io_uring, no_io_uring* receive requests over io_uring if the kernel allows it, or not
+  fsname=NAME            show NAME instead of the image path as the device in /proc/mounts
+  lazytime, acl, user_xattr, barrier, nodiscard, nomand, noiversion and similar
+                         accepted; every mount behaves this way
   defaults, auto, noauto, user, nouser, group, nofail, _netdev, x-...
-                         words of /etc/fstab, which mean nothing here
+                         accepted for /etc/fstab and ignored
 
-Images are mounted to be changed: the journal or log of one that crashed is replayed first, and no
-other program can change it meanwhile. What has features that could not be kept right, such as XFS of
-version 4, is mounted for reading only, and a message says why.";
+Images are mounted read-write by default. The journal or log of a crashed image is replayed first, and no other program \
+can change the image while it is mounted. An image with features that cannot be maintained, such as XFS version 4, is \
+mounted read-only, and a message gives the reason.";

@@ -13,37 +13,36 @@ use super::session;
 use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
-/// Mount an image as a directory (FUSE), without root
+/// Mount an image on a directory with FUSE, without root
 #[derive(Debug, Args)]
 #[command(after_help = help::NOTES)]
 pub(crate) struct MountArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Directory to mount it on
+    /// Directory to mount the image on
     mountpoint: PathBuf,
 
-    /// Options with commas, such as ro,noatime; --help explains each. May be given several times
+    /// Set mount options, separated by commas, such as ro,noatime (repeatable). The list is below
     #[arg(short, long, value_name = "OPTIONS", value_parser = checked_options)]
     options: Vec<String>,
 
-    /// Serve the mount until it is unmounted or Ctrl-C is pressed, instead of in the background
+    /// Serve the mount in the foreground, until it is unmounted or Ctrl-C is pressed
     #[arg(long)]
     foreground: bool,
 
-    /// Keep all changes in FILE instead of in the image, which stays as it is and may be a place that is only read. A
-    /// FILE that is not there is made; `commit` makes an image of it
+    /// Write all changes to FILE, which is created if missing. The image is not modified and can be read-only. The command
+    /// commit creates an image from FILE
     #[cfg(feature = "anywhere")]
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
 
-    /// Write to FILE, when it is unmounted, which parts of the image were read, and in which order: `publish --order`
-    /// takes it. The image is mounted for reading only
+    /// Mount read-only, and write the order of all reads to FILE after the unmount, for publish --order
     #[cfg(feature = "anywhere")]
     #[arg(long, value_name = "FILE", conflicts_with = "overlay")]
     record: Option<PathBuf>,
 
-    /// Append what a mount in the background has to say to FILE, instead of dropping it
+    /// Append messages of a background mount to FILE [default: discard them]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
 

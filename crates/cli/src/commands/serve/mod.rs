@@ -14,23 +14,23 @@ Examples:
   qemu-system-x86_64 -drive file=nbd+unix:///?socket=/run/root.sock,format=raw
   nbd-client -unix /run/root.sock /dev/nbd0
 
-Clients get the bytes of the image as they lie, and may write them unless --read-only is given. They share the image:
-what one has flushed, all see. An image that they may write is locked as by a mount. Who can connect can read and write:
-there are no passwords and no TLS, so do not listen where strangers can reach it. Ctrl-C, SIGTERM or SIGHUP ends it,
-after all that was written is durable.";
+Clients read the raw bytes of the image, and can write them unless --read-only or --norecovery is given. All clients share \
+one image: after a flush by one client, all clients see its data. A writable image is locked as by a mount. There are no \
+passwords and no TLS: every client that can connect can read and write, so do not listen on untrusted networks. Ctrl-C, \
+SIGTERM or SIGHUP stops the server after all writes are durable.";
 
-/// Offer an image to virtual machines and kernels as a network block device (NBD)
+/// Serve an image as a network block device (NBD) to virtual machines and kernels
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Where to listen: unix:PATH, or HOST:PORT
+    /// Listen on this address: unix:PATH or HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     nbd: Address,
 
-    /// Let nobody write
+    /// Reject writes of all clients
     #[arg(long)]
     read_only: bool,
 }

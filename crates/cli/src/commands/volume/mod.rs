@@ -17,11 +17,11 @@ Examples:
   diskwright volume clone s3://bucket/home@monday s3://bucket/try
   diskwright volume export s3://bucket/home@monday home.img
 
-A volume lives in a bucket: s3://, gs:// or az://, with the credentials that the environment has for the store's own tools.
-What a program on its mount has synced is in the bucket. Who mounts it has it alone: a mount of it elsewhere ends with
-errors. Snapshots and clones are made at once, whatever the size.";
+A volume is stored in a bucket (s3://, gs:// or az://). Credentials come from the environment variables of the store's own \
+tools. Data that a program syncs on the mount is durable in the bucket. Only one mount can use a volume: a second mount \
+takes it over, and the first one returns errors. Snapshots and clones take constant time.";
 
-/// Make, copy and list volumes: file systems that live in a bucket
+/// Create, copy, list and delete volumes, which are file systems in object storage
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct VolumeArgs {
@@ -31,34 +31,34 @@ pub(crate) struct VolumeArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a volume with an empty file system
+    /// Create a volume with an empty file system
     Create(CreateArgs),
-    /// Keep a volume as it is now, under a name
+    /// Create a named snapshot of a volume
     Snapshot(SnapshotArgs),
-    /// Make a volume that begins as another one, or a snapshot of one, in the same bucket
+    /// Create a volume as a copy of another volume or of a snapshot, in the same bucket
     Clone(CloneArgs),
     /// List the snapshots of a volume, or the volumes below a prefix
     List(ListArgs),
-    /// Copy a volume, or a snapshot of one, into a sparse raw image
+    /// Copy a volume or a snapshot to a sparse raw image
     Export(ExportArgs),
-    /// Remove a volume with its snapshots, or what is left of one
+    /// Delete a volume with its snapshots, or the rest of a partly deleted volume
     Delete(DeleteArgs),
 }
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// Where: as s3://bucket/name
+    /// Address of the new volume, such as s3://bucket/name
     url: String,
 
-    /// Its file system
+    /// Select the file-system format
     #[arg(long, value_enum, default_value_t = Fs::Ext4)]
     fs: Fs,
 
-    /// Its size (K, M, G and T may follow); it costs nothing until it is used
+    /// Set the size, in bytes or with K, M, G or T. Unused space is not stored
     #[arg(long, value_name = "BYTES", value_parser = diskwright::text::parse_size)]
     size: u64,
 
-    /// Label (ext4: at most 16 bytes, XFS: 12)
+    /// Set the label, at most 16 bytes for ext4 and 12 for XFS
     #[arg(long)]
     label: Option<String>,
 }
@@ -71,7 +71,7 @@ enum Fs {
 
 #[derive(Debug, Args)]
 struct SnapshotArgs {
-    /// The volume
+    /// Address of the volume
     url: String,
 
     /// Name of the snapshot
@@ -83,17 +83,17 @@ struct SnapshotArgs {
 
 #[derive(Debug, Args)]
 struct TakeOverArgs {
-    /// Open the volume here first, though a mount elsewhere then ends with errors
+    /// Take the volume over from a mount on another machine, which then returns errors
     #[arg(long)]
     take_over: bool,
 }
 
 #[derive(Debug, Args)]
 struct CloneArgs {
-    /// The volume, or URL@SNAPSHOT
+    /// Address of the volume, or URL@SNAPSHOT
     url: String,
 
-    /// The new volume
+    /// Address of the new volume
     to: String,
 
     #[command(flatten)]
@@ -102,26 +102,26 @@ struct CloneArgs {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// A volume, or a prefix that volumes are in
+    /// Address of a volume, or a prefix of volumes
     url: String,
 }
 
 #[derive(Debug, Args)]
 struct ExportArgs {
-    /// The volume, or URL@SNAPSHOT
+    /// Address of the volume, or URL@SNAPSHOT
     url: String,
 
-    /// The image to make
+    /// Image to create
     file: PathBuf,
 
-    /// Overwrite an existing file
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Debug, Args)]
 struct DeleteArgs {
-    /// The volume
+    /// Address of the volume
     url: String,
 }
 

@@ -13,30 +13,29 @@ use super::counts::small_count;
 const RUN: &str = "Run";
 const REPORT: &str = "Report";
 
-/// Where a workload runs, and how.
+/// Target, rounds and reports of a workload.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Where to run: memory:FORMAT, kernel:FORMAT, an image or a directory; may be repeated. What is
-    /// taken without it, and how targets are written, is said below
+    /// Run on this target: memory:FORMAT, kernel:FORMAT, an image or a directory (repeatable). The default and the syntax are
+    /// below
     #[arg(long = "target", value_name = "TARGET", help_heading = RUN)]
     pub(super) targets: Vec<TargetSpec>,
 
-    /// Runs of each case on each target, interleaved; the median counts. Large cases run once
-    /// [default: 1, in compare that of the set]
+    /// Run each case N times on each target, interleaved, and report the median. Large cases run once [default: 1, in compare
+    /// that of the set]
     #[arg(long, value_name = "N", value_parser = small_count, help_heading = RUN)]
     pub(super) rounds: Option<u32>,
 
-    /// Add rounds of a case, up to this many, while a ratio is not told apart [default: as many as --rounds, in
-    /// compare 4 times those of a set with three or more]
+    /// Add rounds to a case, up to N in total, while a difference is not significant [default: the value of --rounds, in
+    /// compare 4 times the rounds of sets with at least three]
     #[arg(long, value_name = "N", value_parser = small_count, help_heading = RUN)]
     pub(super) rounds_most: Option<u32>,
 
-    /// Number that names and choices follow from: the same one gives the same operations
+    /// Set the seed of names and random choices. The same seed gives the same operations
     #[arg(long, value_name = "N", default_value = "1", help_heading = RUN)]
     pub(super) seed: u64,
 
-    /// Directory for images that are made for kernel: targets [default: /dev/shm if it is there, else
-    /// the temporary directory]
+    /// Create images for kernel: targets in this directory [default: /dev/shm if it exists, otherwise the temporary directory]
     #[arg(long, value_name = "DIRECTORY", help_heading = RUN)]
     pub(super) scratch: Option<PathBuf>,
 
@@ -44,7 +43,7 @@ pub(crate) struct RunArgs {
     pub(super) report: ReportArgs,
 }
 
-/// What is written.
+/// Options of the report.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Write the report as JSON to standard output
@@ -55,8 +54,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, help_heading = REPORT)]
     pub(super) markdown: bool,
 
-    /// Write report.html and report.json into this directory, which is made
-    /// [default of compare: ./workload-report]
+    /// Write report.html and report.json to this directory, created if missing [default: none, in compare ./workload-report]
     #[arg(long = "report", value_name = "DIRECTORY", help_heading = REPORT)]
     pub(super) directory: Option<PathBuf>,
 }

@@ -21,7 +21,7 @@ const TARGETS: [&str; 4] = ["memory:ext4", "memory:xfs", "kernel:ext4", "kernel:
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Sizes of the workloads
+    /// Select the set, which defines the sizes of the workloads
     #[arg(
         long,
         value_parser = PossibleValuesParser::new(SETS.iter().map(|set| set.name)),
@@ -29,7 +29,7 @@ pub(crate) struct CompareArgs {
     )]
     set: String,
 
-    /// Only these workloads
+    /// Run only these workloads, separated by commas
     #[arg(
         long,
         value_name = "NAME,…",

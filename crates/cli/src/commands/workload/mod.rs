@@ -23,7 +23,7 @@ use options::{
 };
 use planned::Workload;
 
-/// Run the workloads that file systems are argued about, here and on the kernel's own
+/// Run published file-system workloads on Diskwright and on kernel file systems
 #[derive(Debug, Args)]
 #[command(after_help = help::ALL)]
 pub(crate) struct WorkloadArgs {
@@ -43,7 +43,7 @@ pub(crate) struct Single<T: Args> {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make files in one directory
+    /// Create files in one directory
     #[command(after_help = help::CREATE)]
     Create(Single<CreateOptions>),
 
@@ -51,19 +51,19 @@ enum What {
     #[command(after_help = help::REMOVE)]
     Remove(Single<RemoveOptions>),
 
-    /// Change files of one directory: their permissions, and the names that they have
+    /// Change permissions, links and names of files in one directory
     #[command(after_help = help::CHANGE)]
     Change(Single<ChangeOptions>),
 
-    /// Make and remove files with long names in many directories, with and without parent pointers
+    /// Create and remove files with long names in many directories, with and without parent pointers
     #[command(after_help = help::FS_MARK)]
     FsMark(Single<FsMarkOptions>),
 
-    /// Walk a tree looking for a name that is not there
+    /// Walk a tree in search of a name that does not exist
     #[command(after_help = help::FIND)]
     Find(Single<FindOptions>),
 
-    /// Truncate files byte by byte from many threads, with orphans recorded in every way
+    /// Truncate files byte by byte from many threads, with each way of recording orphans
     #[command(after_help = help::STRESS_ORPHAN)]
     StressOrphan(Single<StressOrphanOptions>),
 
@@ -71,7 +71,7 @@ enum What {
     #[command(after_help = help::STRESS_UNLINK)]
     StressUnlink(Single<StressUnlinkOptions>),
 
-    /// Do the jobs of a file server from many tasks at once
+    /// Run the jobs of a file server from many tasks at once
     #[command(after_help = help::FSERVER)]
     Fserver(Single<FserverOptions>),
 

@@ -16,7 +16,7 @@ pub(super) const TREE_FILES: u64 = 87_000;
 /// Options of `create`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CreateOptions {
-    /// Files to make in one directory, one run for each number
+    /// Create N files in one directory; one run for each number
     #[arg(
         short = 'n',
         long,
@@ -27,16 +27,15 @@ pub(crate) struct CreateOptions {
     )]
     pub(super) files: Vec<u64>,
 
-    /// Threads, each of which makes so many in a directory of its own
+    /// Use N threads, each with that number of files in a separate directory
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
     pub(super) threads: u32,
 
-    /// Open each file, make it durable and close it before the next
+    /// Open, fsync and close each file before the next one
     #[arg(long)]
     pub(super) fsync: bool,
 
-    /// Ways of finding room in a directory of memory:xfs, each of which takes part: tree, block-skip,
-    /// reverse, forward, forward-decode, or all
+    /// Compare these searches for directory space on memory:xfs: tree, block-skip, reverse, forward, forward-decode, or all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(super) free_index: Vec<String>,
 }
@@ -44,7 +43,7 @@ pub(crate) struct CreateOptions {
 /// Options of `remove`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RemoveOptions {
-    /// Files to remove from one directory, one run for each number
+    /// Remove N files from one directory; one run for each number
     #[arg(
         short = 'n',
         long,
@@ -55,11 +54,11 @@ pub(crate) struct RemoveOptions {
     )]
     pub(super) files: Vec<u64>,
 
-    /// Threads, each of which removes so many from a directory of its own
+    /// Use N threads, each with that number of files in a separate directory
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
     pub(super) threads: u32,
 
-    /// Make the files again, and remove them from a cold cache
+    /// Create the files again and remove them with cold caches
     #[arg(long)]
     pub(super) cold: bool,
 }
@@ -67,7 +66,7 @@ pub(crate) struct RemoveOptions {
 /// Options of `change`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChangeOptions {
-    /// Files of a directory, one run for each number
+    /// Use N files in one directory; one run for each number
     #[arg(
         short = 'n',
         long,
@@ -78,7 +77,7 @@ pub(crate) struct ChangeOptions {
     )]
     pub(super) files: Vec<u64>,
 
-    /// Threads, each of which works in directories of its own
+    /// Use N threads, each in separate directories
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
     pub(super) threads: u32,
 }
@@ -86,32 +85,31 @@ pub(crate) struct ChangeOptions {
 /// Options of `fs-mark`, with the letters that `fs_mark` has for them.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FsMarkOptions {
-    /// Threads, each with a directory and (on XFS) an allocation group of its own
-    /// [default: one per processor]
+    /// Use N threads, each with a separate directory and, on XFS, a separate allocation group [default: one per processor]
     #[arg(short, long, value_name = "N", value_parser = small_count)]
     pub(super) threads: Option<u32>,
 
-    /// Files of each thread in each loop
+    /// Create N files in each loop of each thread
     #[arg(short = 'n', long, value_name = "N", value_parser = small_count, default_value = "100000")]
     pub(super) files: u32,
 
-    /// Loops
+    /// Run N loops
     #[arg(short = 'L', long, value_name = "N", value_parser = small_count, default_value = "8")]
     pub(super) loops: u32,
 
-    /// Subdirectories of each thread's directory, of which the time chooses one for 180 seconds
+    /// Use N subdirectories for each thread. The clock selects one, and the next one every 180 seconds
     #[arg(short = 'D', long, value_name = "N", value_parser = small_count, default_value = "10000")]
     pub(super) subdirectories: u32,
 
-    /// Make everything again, and remove it from a cold cache
+    /// Create all files again and remove them with cold caches
     #[arg(long)]
     pub(super) cold: bool,
 
-    /// Rename all files before they are removed: in their directories, then into another one
+    /// Rename all files before the removal: within their directories, then to another directory
     #[arg(long)]
     pub(super) rename: bool,
 
-    /// Bytes of each file; there is only 0, as in the thread
+    /// Size of each file in bytes; only 0 is supported, as in the original
     #[arg(
         short = 's',
         long = "size",
@@ -121,7 +119,7 @@ pub(crate) struct FsMarkOptions {
     )]
     _size: u8,
 
-    /// What is synced; there is only 0, nothing, as in the thread
+    /// Sync method; only 0 (no sync) is supported, as in the original
     #[arg(
         short = 'S',
         long = "sync-method",
@@ -135,13 +133,12 @@ pub(crate) struct FsMarkOptions {
 /// Options of `find`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FindOptions {
-    /// Tree to walk: what is there (existing), one that is made up (generated, or generated:FILES), or a
-    /// copy of the names below a DIRECTORY [default: existing for images and directories, generated:87k
-    /// for memory: and kernel:]
+    /// Walk the existing files (existing), a generated tree (generated, or generated:FILES), or a copy of the names below
+    /// DIRECTORY [default: existing for images and directories, generated:87k for memory: and kernel:]
     #[arg(long, value_name = "existing|generated[:FILES]|DIRECTORY")]
     pub(super) tree: Option<TreeOption>,
 
-    /// Walks, of which the first finds cold caches
+    /// Run N walks, the first one with cold caches
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "100")]
     pub(super) walks: u32,
 }
@@ -176,7 +173,7 @@ impl FromStr for TreeOption {
 /// Options of `stress-orphan`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StressOrphanOptions {
-    /// Threads, each with files of its own; one run for each number
+    /// Use N threads, each with separate files; one run for each number
     #[arg(
         short,
         long,
@@ -187,11 +184,11 @@ pub(crate) struct StressOrphanOptions {
     )]
     pub(super) threads: Vec<u32>,
 
-    /// Bytes of each file, which are the truncations it takes to empty it
+    /// Set the size of each file, which equals the number of its truncations
     #[arg(short = 's', long, value_name = "SIZE", value_parser = file_size, default_value = "4K")]
     pub(super) file_size: u32,
 
-    /// Files that each thread truncates, one after the other
+    /// Truncate N files in each thread, one after the other
     #[arg(short = 'n', long, value_name = "N", value_parser = small_count, default_value = "16")]
     pub(super) files: u32,
 }
@@ -199,7 +196,7 @@ pub(crate) struct StressOrphanOptions {
 /// Options of `stress-unlink`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StressUnlinkOptions {
-    /// Threads, each with a directory of its own; one run for each number
+    /// Use N threads, each with a separate directory; one run for each number
     #[arg(
         short,
         long,
@@ -210,7 +207,7 @@ pub(crate) struct StressUnlinkOptions {
     )]
     pub(super) threads: Vec<u32>,
 
-    /// Files that each thread makes and removes
+    /// Create and remove N files in each thread
     #[arg(short = 'n', long, value_name = "N", value_parser = small_count, default_value = "100")]
     pub(super) files: u32,
 }
@@ -218,7 +215,7 @@ pub(crate) struct StressUnlinkOptions {
 /// Options of `fserver`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FserverOptions {
-    /// Tasks at the same time, each a thread; one run for each number
+    /// Run N concurrent tasks, each as a thread; one run for each number
     #[arg(
         short,
         long,
@@ -229,15 +226,15 @@ pub(crate) struct FserverOptions {
     )]
     pub(super) tasks: Vec<u32>,
 
-    /// Jobs of each task, drawn by their weights
+    /// Run N jobs in each task, selected randomly by weight
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "100")]
     pub(super) jobs: u32,
 
-    /// Bytes of a file that jobs read and write, beside its share of the pool; at least 4K
+    /// Set the size of each file that jobs read and write, without its share of the pool; at least 4K
     #[arg(short = 's', long, value_name = "SIZE", value_parser = whole_blocks, default_value = "1M")]
     pub(super) file_size: u64,
 
-    /// Bytes that all tasks share out among their files
+    /// Set the pool size, which is divided among the files of all tasks
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
     pub(super) pool_size: u64,
 }
