@@ -189,4 +189,4 @@ def tables(results):
     for section, what, asked, measured in GOALS:
         said = measured(results[section]["raw"]) if section in results else "not measured"
         lines.append([what, asked, said or "–"])
-    return {"goals": list(show.table(["work", "asked", "measured"], lines))}
+    return {"goals": list(show.table(["work", "goal", "measured"], lines))}

@@ -93,7 +93,7 @@ def build_tables(raw):
                 lines.append([case["name"], row["program"], took["runs"], show.three(took["median_s"]),
                               show.percent(took["spread"]), show.rate(case["entries"] / took["median_s"]),
                               show.mebibytes(peak) if peak else "", show.three(took["median_s"] / ours)])
-        columns = ["source", "program", "runs", "median s", "spread", "entries/s", "peak MiB", "times ours"]
+        columns = ["source", "program", "runs", "median s", "spread", "entries/s", "peak MiB", "times Diskwright's time"]
         tables[f"build-{fs}"] = list(show.table(columns, lines, left=2))
     return tables
 
@@ -170,7 +170,7 @@ def check_tables(raw):
                    f"{show.three(min(took))} to {show.three(max(took))}",
                    show.three(statistics.median(run["processor_s"] for run in one["runs"])),
                    show.mebibytes(max(run["peak"] for run in one["runs"])), times]
-    columns = ["image", "program", "runs", "median s", "min to max", "processor s", "peak MiB", "times the first's (least to most)"]
+    columns = ["image", "program", "runs", "median s", "min to max", "processor s", "peak MiB", "times the first row's time"]
     return {"check": list(show.table(columns, lines(raw["check"]), left=2)),
             "check-repair": list(show.table(columns, lines(raw["repair"]), left=2))}
 
@@ -251,4 +251,4 @@ def memory_tables(raw):
                   *(show.mebibytes(one["peak"]) if one else "–" for one in peaks), "", ""])
     each = [[fs, *(show.count(row["bytes each"]) for row in rows)] for fs, rows in raw["cached"].items()]
     return {"memory": list(show.table(["", "command", "ext4, MiB", "XFS, MiB", "ext4, s", "XFS, s"], lines, left=2)),
-            "memory-cached": list(show.table(["format", "bytes for each entry of a directory", "for each inode"], each))}
+            "memory-cached": list(show.table(["format", "bytes per directory entry", "bytes per inode"], each))}

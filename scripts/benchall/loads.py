@@ -17,9 +17,9 @@ def find_tables(raw):
     parts = ["reading", "hashing", "sorting", "delivering", "elsewhere"]
     where = [[row["contestant"], *(show.three(extra(row, part)) for part in parts)]
              for row in found["rows"] if extra(row, "reading") is not None]
-    columns = ["walk", "who", "runs", "spread", "ns an entry", "of processors", "times the kernel's"]
+    columns = ["walk", "file system", "runs", "spread", "ns per entry", "processor ns per entry", "times the kernel's rate"]
     return {"find": list(show.table(columns, lines, left=2)),
-            "find-where": list(show.table(["ns an entry", *parts], where))}
+            "find-where": list(show.table(["ns per entry", *parts], where))}
 
 
 def orphans(bench):
@@ -56,8 +56,8 @@ def against_table(found):
         lines.append([name, last["runs"] if last else "–", *(show.rate(row and row["rate"]) for row in rows),
                       show.sure(flat), show.sure(last and last["kernel"] and last["kernel"]["rate"])])
     axis = found["axis"]
-    columns = ["who", "runs", *(f"{show.count(x)} {axis if x > 1 else axis[:-1]}" for x in sizes),
-               f"{show.count(sizes[-1])} by {show.count(sizes[0])}", f"times the kernel's at {show.count(sizes[-1])}"]
+    columns = ["file system", "runs", *(f"{show.count(x)} {axis if x > 1 else axis[:-1]}" for x in sizes),
+               f"rate at {show.count(sizes[-1])} / at {show.count(sizes[0])}", f"times the kernel's rate at {show.count(sizes[-1])}"]
     return list(show.table(columns, lines))
 
 
@@ -91,5 +91,5 @@ def churn_tables(raw):
         for row in raw.get(kind, []):
             micros = float(row["insert and remove, us"])
             lines.append([words, row["way"], row["runs"], show.three(micros), show.three(micros / end), row["blocks"], row["after"]])
-    columns = ["removed before", "way", "runs", "insert and remove, µs", "times that at the end", "blocks of the directory", "after"]
+    columns = ["removed before", "search", "runs", "insert and remove, µs", "times an insert at the end", "blocks before", "blocks after"]
     return {"churn": list(show.table(columns, lines, left=2))}

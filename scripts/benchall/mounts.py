@@ -172,13 +172,13 @@ def mount_rates(raw):
 def mount_tables(raw):
     names, rates = mount_rates(raw)
     number = lambda cell: float(cell.split()[0])
-    titles = {"ext4": "ours, ext4", "xfs": "ours, XFS", "ours-2": "bare"}
+    titles = {"ext4": "Diskwright, ext4", "xfs": "Diskwright, XFS", "ours-2": "bare"}
     lines = []
     for measure, found in rates.items():
         by = lambda one, other: show.three(number(found[one]) / number(found[other])) if other in found else "–"
-        lines.append([measure, *(found[name] for name in names), by("ext4", "ours-2"), by("xfs", "ours-2"), by("ext4", "fuse2fs")])
-    columns = [f"rate ({raw['runs']} runs)", *(titles.get(name, name) for name in names), "ext4 by bare", "XFS by bare",
-               "ext4 by fuse2fs"]
+        lines.append([measure.replace("what is not there", "a missing name"), *(found[name] for name in names), by("ext4", "ours-2"), by("xfs", "ours-2"), by("ext4", "fuse2fs")])
+    columns = [f"rate ({raw['runs']} runs)", *(titles.get(name, name) for name in names), "ext4 / bare", "XFS / bare",
+               "ext4 / fuse2fs"]
     return {"mount": list(show.table(columns, lines))}
 
 
@@ -209,10 +209,10 @@ def requests_tables(raw):
             bare = [run[0] for run in found.get("bare", [])]
             of = lambda place: statistics.median(run[place] for run in runs)
             own = [run[0] for run in runs]
-            lines.append([what, under_way, name, len(runs), show.rate(of(0)), show.spread(own), show.three(of(1)), show.three(of(2)),
+            lines.append([what, under_way, name.replace("ours", "Diskwright"), len(runs), show.rate(of(0)), show.spread(own), show.three(of(1)), show.three(of(2)),
                           "" if name == "bare" else show.times(own, bare)])
-    columns = ["4 KiB, O_DIRECT unless synced", "in flight", "who", "runs", "requests/s", "spread", "median µs", "99 % µs",
-               "by bare (least to most)"]
+    columns = ["4 KiB, O_DIRECT unless synced", "in flight", "mount", "runs", "requests/s", "spread", "median µs", "99 % µs",
+               "rate / bare"]
     return {"requests": list(show.table(columns, lines, left=1))}
 
 
@@ -276,6 +276,6 @@ def pgbench_tables(raw):
     lines = []
     for name, runs in found.items():
         same = found.get(name.replace("ours", "kernel")) if name.startswith("ours") else None
-        lines.append([name, len(runs), show.count(statistics.median(runs)), show.times(runs, same) if same else ""])
-    columns = [f"scale {raw['scale']}, {raw['seconds']} s, 4 clients", "runs", "transactions/s", "times the kernel's"]
+        lines.append([name.replace("ours", "Diskwright"), len(runs), show.count(statistics.median(runs)), show.times(runs, same) if same else ""])
+    columns = [f"scale {raw['scale']}, {raw['seconds']} s, 4 clients", "runs", "transactions/s", "times the kernel's rate"]
     return {"pgbench": list(show.table(columns, lines))}

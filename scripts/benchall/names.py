@@ -26,9 +26,9 @@ def processor_us(row):
 
 def rate_table(found, log=False):
     """A line for each step, size and format: ours beside the kernel's."""
-    columns = ["step", found["axis"], "format", "runs", "ours, files/s", "spread", "processor µs a file",
-               "the kernel's", "the kernel's files/s", "times the kernel's"]
-    columns += ["log, bytes a file", "the kernel's"] * log
+    columns = ["step", found["axis"], "format", "runs", "Diskwright, files/s", "spread", "processor µs per file",
+               "kernel, processor µs per file", "kernel, files/s", "times the kernel's rate"]
+    columns += ["log bytes per file", "kernel, log bytes per file"] * log
     lines = []
     for row in found["rows"]:
         side, _, settings = row["contestant"].partition(":")
@@ -56,7 +56,7 @@ def row_of(found, step, x, contestant):
 
 def flat_table(found):
     """The rate in the largest directory by that in the smallest."""
-    columns = ["step", "who", "files", "rate by the rate at the fewest"]
+    columns = ["step", "file system", "files", "share of the rate in the smaller directory"]
     lines = [[one["step"], one["contestant"], f"{show.count(one['to'])} by {show.count(one['from'])}",
               show.sure(one["sure"])] for one in found["flatness"]]
     return list(show.table(columns, lines, left=2))
@@ -155,7 +155,7 @@ def threads_tables(raw):
     lines = [[step, who, len(rates), show.rate(statistics.median(rates)), show.rate(statistics.median(two[step, who])),
               show.times(two[step, who], rates), show.times(two[step, who], alone.get((step, who)))]
              for (step, who), rates in one.items()]
-    columns = ["step", "who", "runs", "one thread, files/s", "two threads", "times (least to most)",
+    columns = ["step", "file system", "runs", "one thread, files/s", "two threads, files/s", "times one thread",
                "times one thread on one processor"]
     changes = rates_of(raw["change 1"])
     beside = [[step, who.partition(":")[2], len(rates), show.rate(statistics.median(rates)), show.spread(rates),
@@ -164,8 +164,8 @@ def threads_tables(raw):
               for (step, who), rates in changes.items()
               if who.startswith("memory") and (step, who.replace("memory", "kernel")) in changes]
     return {"threads": list(show.table(columns, lines, left=2)),
-            "change": list(show.table(["step", "format", "runs", "ours, files/s", "spread", "the kernel's",
-                                       "times the kernel's (least to most)"], beside, left=2))}
+            "change": list(show.table(["step", "format", "runs", "Diskwright, files/s", "spread", "kernel, files/s",
+                                       "times the kernel's rate"], beside, left=2))}
 
 
 def parents(bench):
@@ -184,8 +184,8 @@ def parents_tables(raw):
         lines.append([row["step"], row["contestant"], row["runs"], show.rate(row["rate"]),
                       show.percent(row["wall"]["spread"]), show.three(processor_us(row)),
                       show.more(over["wall"]) if over else "", show.more(over["processor"]) if over else ""])
-    columns = ["step", "who", "runs", "files/s", "spread", "processor µs a file", "more time than without",
-               "more processor time than without"]
+    columns = ["step", "file system", "runs", "files/s", "spread", "processor µs per file", "time added by parent pointers",
+               "processor time added"]
     return {"parents": list(show.table(columns, lines, left=2))}
 
 
@@ -214,5 +214,5 @@ def log_tables(raw):
         count = words[words.index("--threads") + 1] if "--threads" in words else "1"
         lines.append([row["step"], show.count(row["x"]), count, show.three(ours), show.three(kernel),
                       show.three(ours / kernel) if ours and kernel else "–"])
-    columns = ["step", "files of a directory", "threads", "ours, bytes a file", "the kernel's", "times"]
+    columns = ["step", "files per directory", "threads", "Diskwright, log bytes per file", "kernel, log bytes per file", "times the kernel's"]
     return {"xfs-log": list(show.table(columns, lines))}

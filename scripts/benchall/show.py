@@ -37,7 +37,7 @@ def sure(ratio, write=three):
     low, high = map(write, ratio["interval"])
     if ratio["is_told_apart"]:
         return f"{write(ratio['ratio'])} ({low} to {high})"
-    return f"not told apart ({low} to {high}, {ratio['rounds']} runs)"
+    return f"no significant difference ({low} to {high}, {ratio['rounds']} runs)"
 
 
 def more(ratio):

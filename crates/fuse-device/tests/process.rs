@@ -27,7 +27,7 @@ over_both!(
 const PLACE: &str = "FUSE_DEVICE_TEST_PLACE";
 /// Variable that makes it serve over io_uring.
 const IO_URING: &str = "FUSE_DEVICE_TEST_IO_URING";
-/// User and group ID of nobody.
+/// User and group ID without privileges.
 const NOBODY: u32 = 65534;
 
 /// Not a test: the program that the other tests start. Unmounts when its standard input ends.
@@ -49,7 +49,7 @@ fn serves_for_another_process() {
     session.serve(&Memory::new(uid), &session_options(over, 2), ready).unwrap();
 }
 
-/// Resources for a session in another process: its program, and a mount point owned by nobody.
+/// Resources for a session in another process: its program, and a mount point of an unprivileged user.
 struct Ground {
     folder: TempDir,
     over: Transport,
@@ -85,7 +85,7 @@ impl Ground {
         command
     }
 
-    /// Returns a command that runs as nobody, in a mount namespace in which every user may open the
+    /// Returns a command that runs as an unprivileged user, in a mount namespace in which every user may open the
     /// device. That is the usual configuration, but not on all machines.
     fn nobody(&self) -> Command {
         let mut command = oracle::command("unshare");
@@ -187,7 +187,7 @@ fn a_killed_process_leaves_a_mount_that_can_be_unmounted(over: Transport) {
     drop(Session::mount(place, &mount_options()).unwrap());
 }
 
-/// Returns a shell command that runs as nobody.
+/// Returns a shell command that runs as an unprivileged user.
 fn as_nobody(line: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line]).uid(NOBODY).gid(NOBODY).current_dir("/");
