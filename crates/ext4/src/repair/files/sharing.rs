@@ -83,16 +83,13 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     system_files::mend_special(job, &hidden)
 }
 
-/// Returns the inodes that share clusters with at least `RIVALS_SUSPECT` others, and those with a map of another inode.
-/// The number of stored claims per cluster is limited to what this test needs.
+/// Returns the inodes that share clusters with at least `RIVALS_SUSPECT` others. The number of stored claims per
+/// cluster is limited to what this test needs.
 fn suspects<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashSet<u32> {
     let mut suspects = HashSet::new();
     let mut claimants: HashMap<u64, Vec<u32>> = HashMap::new();
     for (ino, _) in concerned {
         let Some(patient) = ward.patient(*ino) else { continue };
-        if has_foreign_node(ward, &patient) {
-            suspects.insert(*ino);
-        }
         for (cluster, ..) in claims(ward, &patient) {
             let known = claimants.entry(cluster).or_default();
             if known.contains(ino) {
@@ -188,18 +185,6 @@ fn node_score(ward: &Ward<'_>, patient: &Patient, node: Block) -> u32 {
     }
 }
 
-/// Returns whether a node of the map has no valid checksum of this inode. If the inode's record was overwritten with that
-/// of another inode, all blocks must go to the other one: this inode loses the nodes, so it cannot keep their data.
-fn has_foreign_node(ward: &Ward<'_>, patient: &Patient) -> bool {
-    let is_foreign = |node: &Block| is_foreign(ward, patient, *node);
-    Map::read(&ward.scene, patient).nodes.iter().any(is_foreign)
-}
-
-/// Returns whether a node has no valid checksum of this inode, although it should have one.
-fn is_foreign(ward: &Ward<'_>, patient: &Patient, node: Block) -> bool {
-    patient.block_seed().is_some() && node_score(ward, patient, node) == 0
-}
-
 /// Returns the score of the evidence in a directory block that it belongs to this directory.
 fn data_score(ward: &Ward<'_>, patient: &Patient, block: Block, first: u32) -> u32 {
     if !patient.inode.is_dir() {
@@ -242,7 +227,9 @@ fn part(
             _ if is_owner => {}
             Use::Attributes => copy_attributes(ward, &mut patient, &mut draft),
             Use::Node(node) => {
-                let side = if is_foreign(ward, &patient, node) { &mut lost } else { &mut moved };
+                let is_foreign =
+                    patient.block_seed().is_some() && node_score(ward, &patient, node) == 0;
+                let side = if is_foreign { &mut lost } else { &mut moved };
                 side.insert(node);
             }
             Use::Data(first) => data.push((first, cluster)),
