@@ -89,7 +89,7 @@ impl Mount {
 
     /// Runs a system call that waits for the server in a child process. If no child can be made,
     /// runs it in this process. Returns `ENOTCONN` if the session ends first.
-    pub(super) fn from_child(&self, work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    pub(super) fn in_child(&self, work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
         self.children.run(&work).unwrap_or_else(|_| work())
     }
 
@@ -189,7 +189,7 @@ impl Mount {
     /// Writes back the kernel's cache.
     pub(super) fn sync(&self) -> io::Result<()> {
         let root = self.c_mountpoint()?;
-        match self.from_child(|| sync(&root)) {
+        match self.in_child(|| sync(&root)) {
             // The connection ended meanwhile.
             Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
             Err(error) => Err(error.into()),

@@ -141,13 +141,25 @@ pub fn open<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the attributes of a waiting file; `None` if the file does not wait.
+/// Returns the attributes of a waiting file; `None` if the file does not wait. The caller must not hold an inode lock.
 ///
 /// # Errors
 /// Read errors.
 pub fn attributes<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Option<Attributes>> {
-    let Some((.., record)) = by_inode(fs, ino) else { return Ok(None) };
-    fs.attributes_of(&record).map(Some)
+    loop {
+        let Some((dir, .., record)) = by_inode(fs, ino) else { return Ok(None) };
+        match fs.attributes_of(&record) {
+            // Another thread may be applying the file, so that its inode on disk is no longer free.
+            Err(Error::Corrupt(_)) => {}
+            result => return result.map(Some),
+        }
+        let _lock = fs.locks().shared(dir);
+        match by_inode(fs, ino) {
+            None => return Ok(None),
+            Some((now, .., record)) if now == dir => return fs.attributes_of(&record).map(Some),
+            Some(_) => {}
+        }
+    }
 }
 
 fn by_inode<F: LetFilesWait>(fs: &F, ino: Ino) -> Option<super::Found<F::Hasher>> {
