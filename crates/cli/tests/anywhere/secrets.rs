@@ -112,7 +112,9 @@ fn commands() -> BTreeSet<String> {
     let help = String::from_utf8(help).unwrap();
     let (_, list) = help.split_once("Commands:\n").unwrap();
     let list = list.lines().take_while(|line| !line.is_empty());
-    list.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    // Further lines of a description are indented more.
+    let commands = list.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    commands.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Returns whether a file or a tree contains the bytes, in contents or names.
