@@ -5,7 +5,7 @@
 //! answered. Neither the process nor the mount would ever go away. A child has no descriptor of the
 //! device: the death of the server ends the mount, and that ends the child's wait.
 //!
-//! If others unmount meanwhile, the child may hold the last reference to the mount. Its exit then
+//! If another program unmounts at that time, the child may hold the last reference to the mount. Its exit then
 //! waits for the reply to DESTROY, which the server sends after closing the image. So no thread
 //! waits for a child when the session has ended.
 //!

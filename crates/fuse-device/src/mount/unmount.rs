@@ -81,7 +81,7 @@ impl Mount {
         self.served.store(true, Ordering::Release);
     }
 
-    /// Records that requests are no longer answered. Nothing waits for the mount from now on.
+    /// Records the end of the session: requests get no reply, and threads that wait for a child return.
     pub(crate) fn end_session(&self) {
         self.served.store(false, Ordering::Release);
         self.children.end_session();

@@ -149,7 +149,7 @@ pub fn attributes<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Option<Attributes
     loop {
         let Some((dir, .., record)) = by_inode(fs, ino) else { return Ok(None) };
         match fs.attributes_of(&record) {
-            // Another thread may be applying the file, so that its inode on disk is no longer free.
+            // Another thread may be applying the file: its inode on disk is then already in use.
             Err(Error::Corrupt(_)) => {}
             result => return result.map(Some),
         }
