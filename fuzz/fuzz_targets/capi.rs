@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use blockdev::{BlockDevice, MemoryDevice};
+use disk::{BlockDevice, MemoryDevice};
 use diskwright_capi::*;
 use libfuzzer_sys::fuzz_target;
 

@@ -6,8 +6,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use blockdev::BlockDevice;
-use check::{Finding, Observer, Options, Summary};
+use disk::BlockDevice;
+use vfs::check::{Finding, Observer, Options, Summary};
 use libfuzzer_sys::fuzz_target;
 
 /// Counts, and looks at what it is told.

@@ -6,8 +6,8 @@ use std::fs;
 
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
-use source::oci::{Image, ImageOptions, Limits, Reference};
-use source::{Source, TarHeader};
+use import::oci::{Image, ImageOptions, Limits, Reference};
+use import::{Source, TarHeader};
 
 /// Most bytes that a layer may become, and most memory for names.
 const BYTES_MAX: u64 = 16 << 20;

@@ -2,8 +2,8 @@
 //! and so are names that the protocol does not allow.
 #![no_main]
 
-use fuse_device::abi::InHeader;
-use fuse_device::{Malformed, Operation, Request};
+use linux::abi::InHeader;
+use linux::{Malformed, Operation, Request};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -5,10 +5,10 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, OverlayDevice};
-use check::{Finding, Observer, Options};
+use disk::{BlockDevice, OverlayDevice};
+use vfs::check::{Finding, Observer, Options};
 use libfuzzer_sys::fuzz_target;
-use repair::{Repairer, Staging, make_plan, write_in_place};
+use operations::repair::{Repairer, Staging, make_plan, write_in_place};
 
 struct Nobody;
 

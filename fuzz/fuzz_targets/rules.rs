@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use source::EntryKind;
-use source::correct::{FileCapabilities, Glob, OwnerMap};
-use source::file_contexts::FileContexts;
-use source::mtree::ManifestCorrection;
-use source::table::DeviceTable;
+use import::EntryKind;
+use import::correct::{FileCapabilities, Glob, OwnerMap};
+use import::file_contexts::FileContexts;
+use import::mtree::ManifestCorrection;
+use import::table::DeviceTable;
 
 /// Most lines whose expressions are tried.
 const LINES_MAX: usize = 64;

@@ -5,7 +5,7 @@
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
-use source::{Source, TarSource};
+use import::{Source, TarSource};
 
 /// Compressed input can hold much more than this.
 const BYTES_MAX: usize = 64 << 20;

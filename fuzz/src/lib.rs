@@ -1,13 +1,13 @@
 //! What the fuzz targets share: turning their input into a damaged file-system image.
 #![forbid(unsafe_code)]
 
-#[path = "../../crates/ext4/tests/common/mod.rs"]
+#[path = "../../crates/formats/ext4/tests/common/mod.rs"]
 pub mod common;
 pub mod xfs;
 
 use std::sync::{Arc, LazyLock};
 
-use blockdev::MemoryDevice;
+use disk::MemoryDevice;
 use common::image::{GOLDEN, device, unpack};
 use common::layout::Layout;
 

@@ -1,12 +1,12 @@
 //! Damaged images of XFS.
 
-#[path = "../../crates/xfs/tests/common/mod.rs"]
+#[path = "../../crates/formats/xfs/tests/common/mod.rs"]
 pub mod common;
 pub mod log;
 
 use std::sync::{Arc, LazyLock};
 
-use blockdev::{BlockDevice, MemoryDevice};
+use disk::{BlockDevice, MemoryDevice};
 use common::image::{GOLDEN, device, unpack};
 use common::layout::Layout;
 use vfs::Ino;

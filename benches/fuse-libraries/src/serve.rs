@@ -8,7 +8,7 @@ mod ours;
 use std::io;
 use std::path::Path;
 
-use fuse_device::SessionOptions;
+use linux::SessionOptions;
 
 use crate::memory::Memory;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use blockdev::{BlockDevice, MemoryDevice};
+use disk::{BlockDevice, MemoryDevice};
 use vfs::FileSystem;
 use xfs::format::address::FsBlock;
 use xfs::format::geometry::Geometry;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use fuse_device::abi::{Attr, AttrOut, EntryOut, FATTR_SIZE, WriteOut};
-use fuse_device::{
+use linux::abi::{Attr, AttrOut, EntryOut, FATTR_SIZE, WriteOut};
+use linux::{
     Errno, Handler, InitFlags, Kernel, MountOptions, Operation, Reply, Request, Session,
     SessionOptions, Settings,
 };

@@ -1,6 +1,0 @@
-//! Tests of scripts.
-
-#[macro_use]
-extern crate oracle;
-
-mod page;

@@ -1,0 +1,254 @@
+//! A finished raw image, and the parts of it that must be read.
+
+use std::fs::File;
+use std::ops::Range;
+
+use crate::{FileAt, is_zero};
+
+use crate::output::Error;
+
+/// Granularity of holes and free space in bytes. Smaller ones are read.
+pub(crate) const UNIT_BYTES: u64 = 4096;
+
+/// Read size in bytes.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Contents of a part of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Data,
+    /// A hole.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "holes are asked for on Linux only")
+    )]
+    Hole,
+    /// Space that the image does not use, with arbitrary contents.
+    Free,
+}
+
+/// A part of an image with one kind of contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) end: u64,
+    pub(crate) kind: Kind,
+}
+
+/// A finished raw image.
+pub struct Raw<'a> {
+    file: &'a File,
+    len: u64,
+    /// Free space: sorted, disjoint, in whole units.
+    free: Vec<Range<u64>>,
+}
+
+impl<'a> Raw<'a> {
+    /// Uses the first `len` bytes of a file. The ranges in `free`, in any order, need not be preserved.
+    pub fn new(file: &'a File, len: u64, mut free: Vec<Range<u64>>) -> Self {
+        free.sort_by_key(|range| range.start);
+        let mut whole: Vec<Range<u64>> = Vec::new();
+        for range in free {
+            let range = range.start..range.end.min(len);
+            match whole.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => whole.push(range),
+            }
+        }
+        for range in &mut whole {
+            let end = range.end / UNIT_BYTES * UNIT_BYTES;
+            *range = range.start.next_multiple_of(UNIT_BYTES)..end;
+        }
+        whole.retain(|range| range.start < range.end);
+        Self { file, len, free: whole }
+    }
+
+    /// Returns the size of the image in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns whether the size is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the kind and the end of the piece at an offset. Pieces begin and end at whole units.
+    pub(crate) fn piece_at(&self, at: u64) -> Result<Piece, Error> {
+        let next = self.free.partition_point(|range| range.end <= at);
+        let mut limit = self.len;
+        if let Some(range) = self.free.get(next) {
+            if range.start <= at {
+                return Ok(Piece { end: range.end, kind: Kind::Free });
+            }
+            limit = range.start;
+        }
+        host_piece_at(self.file, at, limit)
+    }
+
+    /// Fills `buf` from an offset on, with zeros for holes and free space. Returns false if there is no data in the
+    /// range.
+    pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<bool, Error> {
+        let (mut done, mut has_data) = (0, false);
+        while done < buf.len() {
+            let piece = self.piece_at(at + done as u64)?;
+            let count = (piece.end - at - done as u64).min((buf.len() - done) as u64) as usize;
+            let part = &mut buf[done..done + count];
+            if piece.kind == Kind::Data {
+                has_data = true;
+                self.file.read_exact_at(part, at + done as u64).map_err(Error::Read)?;
+            } else {
+                part.fill(0);
+            }
+            done += count;
+        }
+        Ok(has_data)
+    }
+
+    /// Calls `each` with the offset and bytes of every chunk with data, in order.
+    pub(crate) fn for_each_chunk(
+        &self,
+        progress: &dyn Fn(u64),
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut buffer = vec![0; CHUNK_BYTES as usize];
+        let mut at = 0;
+        while at < self.len {
+            let piece = self.piece_at(at)?;
+            if piece.kind != Kind::Data && piece.end - at >= CHUNK_BYTES {
+                at = piece.end / CHUNK_BYTES * CHUNK_BYTES;
+                progress(at);
+                continue;
+            }
+            let chunk = &mut buffer[..CHUNK_BYTES.min(self.len - at) as usize];
+            if self.read(at, chunk)? {
+                each(at, chunk)?;
+            }
+            at += chunk.len() as u64;
+            progress(at);
+        }
+        Ok(())
+    }
+
+    /// Writes a raw copy of the image, with holes.
+    pub(crate) fn copy_to(&self, out: &File, progress: &dyn Fn(u64)) -> Result<(), Error> {
+        out.set_len(self.len).map_err(Error::Write)?;
+        self.for_each_chunk(progress, |at, bytes| {
+            for (range, is_zero) in runs(bytes, UNIT_BYTES as usize) {
+                if !is_zero {
+                    let place = at + range.start as u64;
+                    out.write_all_at(&bytes[range], place).map_err(Error::Write)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Queries the host for the piece of a file at an offset, up to `limit`.
+#[cfg(target_os = "linux")]
+fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+
+    let data = match seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data / UNIT_BYTES * UNIT_BYTES,
+        Err(Errno::NXIO) => limit,
+        // The file does not support queries for holes, so everything counts as data.
+        Err(Errno::INVAL) => return Ok(Piece { end: limit, kind: Kind::Data }),
+        Err(e) => return Err(Error::Read(e.into())),
+    };
+    if data > at {
+        return Ok(Piece { end: data.min(limit), kind: Kind::Hole });
+    }
+    let hole = seek(file, SeekFrom::Hole(at));
+    let hole = hole.map_err(|e| Error::Read(e.into()))?.next_multiple_of(UNIT_BYTES);
+    Ok(Piece { end: hole.max(at + 1).min(limit), kind: Kind::Data })
+}
+
+/// Holes are only queried on Linux.
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere the host can fail")]
+fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
+    Ok(Piece { end: limit, kind: Kind::Data })
+}
+
+/// Returns the runs of whole units that are zero or not.
+pub(crate) fn runs(bytes: &[u8], unit: usize) -> Vec<(Range<usize>, bool)> {
+    let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
+    let mut at = 0;
+    for part in bytes.chunks(unit) {
+        let (end, is_zero) = (at + part.len(), is_zero(part));
+        match runs.last_mut() {
+            Some((range, kind)) if *kind == is_zero => range.end = end,
+            _ => runs.push((at..end, is_zero)),
+        }
+        at = end;
+    }
+    runs
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A file with data, written zeros, holes, and a length that is not a multiple of a chunk.
+    pub(crate) fn sample() -> (File, Vec<u8>) {
+        let mut bytes = vec![0; (5 << 20) + 12 * 4096];
+        let mut random = fastrand::Rng::with_seed(7);
+        bytes[..300_000].iter_mut().for_each(|byte| *byte = random.u8(..));
+        bytes[1_500_000..1_600_000].iter_mut().for_each(|byte| *byte = random.u8(0..4));
+        bytes[(4 << 20) + 8192..(4 << 20) + 16_384].fill(0xa5);
+        let end = bytes.len();
+        bytes[end - 100..].fill(9);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        for (range, is_zero) in runs(&bytes, 4096) {
+            if !is_zero {
+                file.write_all_at(&bytes[range.clone()], range.start as u64).unwrap();
+            }
+        }
+        // Written zeros.
+        file.write_all_at(&[0; 65_536], 400_000 / 4096 * 4096).unwrap();
+        (file, bytes)
+    }
+
+    #[test]
+    fn pieces_cover_an_image() {
+        let (file, bytes) = sample();
+        let raw = Raw::new(&file, bytes.len() as u64, vec![3 << 20..(3 << 20) + 5000, 100..4196]);
+        assert_eq!((raw.free.len(), &raw.free[0]), (1, &(3 << 20..(3 << 20) + 4096)));
+        let (mut at, mut kinds) = (0, Vec::new());
+        while at < raw.len() {
+            let piece = raw.piece_at(at).unwrap();
+            assert!(
+                piece.end > at && (piece.end.is_multiple_of(UNIT_BYTES) || piece.end == raw.len())
+            );
+            if piece.kind == Kind::Hole {
+                assert!(is_zero(&bytes[at as usize..piece.end as usize]));
+            }
+            kinds.push(piece.kind);
+            at = piece.end;
+        }
+        assert_eq!(at, raw.len());
+        assert!([Kind::Data, Kind::Hole, Kind::Free].iter().all(|kind| kinds.contains(kind)));
+    }
+
+    #[test]
+    fn a_copy_is_the_same_but_for_what_is_free() {
+        let (file, mut bytes) = sample();
+        let raw = Raw::new(&file, bytes.len() as u64, vec![0..4096, 4096..8192]);
+        let copy = tempfile::tempfile().unwrap();
+        raw.copy_to(&copy, &|_| ()).unwrap();
+        let mut copied = vec![1; bytes.len()];
+        copy.read_exact_at(&mut copied, 0).unwrap();
+        bytes[..8192].fill(0);
+        assert!(copied == bytes);
+    }
+
+    #[test]
+    fn free_ranges_that_touch_are_one() {
+        let file = tempfile::tempfile().unwrap();
+        let free = vec![6000..9000, 0..6000, 20_000..22_000, 30_000..90_000];
+        assert_eq!(Raw::new(&file, 40_000, free).free, [0..8192, 32_768..36_864]);
+    }
+}

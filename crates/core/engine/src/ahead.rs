@@ -1,0 +1,163 @@
+//! Read-ahead on devices with a high read latency.
+//!
+//! Metadata that is used together is located together: inode tables and chunks, the blocks of a directory, trees. So
+//! the read-ahead grows with the share of a region that was read: first the following blocks, then the whole region,
+//! then the next region as well. A single block of a region, as the resolution of a path reads it, causes no
+//! read-ahead.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use disk::BlockDevice;
+
+/// Length of a region, in bytes.
+const REGION_BYTES: u64 = 4 << 20;
+
+/// Binary logarithm of the number of regions that are counted at a time. The slot is a hash of the region's number,
+/// because regions with group metadata are a group's length apart.
+const SLOTS_LOG: u32 = 10;
+const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Size of the first read-ahead of a region, in bytes.
+const FOLLOWING_BYTES: u64 = 512 << 10;
+
+/// Number of low bits of a slot that count bytes read. The upper bits are the number of the region.
+const COUNT_BITS: u32 = 24;
+
+/// Counters of the metadata and of the file contents that were read.
+pub(crate) struct Ahead {
+    metadata: Regions,
+    data: Regions,
+}
+
+/// Number of bytes read in a region that start each stage of read-ahead.
+#[derive(Clone, Copy)]
+struct Limits {
+    following: u64,
+    all: u64,
+    next: u64,
+}
+
+/// Reading the directories of one region takes little more than the first limit; more reads indicate a table that is
+/// walked. With lower limits, searches in a large image prefetch more than they read.
+const METADATA: Limits = Limits { following: 8 << 10, all: 256 << 10, next: 1 << 20 };
+const DATA: Limits = Limits { following: 192 << 10, all: 768 << 10, next: 3 << 20 };
+
+/// Bytes read of recently used regions.
+struct Regions {
+    limits: Limits,
+    slots: [AtomicU64; 1 << SLOTS_LOG],
+}
+
+impl Ahead {
+    /// Returns `None` if the device does not need read-ahead.
+    pub(crate) fn of(device: &dyn BlockDevice) -> Option<Box<Self>> {
+        let (metadata, data) = (Regions::new(METADATA), Regions::new(DATA));
+        device.has_read_ahead().then(|| Box::new(Self { metadata, data }))
+    }
+
+    /// Records that a block of metadata is about to be read.
+    pub(crate) fn metadata(&self, device: &dyn BlockDevice, offset: u64, len: u64) {
+        self.metadata.note(device, offset, len);
+    }
+
+    /// Records that contents of a file are about to be read.
+    pub(crate) fn data(&self, device: &dyn BlockDevice, offset: u64, len: u64) {
+        self.data.note(device, offset, len);
+    }
+}
+
+impl Regions {
+    fn new(limits: Limits) -> Self {
+        Self { limits, slots: [const { AtomicU64::new(0) }; 1 << SLOTS_LOG] }
+    }
+
+    fn note(&self, device: &dyn BlockDevice, offset: u64, len: u64) {
+        let region = offset / REGION_BYTES;
+        let before = self.count(region, len);
+        let (after, start) = (before + len, region * REGION_BYTES);
+        let passed = |limit: u64| before < limit && after >= limit;
+        // Each stage starts once, when its limit is passed. Threads that pass it at the same time start it twice, which
+        // costs little.
+        if passed(self.limits.next) {
+            device.read_ahead(start, 2 * REGION_BYTES);
+        } else if passed(self.limits.all) {
+            device.read_ahead(start, REGION_BYTES);
+        } else if passed(self.limits.following) {
+            device.read_ahead(offset, FOLLOWING_BYTES.min(REGION_BYTES - (offset - start)));
+        }
+    }
+
+    /// Counts bytes of a region and returns the previous count.
+    fn count(&self, region: u64, len: u64) -> u64 {
+        let slot = &self.slots[(region.wrapping_mul(HASH) >> (u64::BITS - SLOTS_LOG)) as usize];
+        let (found, mask) = (slot.load(Ordering::Relaxed), (1 << COUNT_BITS) - 1);
+        let before = if found >> COUNT_BITS == region { found & mask } else { 0 };
+        slot.store(region << COUNT_BITS | (before + len).min(mask), Ordering::Relaxed);
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Records the read-ahead requests.
+    #[derive(Default)]
+    struct Slow(Mutex<Vec<(u64, u64)>>);
+
+    impl BlockDevice for Slow {
+        fn len(&self) -> u64 {
+            1 << 40
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn has_read_ahead(&self) -> bool {
+            true
+        }
+
+        fn read_ahead(&self, offset: u64, len: u64) {
+            self.0.lock().push((offset, len));
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn zero_range(&self, _: u64, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_more_of_a_region_is_read_the_more_is_asked_for() {
+        let slow = Slow::default();
+        let ahead = Ahead::of(&slow).unwrap();
+        let region = 7 * REGION_BYTES;
+        // One block in each of many regions.
+        for region in 100..150 {
+            ahead.metadata(&slow, region * REGION_BYTES, 4096);
+        }
+        assert!(slow.0.lock().is_empty());
+        for block in 0..300 {
+            ahead.metadata(&slow, region + block * 4096, 4096);
+        }
+        let asked = slow.0.lock().clone();
+        let expected =
+            [(region + 4096, FOLLOWING_BYTES), (region, REGION_BYTES), (region, 2 * REGION_BYTES)];
+        assert_eq!(asked, expected);
+        for _ in 0..100 {
+            ahead.metadata(&slow, u64::MAX - 4096, 4096);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Gates: mutual exclusion of names that wait in a directory and callers that need it without any.
+//!
+//! A thread that creates a waiting file first increments the count of names, then locks the directory, then checks for
+//! quiet requests. A thread that needs the directory quiet first increments the quiet count and then checks the count
+//! of names. If that is not zero, it locks the directory and applies the waiting files. So in either order, nothing
+//! waits in a directory while it is quiet.
+
+use std::sync::atomic::Ordering;
+
+use crossbeam_utils::CachePadded;
+use engine::locks::atomic::AtomicU32;
+use vfs::Ino;
+
+/// Number of gates. Directories that share one are quiet together.
+const GATES: usize = 256;
+
+#[derive(Default)]
+struct Gate {
+    /// Number of names that wait or are about to.
+    names: AtomicU32,
+    /// Number of quiet requests.
+    quiet: AtomicU32,
+}
+
+/// The gates of all directories.
+pub(super) struct Gates {
+    gates: Box<[CachePadded<Gate>]>,
+}
+
+/// A quiet request: while it exists, no name of the directory starts to wait.
+#[must_use = "names wait again when it is dropped"]
+pub struct Quiet<'w> {
+    gate: Option<&'w Gate>,
+}
+
+/// A name that is about to wait. Dropping it before it is kept removes it from the count.
+pub(super) struct Entering<'w> {
+    gate: &'w Gate,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { gates: (0..GATES).map(|_| CachePadded::default()).collect() }
+    }
+}
+
+impl Gates {
+    fn gate(&self, dir: Ino) -> &Gate {
+        &self.gates[(dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % GATES]
+    }
+
+    /// Counts a name that is about to wait. The caller must then lock the directory, and after that check
+    /// [`Entering::is_allowed`].
+    pub(super) fn enter(&self, dir: Ino) -> Entering<'_> {
+        let gate = self.gate(dir);
+        gate.names.fetch_add(1, Ordering::SeqCst);
+        Entering { gate }
+    }
+
+    /// Requests a quiet directory. Returns the request, and whether something may already wait there.
+    pub(super) fn quiet(&self, dir: Ino) -> (Quiet<'_>, bool) {
+        let gate = self.gate(dir);
+        gate.quiet.fetch_add(1, Ordering::SeqCst);
+        (Quiet { gate: Some(gate) }, self.may_wait(dir))
+    }
+
+    /// Returns whether names of a directory may wait.
+    pub(super) fn may_wait(&self, dir: Ino) -> bool {
+        self.gate(dir).names.load(Ordering::SeqCst) != 0
+    }
+
+    /// Returns the number of names that wait or are about to, in all directories.
+    pub(super) fn names(&self) -> usize {
+        self.gates.iter().map(|gate| gate.names.load(Ordering::Relaxed) as usize).sum()
+    }
+
+    /// Subtracts `names` names of a directory that no longer wait.
+    pub(super) fn leave(&self, dir: Ino, names: usize) {
+        self.gate(dir).names.fetch_sub(names as u32, Ordering::SeqCst);
+    }
+}
+
+impl Quiet<'_> {
+    /// A request for a file system in which nothing ever waits.
+    pub(super) const NOTHING_WAITS: Self = Self { gate: None };
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate {
+            gate.quiet.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Entering<'_> {
+    /// Returns whether the name may wait. The directory must be locked.
+    pub(super) fn is_allowed(&self) -> bool {
+        self.gate.quiet.load(Ordering::SeqCst) == 0
+    }
+
+    /// Keeps the name counted until [`Gates::leave`].
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        self.gate.names.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,100 @@
+//! Receivers of findings and progress, options and summary of a check.
+
+use std::num::NonZero;
+
+use crate::check::Finding;
+
+/// A phase of a check, in the order of execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The superblock, its copies, descriptors or headers of groups, journal or log.
+    Superblock,
+    /// Trees and bitmaps of free space, if they are read separately.
+    Space,
+    /// Inodes and their blocks.
+    Inodes,
+    /// Directory entries and their inodes.
+    Directories,
+    /// Comparison of usage and references with the image's records.
+    Counts,
+}
+
+impl Phase {
+    /// Returns the subject of the phase in lower case, for a line of progress.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Superblock => "superblock",
+            Self::Space => "space",
+            Self::Inodes => "inodes",
+            Self::Directories => "directories",
+            Self::Counts => "counts",
+        }
+    }
+}
+
+/// A receiver of findings and progress. All methods may be called by several threads at once.
+pub trait Observer: Sync {
+    /// Receives a finding.
+    fn found(&self, finding: Finding);
+
+    /// Receives progress: `done` of `total` units of a phase, in units of that phase. Called often, at least once in
+    /// each phase.
+    fn progress(&self, _phase: Phase, _done: u64, _total: u64) {}
+
+    /// Returns whether the check should end soon. Findings up to that point are reported.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Options of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Maximum number of concurrent threads.
+    pub threads: NonZero<usize>,
+    /// Checks the image without a replay of its journal or log.
+    pub norecovery: bool,
+}
+
+impl Default for Options {
+    /// As many threads as the machine has processors, at most 8; with a replay of the journal or log.
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let threads = threads.min(const { NonZero::new(8).unwrap() });
+        Self { threads, norecovery: false }
+    }
+}
+
+impl Options {
+    /// Sets the maximum number of threads.
+    #[must_use]
+    pub const fn with_threads(mut self, threads: NonZero<usize>) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Disables the replay of the journal or log if `yes`.
+    #[must_use]
+    pub const fn with_norecovery(mut self, yes: bool) -> Self {
+        self.norecovery = yes;
+        self
+    }
+}
+
+/// Extent and totals of a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// True if everything was checked: the check was not cancelled, and no damage prevented it from continuing.
+    pub is_complete: bool,
+    /// Number of transactions of the journal or log that were replayed in memory first.
+    pub transactions_replayed: u64,
+    /// Number of inodes in use.
+    pub inodes: u64,
+    /// Number of directories among them.
+    pub directories: u64,
+    /// Number of blocks (ext4 with `bigalloc`: clusters) in use.
+    pub blocks_used: u64,
+    /// Number of all blocks (or clusters).
+    pub blocks: u64,
+}

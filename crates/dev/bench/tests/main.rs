@@ -1,0 +1,6 @@
+//! Tests of scripts.
+
+#[macro_use]
+extern crate testkit;
+
+mod page;

@@ -1,0 +1,266 @@
+//! Architecture as a ratchet: no file depends on another file that depends on it, directly or through others.
+//!
+//! The scan follows `use` items and paths that begin with `crate` or `super`, through re-exports to the defining file.
+//! A module and its parent may depend on each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tidy::{code_only, files};
+
+/// Known cycles. The first three are one unit in several files, or types that contain each other. The others should
+/// become fewer: in them, a type is in the same file as code that works on it.
+const KNOWN: &[&[&str]] = &[
+    &["engine/src/checkpoint.rs", "engine/src/engine.rs", "engine/src/txn.rs"],
+    &["diskwright/src/build/error.rs", "diskwright/src/error.rs"],
+    &["import/src/content.rs", "import/src/directory/file.rs", "import/src/entry.rs"],
+    &["diskwright/src/workload/format.rs", "diskwright/src/workload/spec.rs"],
+    &[
+        "ext4/src/check/claims.rs",
+        "ext4/src/check/contents.rs",
+        "ext4/src/check/context.rs",
+        "ext4/src/check/directories.rs",
+        "ext4/src/check/groups.rs",
+        "ext4/src/check/inode.rs",
+        "ext4/src/check/leaf.rs",
+        "ext4/src/check/mapping.rs",
+        "ext4/src/check/references.rs",
+        "ext4/src/check/survey.rs",
+        "ext4/src/check/tally.rs",
+        "ext4/src/check/tree.rs",
+    ],
+    &["ext4/src/repair/files/attributes.rs", "ext4/src/repair/files/inodes.rs"],
+    &["ext4/src/repair/files/map.rs", "ext4/src/repair/files/ward.rs"],
+    &["ext4/src/repair/quota.rs", "ext4/src/repair/system_files.rs"],
+    &["workload/src/report/headline.rs", "workload/src/report/make.rs"],
+    &[
+        "xfs/src/check/attributes.rs",
+        "xfs/src/check/directory/mod.rs",
+        "xfs/src/check/forks.rs",
+        "xfs/src/check/inodes.rs",
+        "xfs/src/check/names.rs",
+        "xfs/src/check/quota.rs",
+    ],
+    &["xfs/src/check/directory/blocks.rs", "xfs/src/check/directory/index.rs"],
+    &["xfs/src/log/bounds.rs", "xfs/src/log/end.rs", "xfs/src/log/read.rs"],
+    &["xfs/src/log/recover.rs", "xfs/src/log/replay/mod.rs"],
+    &["xfs/src/repair/fields.rs", "xfs/src/repair/inode.rs"],
+];
+
+/// Path of a module in its crate.
+type Module = Vec<String>;
+
+/// The modules of a crate, each with its file and the code in it.
+struct Crate {
+    modules: BTreeMap<Module, (String, String)>,
+    /// Names that modules re-export, and the modules that define them.
+    shown: BTreeMap<(Module, String), Module>,
+}
+
+/// Returns the code of a file without its tests.
+fn without_tests(text: &str) -> String {
+    let code = code_only(text);
+    let end = code.find("#[cfg(test)]\nmod tests").unwrap_or(code.len());
+    let mut lines = code[..end].lines();
+    let mut kept = String::new();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            lines.next();
+            continue;
+        }
+        kept.push_str(line);
+        kept.push('\n');
+    }
+    kept
+}
+
+/// Returns the crates of the workspace by folder.
+fn crates() -> BTreeMap<String, Crate> {
+    let mut crates = BTreeMap::<String, Crate>::new();
+    for (path, text) in files(&[".rs"]) {
+        let in_crates = path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
+        let Some((file, (name, inner))) =
+            in_crates.and_then(|(_, file)| Some((file, file.split_once("/src/")?)))
+        else {
+            continue;
+        };
+        let mut module: Module =
+            inner.trim_end_matches(".rs").split('/').map(String::from).collect();
+        if module.iter().any(|part| part.ends_with("tests")) {
+            continue;
+        }
+        if ["mod", "lib", "main"].contains(&module.last().unwrap().as_str()) {
+            module.pop();
+        }
+        let empty = || Crate { modules: BTreeMap::new(), shown: BTreeMap::new() };
+        let of = crates.entry(name.to_owned()).or_insert_with(empty);
+        of.modules.insert(module, (file.to_owned(), without_tests(&text)));
+    }
+    crates
+}
+
+/// Expands a tree of imports into paths, without `as`.
+fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let (mut depth, mut start) = (0, 0);
+    let ends = tree.char_indices().chain([(tree.len(), ',')]);
+    for (at, character) in ends {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let part = tree[start..at].trim();
+                start = (at + 1).min(tree.len());
+                match part.split_once('{') {
+                    Some((path, rest)) => {
+                        let inner = rest.trim_end().trim_end_matches('}');
+                        // Only the last brace closes this one.
+                        let closed = rest.trim_end().strip_suffix('}').unwrap_or(inner);
+                        expand(&format!("{prefix}{}", path.trim()), closed, paths);
+                    }
+                    None if part.is_empty() => {}
+                    None => {
+                        let path = part.split_once(" as ").map_or(part, |(path, _)| path);
+                        paths.push(format!("{prefix}{}", path.trim()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the paths that a file imports, and whether it re-exports them.
+fn imports(code: &str) -> Vec<(bool, String)> {
+    let mut found = Vec::new();
+    let mut rest = code;
+    while let Some(at) = rest.find("use ") {
+        let line = rest[..at].rfind('\n').map_or(0, |line| line + 1);
+        let before = rest[line..at].trim();
+        rest = &rest[at + 4..];
+        if before.is_empty() || before.starts_with("pub") {
+            let end = rest.find(';').unwrap_or(rest.len());
+            let mut paths = Vec::new();
+            expand("", &rest[..end].replace('\n', " "), &mut paths);
+            found.extend(paths.into_iter().map(|path| (!before.is_empty(), path)));
+            rest = &rest[end..];
+        }
+    }
+    found
+}
+
+/// Returns the paths in a file that begin with `crate` or `super`, whether imported or not.
+fn paths(code: &str) -> Vec<String> {
+    let is_path = |character: char| character.is_alphanumeric() || "_:".contains(character);
+    let words = code.split(|character| !is_path(character));
+    // A path that ends in colons continues in braces: it is part of a tree of imports.
+    let is_whole = |word: &&str| !word.ends_with(':');
+    words
+        .filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
+        .filter(is_whole)
+        .map(str::to_owned)
+        .collect()
+}
+
+impl Crate {
+    /// Returns the module that defines the target of a path, if it is in this crate.
+    fn resolve(&self, from: &Module, path: &str) -> Option<Module> {
+        let mut parts: Vec<&str> = path.split("::").collect();
+        let mut base = match parts[0] {
+            "crate" => Module::new(),
+            "self" | "super" => from.clone(),
+            child => {
+                let inner = [from.as_slice(), &[child.to_owned()]].concat();
+                self.modules.contains_key(&inner).then(|| from.clone())?
+            }
+        };
+        while matches!(parts.first(), Some(&("crate" | "self" | "super"))) {
+            if parts.remove(0) == "super" {
+                base.pop();
+            }
+        }
+        for part in parts {
+            let inner = [base.as_slice(), &[part.to_owned()]].concat();
+            if self.modules.contains_key(&inner) {
+                base = inner;
+                continue;
+            }
+            return Some(self.shown.get(&(base.clone(), part.to_owned())).cloned().unwrap_or(base));
+        }
+        Some(base)
+    }
+
+    /// Records re-exports. Re-exports may refer to other re-exports.
+    fn follow_shown(&mut self) {
+        for _ in 0..4 {
+            let mut shown = BTreeMap::new();
+            for (module, (_, code)) in &self.modules {
+                for (is_shown, path) in imports(code) {
+                    let name = path.rsplit("::").next().unwrap_or_default().to_owned();
+                    if is_shown && let Some(target) = self.resolve(module, &path) {
+                        shown.insert((module.clone(), name), target);
+                    }
+                }
+            }
+            self.shown = shown;
+        }
+    }
+
+    /// Returns the modules that each module depends on, without its parents and children.
+    fn needs(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
+        let needs = self.modules.iter().map(|(module, (_, code))| {
+            let imported = imports(code).into_iter().map(|(_, path)| path);
+            let all = imported.chain(paths(code));
+            let needed = all.filter_map(|path| self.resolve(module, &path));
+            let apart = |other: &Module| !other.starts_with(module) && !module.starts_with(other);
+            (module, needed.filter(apart).collect())
+        });
+        needs.collect()
+    }
+
+    /// Returns the cycles: sets of files that depend on each other.
+    fn circles(&self) -> BTreeSet<BTreeSet<String>> {
+        let needs = self.needs();
+        let reached = |from: &Module| {
+            let mut seen = BTreeSet::new();
+            let mut pending: Vec<&Module> = needs[from].iter().collect();
+            while let Some(module) = pending.pop() {
+                if seen.insert(module.clone()) {
+                    pending.extend(&needs[module]);
+                }
+            }
+            seen
+        };
+        let reach: BTreeMap<&Module, BTreeSet<Module>> =
+            self.modules.keys().map(|module| (module, reached(module))).collect();
+        let in_circle = self.modules.keys().filter(|module| reach[module].contains(*module));
+        let circle = |module: &Module| {
+            let back = reach[module].iter().filter(|other| reach[*other].contains(module));
+            back.map(|other| self.modules[other].0.clone()).collect()
+        };
+        in_circle.map(circle).collect()
+    }
+}
+
+#[test]
+fn files_do_not_need_each_other_in_circles() {
+    let known: BTreeSet<BTreeSet<String>> =
+        KNOWN.iter().map(|files| files.iter().map(|&file| file.to_owned()).collect()).collect();
+    let mut found = BTreeSet::new();
+    for (_, mut of) in crates() {
+        of.follow_shown();
+        found.extend(of.circles());
+    }
+    let new: Vec<_> = found.difference(&known).collect();
+    assert!(new.is_empty(), "files that need each other: {new:#?}");
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(gone.is_empty(), "circles that are no more: {gone:#?}");
+}
+
+#[test]
+fn trees_of_imports_are_followed() {
+    let code = "use a::{b, c::{d as e, f}};\npub(crate) use super::g;\nfn x() { crate::h::i() }\n";
+    let expected = [(false, "a::b"), (false, "a::c::d"), (false, "a::c::f"), (true, "super::g")];
+    let found = imports(code);
+    let found: Vec<_> = found.iter().map(|(shown, path)| (*shown, path.as_str())).collect();
+    assert_eq!(found, expected);
+    assert_eq!(paths(code), ["super::g", "crate::h::i"]);
+}

@@ -1,0 +1,12 @@
+//! Tests of the judges and of their requirements, and of the style of the whole project.
+
+#[macro_use]
+extern crate diskwright_testkit as testkit;
+
+mod circles;
+mod documents;
+mod guest;
+mod judges;
+mod tidy;
+mod words;
+mod xfs;

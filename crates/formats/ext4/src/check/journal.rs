@@ -1,0 +1,112 @@
+//! Checks of the journal's inode and superblock.
+
+use vfs::check::Finding;
+use vfs::{Error, Result};
+
+use super::codes::{JOURNAL_INODE, JOURNAL_PENDING, JOURNAL_SUPERBLOCK, SUPERBLOCK_FIELD};
+use super::context::Context;
+use crate::format::features::{Compat, Incompat};
+use crate::format::jbd2::{BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock};
+use crate::log::JournalMap;
+
+impl Context<'_> {
+    /// Checks the journal's inode and superblock.
+    ///
+    /// # Errors
+    /// `Unsupported` for a journal on another device, or with unknown features.
+    pub(super) fn check_journal(&self) -> Result<()> {
+        let sb = &self.params.sb;
+        // This field is set only for a journal on another device.
+        if sb.raw.journal_uuid != [0; 16] {
+            self.tell(Finding::new(SUPERBLOCK_FIELD).field("journal_uuid").detail("it is not 0"));
+        }
+        if !sb.features.compat(Compat::HAS_JOURNAL) {
+            self.check_no_journal();
+            return Ok(());
+        }
+        if sb.raw.journal_inum == 0 && sb.raw.journal_dev == 0 && sb.raw.journal_uuid == [0; 16] {
+            self.tell(Finding::new(JOURNAL_INODE).detail("the superblock names no journal"));
+            return Ok(());
+        }
+        let map = match JournalMap::read(&*self.device, sb) {
+            Ok(Some(map)) => map,
+            Ok(None) => return Ok(()),
+            Err(Error::Corrupt(damage)) => {
+                self.tell(Finding::of_damage(JOURNAL_INODE, &damage));
+                return Ok(());
+            }
+            Err(error @ Error::Unsupported(_)) => return Err(error),
+            Err(error) => {
+                self.tell(Finding::new(JOURNAL_INODE).detail(error.to_string()));
+                return Ok(());
+            }
+        };
+        let mut block = vec![0; self.block_size()];
+        let place = map.place_of(0).map(|(offset, _)| offset);
+        let is_read = place.is_some_and(|offset| self.device.read_at(offset, &mut block).is_ok());
+        if !is_read {
+            self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail("it cannot be read"));
+            return Ok(());
+        }
+        let block_number = place.unwrap_or(0) >> self.geometry().block_size_log;
+        match JournalSuperblock::parse(&block, map.blocks()) {
+            Ok(journal) => {
+                if journal.start.is_some() && !sb.features.incompat(Incompat::RECOVER) {
+                    self.tell(Finding::new(JOURNAL_PENDING).at_block(block_number));
+                }
+                let errno = journal.raw.errno.get();
+                if errno != 0 {
+                    let finding = Finding::new(JOURNAL_PENDING).at_block(block_number);
+                    self.tell(finding.field("errno").mismatch(0, errno as i32));
+                }
+                self.check_fast_commits(&journal);
+                let users = journal.raw.users_count();
+                if users > 1 {
+                    let finding = Finding::new(JOURNAL_SUPERBLOCK).at_block(block_number);
+                    self.tell(finding.field("nr_users").mismatch(1, users));
+                }
+                Ok(())
+            }
+            Err(error @ Error::Unsupported(_)) => Err(error),
+            Err(Error::Corrupt(damage)) => {
+                self.tell(Finding::of_damage(JOURNAL_SUPERBLOCK, &damage).at_block(block_number));
+                Ok(())
+            }
+            Err(error) => {
+                self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail(error.to_string()));
+                Ok(())
+            }
+        }
+    }
+
+    /// If the fast-commit area is still to be reserved at the next mount, checks that the journal has room for it.
+    /// Otherwise kernels refuse the mount.
+    fn check_fast_commits(&self, journal: &JournalSuperblock) {
+        let blocks = match journal.raw.num_fc_blks.get() {
+            0 => FAST_COMMIT_BLOCKS_DEFAULT,
+            blocks => blocks,
+        };
+        let least = BLOCKS_MIN.saturating_add(blocks);
+        let found = journal.raw.maxlen.get();
+        if self.params.sb.features.compat(Compat::FAST_COMMIT) && found < least {
+            let finding = Finding::new(SUPERBLOCK_FIELD).field("feature_compat");
+            let expected = format!("a journal of {least} blocks for fast_commit");
+            self.tell(finding.mismatch(expected, found));
+        }
+    }
+
+    fn check_no_journal(&self) {
+        let sb = &self.params.sb;
+        let zero = |field: &'static str, found: u32| {
+            if found != 0 {
+                self.tell(Finding::new(SUPERBLOCK_FIELD).field(field).mismatch(0, found));
+            }
+        };
+        zero("journal_inum", sb.raw.journal_inum.get());
+        zero("journal_dev", sb.raw.journal_dev.get());
+        if sb.features.incompat(Incompat::RECOVER) {
+            let finding = Finding::new(SUPERBLOCK_FIELD).field("feature_incompat");
+            self.tell(finding.mismatch("no recovery without a journal", "needs_recovery"));
+        }
+    }
+}

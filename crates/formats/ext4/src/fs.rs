@@ -1,0 +1,134 @@
+//! An open file system.
+
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use engine::locks::Mutex;
+use engine::{BufferRef, Engine, Tag};
+use operations::Mode;
+use operations::profile::ListingProfile;
+use operations::waiting::{Waiting, WaitingPolicy};
+use vfs::{Ino, Result, Timestamp};
+
+use crate::alloc::spread::Spread;
+use crate::format::address::Block;
+use crate::format::features::Incompat;
+use crate::format::hash::NameHasher;
+use crate::format::inode::ROOT_INO;
+use crate::format::superblock::Superblock;
+use crate::orphan::{OrphanPolicy, Orphans};
+use crate::params::clock::Clock;
+use crate::volume::Volume;
+use operations::locks::InodeLocks;
+
+/// Default size of the metadata cache, in bytes.
+pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
+
+/// Options for opening a file system.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// Size of the metadata cache, in bytes.
+    pub cache_bytes: usize,
+    /// Read an image that needs recovery without replaying its journal. Changes that only the journal contains are
+    /// missing.
+    pub norecovery: bool,
+    /// When operations record orphans.
+    pub orphans: OrphanPolicy,
+    /// When new files wait in memory, so that many are entered into their directory together. By default this applies
+    /// to large directories. `None` disables it; images without a journal never use it.
+    ///
+    /// After a crash, any of the waiting files may be missing, each as a whole. `fsync` of any file or directory,
+    /// `sync` and closing write all of them to the device.
+    pub waiting: Option<WaitingPolicy>,
+    /// Fixed time for the timestamps that the file system sets itself (deletion, commit, closing) and for inode
+    /// generations, instead of the clock. The same operations then produce the same bytes. For tests and measurements
+    /// only.
+    pub time: Option<Timestamp>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        let orphans = OrphanPolicy::default();
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            norecovery: false,
+            orphans,
+            waiting: Some(WaitingPolicy::LARGE_IN_PARTS),
+            time: None,
+        }
+    }
+}
+
+/// An open ext2, ext3 or ext4 file system.
+pub struct Ext4 {
+    pub(crate) engine: Engine,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) locks: InodeLocks,
+    pub(crate) spread: Spread,
+    /// Protects the reference counts of the inodes that store attribute values.
+    pub(crate) value_inodes: Mutex<()>,
+    /// Start value of the generations of new inodes.
+    pub(crate) generations: u32,
+    /// Result of the journal replay.
+    pub(crate) recovered: crate::log::Report,
+    pub(crate) mode: Mode,
+    pub(crate) found: Found,
+    pub(crate) clock: Clock,
+    pub(crate) orphans: Orphans,
+    pub(crate) listings: ListingProfile,
+    pub(crate) waiting: Waiting<NameHasher>,
+}
+
+/// State of an image before opening changed anything.
+pub(crate) struct Found {
+    /// Its superblock.
+    pub(crate) superblock: Superblock,
+    /// Damage that does not prevent reading the image.
+    pub(crate) remarks: Vec<String>,
+}
+
+impl Ext4 {
+    pub(crate) fn root_ino(&self) -> Ino {
+        ROOT_INO
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.mode.check_writable()
+    }
+
+    /// Returns the device that stores the file contents.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        self.engine.device()
+    }
+
+    /// Returns whether the journal contained changes to replay when the image was opened.
+    pub fn needs_recovery(&self) -> bool {
+        self.found.superblock.features.incompat(Incompat::RECOVER)
+    }
+
+    /// Returns the superblock as it was when the image was opened. [`Self::superblock`] may differ, because the journal
+    /// replay can change it.
+    pub fn superblock_found(&self) -> &Superblock {
+        &self.found.superblock
+    }
+
+    /// Returns damage that does not prevent reading the image.
+    pub fn remarks(&self) -> &[String] {
+        &self.found.remarks
+    }
+
+    /// Returns the superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.volume.sb
+    }
+
+    /// Reads a metadata block and verifies it.
+    pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
+        Ok(self.engine.read(block.0, tag)?)
+    }
+
+    /// Returns whether checksums depend on the uuid, so that the uuid cannot change.
+    pub fn uuid_is_fixed(&self) -> bool {
+        self.volume.uuid_is_seed()
+    }
+}

@@ -1,0 +1,42 @@
+//! ext2, ext3 and ext4: the on-disk format, and creating, reading, changing and checking file systems of it.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+#[macro_use]
+extern crate testkit;
+
+mod alloc;
+mod blocks;
+pub mod check;
+pub mod debug;
+mod dir;
+mod file;
+pub mod format;
+mod fs;
+mod inode;
+pub mod inspect;
+mod interface;
+mod kind;
+pub mod log;
+mod map;
+pub mod mkfs;
+mod names;
+mod op;
+mod open;
+mod orphan;
+mod params;
+mod quota;
+pub mod repair;
+pub mod resize;
+mod survey;
+pub mod tune;
+#[cfg(feature = "verity")]
+mod verity;
+mod volume;
+mod waiting;
+mod xattr;
+
+pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use open::superblock_copy::{SuperblockPlace, has_superblock_copy};
+pub use operations::waiting::WaitingPolicy;
+pub use orphan::{OrphanPolicy, OrphanReport};

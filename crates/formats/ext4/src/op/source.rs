@@ -1,0 +1,57 @@
+//! Source of verified blocks: the cache, or an operation that holds the blocks that it reads.
+//!
+//! Readers and operations find file blocks and names by the same code with the same checks. Only an operation sees the
+//! blocks that it has changed, and must read them through its transaction: a block that a transaction holds cannot be
+//! read from the cache.
+
+use engine::Tag;
+use vfs::Result;
+
+use crate::Ext4;
+use crate::format::address::{Block, FileBlock};
+use crate::inode::Handle;
+use crate::map::{self, Place};
+use crate::op::Op;
+
+/// Source of the blocks of file maps and directories.
+pub(crate) trait Source {
+    /// Returns the file system.
+    fn fs(&self) -> &Ext4;
+
+    /// Calls `look` with a metadata block that was verified as `tag` requires.
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
+
+    /// Returns the device block of a directory block, or `None` for a hole.
+    fn place(&mut self, dir: &Handle, block: FileBlock) -> Result<Option<Block>>
+    where
+        Self: Sized,
+    {
+        Ok(match map::run_at(self, dir, block)?.place {
+            Place::Written(block) => Some(block),
+            Place::Unwritten(_) | Place::Hole => None,
+        })
+    }
+}
+
+/// Reads blocks from the cache and holds none of them.
+impl Source for &Ext4 {
+    fn fs(&self) -> &Ext4 {
+        self
+    }
+
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        Ok(look(&self.block(place, tag)?))
+    }
+}
+
+/// Holds each block that it reads until the end of the operation.
+impl Source for Op<'_> {
+    fn fs(&self) -> &Ext4 {
+        self.fs
+    }
+
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let id = self.buffer(place, tag)?;
+        Ok(look(self.txn.data(id)))
+    }
+}

@@ -1,0 +1,364 @@
+//! Opening and closing: checks of the image, and what both write.
+
+pub(crate) mod label;
+pub(crate) mod superblock_copy;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::{BlockDevice, OverlayDevice};
+use engine::Engine;
+use engine::locks::Mutex;
+use operations::profile::ListingProfile;
+use vfs::{Corruption, Error, Result};
+use zerocopy::FromBytes;
+
+use crate::Ext4;
+use crate::alloc::groups::Trust;
+use crate::alloc::spread::Spread;
+use crate::format::address::Group;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
+use crate::fs::{Found, OpenOptions};
+use crate::kind::Kind;
+use crate::log::{self, Journal, JournalMap};
+use crate::orphan::Orphans;
+use crate::params::clock::Clock;
+use crate::params::read_superblock;
+use crate::volume::Volume;
+use crate::waiting;
+use operations::Mode;
+use operations::locks::InodeLocks;
+use superblock_copy::Copy;
+
+impl Ext4 {
+    /// Opens an image for reading. A journal replay happens in memory, so the image is not modified.
+    ///
+    /// # Errors
+    /// `Unsupported` for features this build cannot read, and for a journal on another device; `Corrupt` if the
+    /// superblock, the descriptors or the journal are invalid. With `norecovery`, a damaged journal is ignored.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let damage = match read_superblock(&*device) {
+            Ok(sb) => {
+                let mut fs = Self::open_found(device, &sb, options)?;
+                fs.found.superblock = sb;
+                return Ok(fs);
+            }
+            Err(Error::Corrupt(damage)) => damage,
+            Err(error) => return Err(error),
+        };
+        let Some(copy) = Copy::find(&*device) else { return Err(damage.into()) };
+        let (device, sb) = copy.in_place(device)?;
+        let mut fs = Self::open_found(device, &sb, options)?;
+        fs.found.superblock = sb;
+        // The copy does not show whether the journal contains changes; the journal does.
+        if fs.recovered.transactions == 0 && !copy.is_marked() {
+            fs.found.superblock.features.incompat.remove(Incompat::RECOVER);
+        }
+        fs.found.remarks.insert(0, copy.remark(&damage));
+        Ok(fs)
+    }
+
+    /// Opens an image with the superblock `sb` for reading.
+    fn open_found(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        if !sb.features.incompat(Incompat::RECOVER) || options.norecovery {
+            return Self::with_device(device.clone(), None, options, Mode::ReadOnly)
+                .map_err(|error| advise_to_read(&*device, options, error));
+        }
+        let replayed: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
+        let report = log::recover(&*replayed)?;
+        if !report.fast_commits.is_empty() {
+            let mut fs = Self::open_recovered(replayed, options, report)?;
+            fs.mode = Mode::ReadOnly;
+            return Ok(fs);
+        }
+        let mut fs = Self::with_device(replayed, None, options, Mode::ReadOnly)?;
+        fs.recovered = report;
+        Ok(fs)
+    }
+
+    /// Opens an image that mkfs has just created, to fill it. Without a journal, it is valid only after
+    /// [`Ext4::finish`].
+    ///
+    /// # Errors
+    /// Like [`Ext4::open`], and `Unsupported` for features this build cannot write.
+    pub fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+        let fs = Self::with_device(device, None, &options, Mode::InProgress)?;
+        if let Some(reason) = fs.volume.sb.read_only_because() {
+            return Err(Error::unsupported(reason, "leave those features out"));
+        }
+        if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
+            return Err(Error::unsupported(
+                "filling an image in progress with quotas",
+                "leave quota out",
+            ));
+        }
+        Ok(fs)
+    }
+
+    /// Opens an image for changes in place. First replays its journal and completes what a crash interrupted. The
+    /// caller must call [`Ext4::close`]; otherwise the image is left as after a crash.
+    ///
+    /// # Errors
+    /// Like [`Ext4::open`], and `Unsupported` for features that this build cannot maintain. Nothing was written in that
+    /// case.
+    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb =
+            read_superblock(&*device).map_err(|error| superblock_copy::advise(&*device, error))?;
+        check_changeable(&sb)?;
+        check_fast_commits(&device, &sb)?;
+        let report = log::recover(&*device)?;
+        Self::open_recovered(device, options, report)
+    }
+
+    /// Opens an image whose journal was replayed.
+    fn open_recovered(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        report: log::Report,
+    ) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        check_changeable(&sb)?;
+        if sb.features.ro_compat(RoCompat::BIGALLOC) && !report.fast_commits.is_empty() {
+            return Err(no_fast_commits_in_clusters());
+        }
+        let map = JournalMap::read(&*device, &sb)?;
+        let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
+        let clock = Clock { fixed: options.time };
+        let log = log.transpose()?.map(|log| log.with_clock(clock));
+        let mut fs = Self::with_device(device, log, options, Mode::Writable)?;
+        fs.generations = arbitrary(clock);
+        // Detect damage before anything is written.
+        vfs::path::check_root(&fs)?;
+        let orphans = fs.find_orphans()?;
+        let quota = fs.read_quota()?;
+        fs.mark_open()?;
+        if !report.fast_commits.is_empty() {
+            fs.apply_fast_commits(&report.fast_commits, quota)?;
+        } else if let Some(quota) = quota {
+            fs.count_usage(quota);
+        }
+        fs.clean_orphans(&orphans)?;
+        fs.recovered = report;
+        Ok(fs)
+    }
+
+    /// Returns the result of the journal replay when the image was opened.
+    pub fn recovered(&self) -> &log::Report {
+        &self.recovered
+    }
+
+    /// Frees open inodes without names, writes everything and marks the image as clean.
+    ///
+    /// # Errors
+    /// If the device fails, or if an inode to be freed is damaged. The image is then left as after a crash.
+    pub fn close(self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        operations::waiting::settle_all(&self)?;
+        operations::orphans::inactivate_all(&self)?;
+        self.engine.empty_log()?;
+        let mut raw = self.current_superblock()?;
+        let mut features = raw.features();
+        features.incompat.remove(Incompat::RECOVER);
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        raw.set_features(&features);
+        raw.state = self.volume.sb.raw.state;
+        raw.set_wtime(self.clock.now().saturating_sub(CLOCK_STEP).as_secs() as i64);
+        let device = self.engine.device();
+        self.volume.write_superblock(&raw, &**device)?;
+        device.flush().map_err(Error::Device)
+    }
+
+    /// Returns the superblock in the cache.
+    pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
+        let (block, range) = self.volume.superblock_place();
+        let bytes = self.block(block, Kind::Superblock.plain())?;
+        let damage = |_| Corruption::new("superblock", "cut short");
+        Ok(RawSuperblock::read_from_bytes(&bytes[range]).map_err(damage)?)
+    }
+
+    fn with_device(
+        device: Arc<dyn BlockDevice>,
+        log: Option<Journal>,
+        options: &OpenOptions,
+        mode: Mode,
+    ) -> Result<Self> {
+        let OpenOptions { cache_bytes, orphans: policy, waiting, time, .. } = *options;
+        let is_stale = options.norecovery && mode == Mode::ReadOnly;
+        let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
+        let mut volume = Volume::read(&*device, trust)?;
+        let remarks = remarks_on(volume.groups.unsealed());
+        let found = Found { superblock: volume.sb.clone(), remarks };
+        volume.keeps_counts = mode == Mode::Writable;
+        let volume = Arc::new(volume);
+        let options = engine::Options { block_size: volume.block_size(), cache_bytes };
+        // Without a journal, the whole image must be checked after a crash anyway.
+        let records = log.is_some();
+        let waiting = waiting.filter(|_| waiting::is_possible(&volume, mode, records));
+        let log = log.map(|log| Box::new(log) as Box<dyn engine::Log>);
+        let engine = Engine::new(device, volume.clone(), log, options);
+        Ok(Self {
+            engine,
+            volume,
+            locks: InodeLocks::new(),
+            spread: Spread::default(),
+            value_inodes: Mutex::default(),
+            generations: 0,
+            recovered: log::Report::default(),
+            mode,
+            found,
+            clock: Clock { fixed: time },
+            orphans: Orphans::new(policy, records),
+            listings: ListingProfile::default(),
+            waiting: operations::waiting::Waiting::new(waiting, cache_bytes),
+        })
+    }
+
+    /// Marks the file system as open for writing in its superblock.
+    fn mark_open(&self) -> Result<()> {
+        let mut raw = self.volume.sb.raw.clone();
+        let mut features = self.volume.sb.features;
+        if features.compat(Compat::HAS_JOURNAL) {
+            features.incompat.insert(Incompat::RECOVER);
+        } else {
+            raw.state = (raw.state.get() & !STATE_VALID).into();
+        }
+        if features.compat(Compat::ORPHAN_FILE) {
+            features.ro_compat.insert(RoCompat::ORPHAN_PRESENT);
+        }
+        raw.set_features(&features);
+        self.volume.write_superblock(&raw, &**self.engine.device())?;
+        self.engine.device().flush().map_err(Error::Device)
+    }
+
+    /// Completes an image in progress: writes all metadata, then the superblock, with a new uuid if given.
+    ///
+    /// # Errors
+    /// If the device fails; the image is then invalid. `Invalid` if the uuid cannot change because checksums depend on
+    /// it.
+    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
+        self.check_writable()?;
+        operations::orphans::inactivate_all(self)?;
+        self.engine.checkpoint()?;
+        let mut raw = self.volume.sb.raw.clone();
+        let (clusters, inodes) = self.volume.groups.totals();
+        self.volume.set_counts(&mut raw, clusters, inodes);
+        if let Some(uuid) = uuid {
+            if self.volume.uuid_is_seed() {
+                return Err(Error::Invalid("checksums depend on the uuid"));
+            }
+            self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
+        }
+        self.volume.write_superblock(&raw, &**self.engine.device())
+    }
+}
+
+/// Returns a remark on groups whose descriptors were accepted despite wrong checksums.
+fn remarks_on(unsealed: &[Group]) -> Vec<String> {
+    let Some(first) = unsealed.first() else { return Vec::new() };
+    let which = match unsealed.len() {
+        1 => format!("group {first} has"),
+        count => format!("{count} groups, {first} the first, have"),
+    };
+    vec![format!("{which} a descriptor with a wrong checksum, which is taken for right")]
+}
+
+/// Adds advice to an error if the image can be read with `--norecovery`, because only checksums of group descriptors
+/// are wrong.
+fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error) -> Error {
+    match error {
+        Error::Corrupt(damage)
+            if !options.norecovery && Volume::read(device, Trust::Contents).is_ok() =>
+        {
+            damage
+                .advise("--norecovery reads the image all the same, and diskwright repair mends it")
+                .into()
+        }
+        error => error,
+    }
+}
+
+/// Checks that an image may be changed: this build must be able to maintain all its features.
+fn check_changeable(sb: &Superblock) -> Result<()> {
+    if let Some(reason) = sb.read_only_because() {
+        return Err(Error::unsupported(reason, "open it for reading"));
+    }
+    if sb.features.incompat(Incompat::MMP) {
+        return Err(Error::unsupported(
+            "changing an image with multi-mount protection",
+            "turn the feature off: tune2fs -O ^mmp",
+        ));
+    }
+    check_clusters(sb)?;
+    let counts_usage = sb.features.ro_compat(RoCompat::QUOTA);
+    if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
+        return Err(Error::unsupported(
+            "changing an image with both quota and ea_inode",
+            "turn quotas off: tune2fs -O ^quota",
+        ));
+    }
+    let state = sb.raw.state.get();
+    if state & STATE_ERROR != 0 {
+        return Err(Error::unsupported(
+            "changing an image marked as damaged",
+            "run diskwright repair first",
+        ));
+    }
+    if !sb.features.compat(Compat::HAS_JOURNAL) && state & STATE_VALID == 0 {
+        return Err(Error::unsupported(
+            "changing an image without a journal that was not cleanly closed",
+            "run diskwright repair first",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that this build can maintain files in an image with clusters.
+fn check_clusters(sb: &Superblock) -> Result<()> {
+    let features = &sb.features;
+    if !features.ro_compat(RoCompat::BIGALLOC) {
+        return Ok(());
+    }
+    if !features.incompat(Incompat::EXTENTS) {
+        let damage = "bigalloc without extents: block maps know no clusters";
+        return Err(Corruption::new("superblock", damage).into());
+    }
+    Ok(())
+}
+
+/// Rejects fast commits in an image with clusters before its journal is replayed. The journal is replayed in memory to
+/// find them.
+fn check_fast_commits(device: &Arc<dyn BlockDevice>, sb: &Superblock) -> Result<()> {
+    let may_have = sb.features.ro_compat(RoCompat::BIGALLOC)
+        && sb.features.compat(Compat::FAST_COMMIT)
+        && sb.features.incompat(Incompat::RECOVER);
+    if may_have && !log::recover(&OverlayDevice::new(device.clone()))?.fast_commits.is_empty() {
+        return Err(no_fast_commits_in_clusters());
+    }
+    Ok(())
+}
+
+fn no_fast_commits_in_clusters() -> Error {
+    Error::unsupported(
+        "replaying fast commits in an image with bigalloc",
+        "mount and unmount it, or run e2fsck first",
+    )
+}
+
+/// Maximum lag of the coarse clock that e2fsck reads. A superblock must not appear to be from the future.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// Returns a number that differs between openings, for the generations of new inodes.
+fn arbitrary(clock: Clock) -> u32 {
+    let now = clock.now();
+    (now.as_secs() as u32).rotate_left(16) ^ now.subsec_nanos()
+}

@@ -1,0 +1,156 @@
+//! Reads quota files when an image is opened for writing. Writes nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use engine::BufferRef;
+use engine::locks::Mutex;
+use vfs::{Corruption, Error, FileType, Ino, Result};
+
+use super::{LOG_SHARE, Ledger, Place, Quota, Usage};
+use crate::Ext4;
+use crate::format::address::FileBlock;
+use crate::format::features::RoCompat;
+use crate::format::quota::{
+    BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, INFO_BLOCK, Info, QuotaKind, ROOT_BLOCK,
+    TREE_DEPTH, entry_at, entry_range, parse_info, references,
+};
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::map;
+use crate::op::source::Source;
+
+/// A quota file that is being read.
+struct Reader<'f> {
+    fs: &'f Ext4,
+    file: Handle,
+    blocks: u32,
+    /// Nodes read so far. A node has only one parent.
+    seen: HashSet<u32>,
+    usage: HashMap<u32, Usage>,
+}
+
+/// Returns the position of a block of a quota file. Returns `Corrupt` for a hole.
+pub(super) fn place_of(from: &mut impl Source, file: &Handle, block: u32) -> Result<Place> {
+    let log = from.fs().volume.geometry.block_size_log;
+    let byte = u64::from(block) << BLOCK_SIZE_LOG;
+    let at = u32::try_from(byte >> log).map_err(|_| Error::FileTooLarge)?;
+    let map::Place::Written(start) = map::run_at(from, file, FileBlock(at))?.place else {
+        return Err(file.corrupt("quota file", "it has a hole"));
+    };
+    Ok(Place { block: start, offset: (byte & ((1 << log) - 1)) as usize })
+}
+
+impl Ext4 {
+    /// Reads the quota files if usage is counted.
+    ///
+    /// # Errors
+    /// `Corrupt` if a file has holes or its tree is damaged.
+    pub(crate) fn read_quota(&self) -> Result<Option<Quota>> {
+        let sb = &self.volume.sb;
+        if !sb.features.ro_compat(RoCompat::QUOTA) {
+            return Ok(None);
+        }
+        let raw = &sb.raw;
+        let mut files = [None; 3];
+        let mut ledger = Ledger::default();
+        let numbers = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
+        for (number, kind) in QuotaKind::ALL.into_iter().enumerate() {
+            let ino = Ino(numbers[number].get().into());
+            if ino.0 == 0 {
+                continue;
+            }
+            if files.contains(&Some(ino)) {
+                let damage = Corruption::new("superblock", "two quota files in one inode");
+                return Err(damage.of_inode(ino.0).into());
+            }
+            files[number] = Some(ino);
+            ledger.usage[number] = self.read_quota_file(ino, kind)?;
+        }
+        Ok(Some(Quota {
+            files,
+            ledger: Mutex::new(ledger),
+            growth: Mutex::default(),
+            dirty_blocks_max: (self.engine.log_blocks_max() / LOG_SHARE).max(1),
+        }))
+    }
+
+    /// Reads a quota file's inode and the header in its first block.
+    pub(super) fn load_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<(Handle, Info)> {
+        let file = self.load(ino).map_err(|e| match e {
+            Error::NotFound => {
+                Corruption::new("superblock", "a quota file is not in use").of_inode(ino.0).into()
+            }
+            other => other,
+        })?;
+        // The size field is not trusted beyond the size of the device.
+        let size_max = self.volume.geometry.blocks_count << self.volume.geometry.block_size_log;
+        let size = file.inode.size();
+        if file.file_type()? != FileType::Regular || !self.has_map(&file)? || size > size_max {
+            return Err(file.corrupt("quota file", "not a file of blocks"));
+        }
+        let place = place_of(&mut &*self, &file, INFO_BLOCK)?;
+        let bytes = self.block(place.block, Kind::Quota.plain())?;
+        let info = parse_info(&bytes[place.offset..place.offset + BLOCK_SIZE], kind, size);
+        Ok((file, info.map_err(|c| c.of_inode(ino.0).at_block(place.block.0))?))
+    }
+
+    fn read_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<HashMap<u32, Usage>> {
+        let (file, info) = self.load_quota_file(ino, kind)?;
+        let blocks = info.blocks.get();
+        let (seen, usage) = (HashSet::new(), HashMap::new());
+        let mut reader = Reader { fs: self, file, blocks, seen, usage };
+        reader.read_node(ROOT_BLOCK, 0, 0)?;
+        Ok(reader.usage)
+    }
+}
+
+impl Reader<'_> {
+    fn corrupt(&self, problem: &'static str) -> Error {
+        self.file.corrupt("quota file", problem)
+    }
+
+    fn block(&self, block: u32) -> Result<(BufferRef, Place)> {
+        let place = place_of(&mut &*self.fs, &self.file, block)?;
+        Ok((self.fs.block(place.block, Kind::Quota.plain())?, place))
+    }
+
+    /// Reads the subtree of a node of `level`. `prefix` contains the id bits from the levels above.
+    fn read_node(&mut self, block: u32, level: u32, prefix: u32) -> Result<()> {
+        if !self.seen.insert(block) {
+            return Err(self.corrupt("two ways lead to one node"));
+        }
+        // Copy the references, because child nodes may be in the same file system block.
+        let (bytes, place) = self.block(block)?;
+        let node = &bytes[place.offset..place.offset + BLOCK_SIZE];
+        let children: Vec<u32> = references(node).collect();
+        drop(bytes);
+        for (index, &child) in (0..).zip(&children).filter(|(_, child)| **child != 0) {
+            if child <= ROOT_BLOCK || child >= self.blocks {
+                return Err(self.corrupt("its tree leads outside"));
+            }
+            let prefix = prefix << 8 | index;
+            if level + 1 == TREE_DEPTH {
+                self.read_entry(child, prefix)?;
+            } else {
+                self.read_node(child, level + 1, prefix)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_entry(&mut self, block: u32, id: u32) -> Result<()> {
+        let (bytes, place) = self.block(block)?;
+        let leaf = &bytes[place.offset..place.offset + BLOCK_SIZE];
+        let is_it = |entry: &Entry| entry.id == id && !entry.is_none();
+        let found = (0..ENTRIES_PER_BLOCK)
+            .find_map(|index| Some((index, entry_at(leaf, index).filter(is_it)?)));
+        let Some((index, entry)) = found else {
+            return Err(self.corrupt("its tree leads to a block without the entry"));
+        };
+        let offset = place.offset + entry_range(index).start;
+        let place = Place { block: place.block, offset };
+        let (inodes, space) = (entry.inodes.get(), entry.space.get());
+        self.usage.insert(id, Usage { inodes, space, place, is_dirty: false });
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! Repairs directories by rewriting each with all readable entries.
+
+use std::collections::BTreeMap;
+
+use operations::repair::Action;
+use vfs::Result;
+use vfs::check::Finding;
+
+use super::attributes;
+use super::draft::Draft;
+use super::inodes::{ROOT, set_blocks};
+use super::layout::{Filling, Form, fill};
+use super::map::{self, Map};
+use super::names_in::{self, Name, Names};
+use super::patient::Patient;
+use super::ward::{Ward, by_inode};
+use crate::check::codes::*;
+use crate::dir::compare::Style;
+use crate::format::address::Block;
+use crate::format::dirent;
+use crate::format::htree;
+use crate::format::inode::{I_BLOCK_SIZE, flags};
+use crate::repair::Job;
+
+/// Repairs directories.
+pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let of_directories: Vec<_> = by_inode(findings);
+    let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
+    for (ino, findings) in of_directories {
+        let actions =
+            || findings.iter().map(|finding| Action::about(finding, sentence(finding))).collect();
+        let Some(mut directory) = Directory::read(&ward, ino) else { continue };
+        let is_foreign = |name: &Name| {
+            let is_it = |finding: &&&Finding| {
+                finding.code == DIR_POLICY && finding.place.name.as_ref() == Some(&name.name)
+            };
+            findings.iter().any(|finding| is_it(&finding))
+        };
+        directory.entries_mut().retain(|name| !is_foreign(name));
+        let Some(draft) = directory.write(&mut ward) else { continue };
+        ward.end(draft, actions())?;
+    }
+    Ok(())
+}
+
+fn sentence(finding: &Finding) -> &'static str {
+    let sentences = [
+        (DIR_HOLE, "The directory is written anew without the hole."),
+        (DIR_BLOCK, "The directory is written anew with the entries that can be read."),
+        (DIR_CHECKSUM, "The entries that make sense are kept, and the checksum is computed again."),
+        (DIR_DOTS, "The entries \".\" and \"..\" are made anew."),
+        (DIR_NAME, "The entry gets a name that there can be."),
+        (DIR_DUPLICATE, "The second entry gets another name."),
+        (DIR_INODE, "The entry is removed."),
+        (DIR_TYPE, "The type is set right."),
+        (DIR_POLICY, "The name is removed."),
+        (INODE_SIZE, "The directory gets a block."),
+    ];
+    let found = sentences.iter().find(|(code, _)| *code == finding.code);
+    found.map_or("The index of the directory is built anew.", |(_, sentence)| sentence)
+}
+
+/// A directory as it can be read, to be changed and written.
+pub(super) struct Directory {
+    patient: Patient,
+    map: Map,
+    names: Names,
+}
+
+impl Directory {
+    /// Returns `None` if it is not a directory, or if the device cannot read all of it.
+    pub(super) fn read(ward: &Ward<'_>, ino: u32) -> Option<Self> {
+        let patient = ward.patient(ino).filter(|patient| patient.inode.is_dir())?;
+        let map = Map::read(&ward.scene, &patient);
+        let names = names_in::read(&ward.scene, &patient, &map);
+        (!names.is_unreadable).then_some(Self { patient, map, names })
+    }
+
+    /// Returns a new, empty directory in an existing slot.
+    pub(super) fn new(patient: Patient, dot_dot: u32) -> Self {
+        let names = Names { dot_dot, ..Names::default() };
+        Self { patient, map: Map::default(), names }
+    }
+
+    pub(super) fn entries(&self) -> &[Name] {
+        &self.names.entries
+    }
+
+    pub(super) fn entries_mut(&mut self) -> &mut Vec<Name> {
+        &mut self.names.entries
+    }
+
+    pub(super) fn set_dot_dot(&mut self, parent: u32) {
+        self.names.dot_dot = parent;
+    }
+
+    /// Returns whether names are encrypted, so that no name can be created without the key.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.patient.has(flags::ENCRYPT)
+    }
+
+    /// Writes the directory. Returns `None` if there is no room for it.
+    pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
+        let mut draft = Draft::default();
+        let strict = ward.scene.params().strict_names;
+        names_in::settle(&self.patient, strict, &mut self.names.entries);
+        let parent = self.names.dot_dot;
+        let is_dir = ward.scene.known(parent).is_some_and(|known| known.is_dir);
+        if !is_dir {
+            self.names.dot_dot = ROOT;
+        }
+        let is_inline = self.patient.has(flags::INLINE_DATA);
+        if is_inline && self.write_inline() {
+            self.patient.store(&mut draft);
+            return Some(draft);
+        }
+        if is_inline {
+            attributes::set_inline_rest(&mut self.patient, None);
+            self.patient.inode.set_flag(flags::INLINE_DATA, false);
+            map::write_empty(&ward.scene, &mut self.patient);
+        }
+        let blocks = self.layout(ward);
+        self.place(ward, &blocks, &mut draft)?;
+        for (number, bytes) in (0..).zip(blocks) {
+            let place = self.map.place(number)?;
+            draft.write(ward.byte_of(place), bytes);
+        }
+        self.patient.store(&mut draft);
+        Some(draft)
+    }
+
+    /// Returns the contents of its blocks. Sets or clears the index flag.
+    fn layout(&mut self, ward: &mut Ward<'_>) -> Vec<Vec<u8>> {
+        let params = ward.scene.params();
+        let form = Form {
+            block_size: ward.block_size(),
+            seed: self.patient.block_seed(),
+            ino: self.patient.ino,
+            dot_dot: self.names.dot_dot,
+            directory_code: names_in::directory_code(&ward.scene),
+            is_large: params.large_dir,
+        };
+        let entries = &self.names.entries;
+        let size = self.patient.inode.size() >> ward.scene.geometry().block_size_log;
+        let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
+        let had = had.min(size).min(ward.scene.geometry().blocks_count) as usize;
+        let was_indexed = self.patient.has(flags::INDEX);
+        self.patient.inode.set_flag(flags::INDEX, false);
+        // lost+found keeps its blocks, so that there is room the next time.
+        let list = form.list(entries, 1);
+        let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
+        if is_wanted && let Some((version, hashes)) = self.hashes(ward) {
+            let indexed = [Filling::Roomy, Filling::Tight]
+                .into_iter()
+                .filter_map(|filling| form.indexed(entries, version, &hashes, filling))
+                .find(|blocks| self.has_room_for(ward, blocks.len()));
+            if let Some(blocks) = indexed {
+                self.patient.inode.set_flag(flags::INDEX, true);
+                return blocks;
+            }
+        }
+        let is_whole = self.map.end() == had as u64;
+        if was_indexed || had <= list.len() || !is_whole { list } else { form.list(entries, had) }
+    }
+
+    /// Returns the hash version of an index and the hash of each name. Returns `None` if the hashes are unknown.
+    fn hashes(&self, ward: &Ward<'_>) -> Option<(u8, Vec<u32>)> {
+        let entries = &self.names.entries;
+        let style = match (self.patient.has(flags::ENCRYPT), self.patient.has(flags::CASEFOLD)) {
+            // The hash depends on a key, but is stored after each name.
+            (true, true) => {
+                let stored = entries.iter().map(Name::stored_hash).collect::<Option<Vec<_>>>()?;
+                return Some((htree::SIPHASH, stored));
+            }
+            (true, false) => Style::Encrypted,
+            (false, true) => Style::Folded,
+            (false, false) => Style::Plain,
+        };
+        // Implementations fold names that are not UTF-8 in different ways.
+        let is_text = |entry: &Name| std::str::from_utf8(&entry.name).is_ok();
+        if style == Style::Folded && !entries.iter().all(is_text) {
+            return None;
+        }
+        let params = ward.scene.params();
+        let version = self.names.hash_version.filter(|version| *version <= 2);
+        let version = version.unwrap_or(params.default_hash_version());
+        let hasher = params.hasher(version)?;
+        let mut folded = Vec::new();
+        let hash = |entry: &Name| style.hash(&hasher, &entry.name, &mut folded).major;
+        Some((version, entries.iter().map(hash).collect()))
+    }
+
+    /// Returns whether it can have this many blocks.
+    fn has_room_for(&self, ward: &mut Ward<'_>, blocks: usize) -> bool {
+        /// Maximum number of additional map blocks.
+        const MAP_MAX: u64 = 4;
+        let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
+        let more = (blocks as u64).saturating_sub(had);
+        more == 0 || ward.has_free(more + MAP_MAX)
+    }
+
+    /// Gives it as many blocks as there are contents, and writes its map if that changes.
+    fn place(&mut self, ward: &mut Ward<'_>, blocks: &[Vec<u8>], draft: &mut Draft) -> Option<()> {
+        let before = self.map.runs.clone();
+        let mut spare = self.spare(ward, blocks.len() as u64);
+        self.map.truncate(blocks.len() as u64);
+        self.map.runs.iter_mut().for_each(|run| run.unwritten = false);
+        let mut added = BTreeMap::new();
+        for number in 0..blocks.len() as u32 {
+            if self.map.place(number).is_none() {
+                let place = new_place(ward, &self.map, &added, &mut spare, number)?;
+                added.insert(number, Some(place));
+            }
+        }
+        self.map.replace(&added);
+        let is_mapped = self.patient.has(flags::EXTENTS) || !before.is_empty();
+        if before != self.map.runs || self.map.is_damaged || !is_mapped {
+            let is_written = map::write(ward, &mut self.patient, &mut self.map, draft);
+            is_written.then_some(())?;
+        }
+        let size = blocks.len() as u64 * ward.block_size() as u64;
+        self.patient.inode.set_size(size);
+        let clusters = self.map.clusters(&ward.scene);
+        set_blocks(ward, &mut self.patient, clusters, true);
+        Some(())
+    }
+
+    /// Returns the clusters that a directory with `blocks` blocks no longer needs at their positions.
+    fn spare(&self, ward: &Ward<'_>, blocks: u64) -> Vec<Block> {
+        let geometry = ward.scene.geometry();
+        let end = blocks.next_multiple_of(geometry.cluster_blocks().into());
+        let mut spare = Vec::new();
+        for run in self.map.runs.iter().rev() {
+            let behind = (0..run.len).rev().take_while(|at| u64::from(run.first + at) >= end);
+            for place in behind.map(|at| run.start.plus(at.into())) {
+                let start = geometry.cluster_start(place);
+                if spare.last() != Some(&start) {
+                    spare.push(start);
+                }
+            }
+        }
+        spare
+    }
+
+    /// Writes the entries to the inode, if they fit.
+    fn write_inline(&mut self) -> bool {
+        const PARENT_SIZE: usize = 4;
+        let mut rest = attributes::inline_rest(&self.patient).unwrap_or_default();
+        let mut parts = [Vec::new(), Vec::new()];
+        let rooms = [I_BLOCK_SIZE - PARENT_SIZE, rest.len()];
+        let mut left = rooms;
+        for entry in &self.names.entries {
+            let Some(part) = left.iter().position(|left| *left >= entry.size()) else {
+                return false;
+            };
+            left[part] -= entry.size();
+            parts[part].push(entry);
+        }
+        let root = self.patient.inode.i_block_mut();
+        root.fill(0);
+        root[..PARENT_SIZE].copy_from_slice(&self.names.dot_dot.to_le_bytes());
+        rest.fill(0);
+        for (bytes, entries) in [(&mut root[PARENT_SIZE..], &parts[0]), (&mut rest[..], &parts[1])]
+        {
+            if entries.is_empty() && bytes.len() >= dirent::HEADER_SIZE {
+                let len = bytes.len();
+                dirent::write_record(bytes, len, 0, 0, &[]);
+            }
+            fill(bytes, 0, entries);
+        }
+        self.patient.inode.set_size((I_BLOCK_SIZE + rest.len()) as u64);
+        attributes::set_inline_rest(&mut self.patient, Some(&rest))
+    }
+}
+
+/// Returns a position for a file block: in the cluster that the file already has for it, or in a new one.
+fn new_place(
+    ward: &mut Ward<'_>,
+    map: &Map,
+    added: &BTreeMap<u32, Option<Block>>,
+    spare: &mut Vec<Block>,
+    number: u32,
+) -> Option<Block> {
+    let geometry = *ward.scene.geometry();
+    let within = number & (geometry.cluster_blocks() - 1);
+    let first = number - within;
+    for other in first..first.saturating_add(geometry.cluster_blocks()) {
+        let place = map.place(other).or_else(|| added.get(&other).copied().flatten());
+        if let Some(place) = place {
+            return Some(geometry.cluster_start(place).plus(within.into()));
+        }
+    }
+    let cluster = match spare.pop() {
+        Some(cluster) => cluster,
+        None => ward.take_cluster()?,
+    };
+    Some(cluster.plus(within.into()))
+}

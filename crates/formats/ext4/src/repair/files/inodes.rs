@@ -1,0 +1,477 @@
+//! Repairs single inodes: makes the fields match the contents, as far as that does not depend on other inodes.
+
+use operations::repair::Action;
+use vfs::check::{Code, Finding};
+use vfs::{FileType, Result, S_IFMT};
+
+use super::attributes::{self, Mended};
+use super::draft::Draft;
+use super::map::{self, Map};
+use super::patient::Patient;
+use super::ward::{Ward, by_inode};
+use super::words;
+use crate::check::codes::*;
+use crate::format::dirent;
+use crate::format::extent::Node;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
+use crate::format::xattr::VALUE_SIZE_MAX;
+use crate::repair::Job;
+use crate::repair::image::now;
+
+/// Inode of the bad block list.
+const BAD_BLOCKS_INO: u32 = 1;
+/// Inode of the root directory.
+pub(super) const ROOT: u32 = 2;
+/// Inode of the blocks reserved for descriptors.
+pub(super) const RESIZE_INO: u32 = 7;
+/// Offset of `obso_faddr`.
+const FADDR: usize = 0x70;
+/// `i_flags`: inode of an AFS server.
+const IMAGIC: u32 = 0x2000;
+/// Maximum number of faults of a real inode with a wrong checksum.
+const FAULTS_MAX: usize = 2;
+
+/// Findings that are typical of slots that never contained an inode or were overwritten.
+const FAULTS: &[&Code] = &[
+    INODE_MODE,
+    INODE_FIELD,
+    INODE_FLAGS,
+    INODE_DELETION_TIME,
+    INODE_SIZE,
+    INODE_BLOCKS,
+    SYMLINK,
+    EXTENT_NODE,
+    EXTENT_PLACE,
+    INDIRECT_PLACE,
+    BLOCK_METADATA,
+    XATTR_BLOCK,
+];
+
+/// Findings about an inode's map.
+pub(super) const OF_MAP: &[&Code] = &[
+    INODE_FLAGS,
+    INODE_MODE,
+    EXTENT_NODE,
+    EXTENT_CHECKSUM,
+    EXTENT_PLACE,
+    EXTENT_START,
+    EXTENT_UNWRITTEN,
+    INDIRECT_PLACE,
+];
+
+/// Findings about attributes in an inode.
+pub(super) const OF_ATTRIBUTES: &[&Code] = &[
+    XATTR_INODE,
+    XATTR_BLOCK,
+    XATTR_CHECKSUM,
+    XATTR_ENTRY,
+    XATTR_HASH,
+    XATTR_VALUE,
+    ACL,
+    ENCRYPTION_CONTEXT,
+];
+
+/// Repairs inodes.
+pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
+    let mut all = by_inode(findings);
+    // Inodes that refer to values come first: they contain more about the values than the value inodes.
+    all.sort_by_key(|(_, findings)| {
+        !findings.iter().any(|f| f.code == XATTR_VALUE && f.place.name.is_some())
+    });
+    for (ino, findings) in all {
+        mend_one(&mut ward, ino, &findings)?;
+    }
+    Ok(())
+}
+
+/// Makes the root a directory. The file system's other inodes are repaired elsewhere.
+pub(super) fn mend_root_only(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let of_root = |finding: &&&Finding| finding.place.inode == Some(ROOT.into());
+    let findings: Vec<&Finding> = findings.iter().filter(of_root).copied().collect();
+    if findings.is_empty() { Ok(()) } else { mend(job, &findings) }
+}
+
+fn mend_one(ward: &mut Ward<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
+    let Some(patient) = ward.patient(ino) else { return Ok(()) };
+    let mut case = Case { ward, patient, findings, draft: Draft::default(), cleared: None };
+    case.treat();
+    let Case { ward, patient, draft, cleared, .. } = case;
+    let mut draft = draft;
+    patient.store(&mut draft);
+    let action = |finding: &&Finding| {
+        let what = cleared.map_or_else(|| words::of_inode(finding), ToOwned::to_owned);
+        Action::about(finding, what)
+    };
+    ward.end(draft, findings.iter().map(action).collect())?;
+    Ok(())
+}
+
+/// An inode that is being repaired.
+pub(super) struct Case<'c, 'j, 'f> {
+    pub(super) ward: &'c mut Ward<'j>,
+    pub(super) patient: Patient,
+    findings: &'c [&'f Finding],
+    pub(super) draft: Draft,
+    /// Report sentence if the inode is freed.
+    pub(super) cleared: Option<&'static str>,
+}
+
+impl Case<'_, '_, '_> {
+    /// Returns whether there is a finding with one of these codes.
+    pub(super) fn has(&self, codes: &[&'static Code]) -> bool {
+        self.findings.iter().any(|finding| codes.contains(&finding.code))
+    }
+
+    /// Returns whether the file system needs the inode, so that it is recreated instead of freed.
+    fn is_own(&self) -> bool {
+        let (scene, ino) = (&self.ward.scene, self.patient.ino);
+        ino == ROOT || scene.is_hidden(ino) && !scene.is_reserved_for_nothing(ino)
+    }
+
+    fn treat(&mut self) {
+        let ino = self.patient.ino;
+        if ino == BAD_BLOCKS_INO {
+            return self.mend_bad_blocks();
+        }
+        let is_free = self.patient.inode.links_count() == 0 && !self.ward.scene.is_orphan(ino);
+        if is_free && ino != ROOT && !self.revive() {
+            return;
+        }
+        if ino == ROOT {
+            self.mend_root();
+        } else if self.is_beyond_help() && (!self.is_own() || ino == RESIZE_INO) {
+            self.cleared = Some("The inode is not one any more, and is freed.");
+            return self.patient.clear();
+        }
+        if self.has(&[ENCRYPTION_CONTEXT]) && ino != ROOT && !self.is_own() {
+            self.cleared = Some("The inode, which no key can open, is freed.");
+            return self.patient.clear();
+        }
+        self.mend_fields();
+        self.mend_attributes();
+        if self.patient.file_type().is_none() && !self.guess_type() {
+            // The check then reports inodes that the file system needs as missing, and they are recreated.
+            self.cleared = Some("Nothing says what the inode is, and it is freed.");
+            return self.patient.clear();
+        }
+        self.mend_special_type();
+        self.mend_flags();
+        if ino == RESIZE_INO {
+            return;
+        }
+        self.mend_contents();
+    }
+
+    /// Returns whether the inode has too many faults to be trusted, or earlier repairs did not help.
+    fn is_beyond_help(&self) -> bool {
+        let faults = FAULTS.iter().filter(|code| self.has(&[**code])).count();
+        let is_unsealed = self.patient.is_sealed() == Some(false);
+        let most = if is_unsealed { FAULTS_MAX } else { 2 * FAULTS_MAX };
+        let is_stubborn = |finding: &&Finding| {
+            !OF_ATTRIBUTES.contains(&finding.code)
+                && self.ward.is_stubborn(self.patient.ino, finding.code)
+        };
+        faults > most || self.findings.iter().any(is_stubborn)
+    }
+
+    /// Handles an inode without names that was never freed. If it has contents, it gets a link again, so that it goes
+    /// to lost+found; otherwise it gets a deletion time. Returns whether it has a link now.
+    fn revive(&mut self) -> bool {
+        if !self.has(&[INODE_DELETION_TIME]) {
+            return false;
+        }
+        let map = Map::read(&self.ward.scene, &self.patient);
+        let is_whole = !map.runs.is_empty() && !map.is_damaged && !map.is_unreadable;
+        let was_never_freed = self.patient.inode.dtime() == 0 && !self.has(&[INODE_CHECKSUM]);
+        if is_whole && self.patient.inode.size() > 0 && was_never_freed {
+            self.patient.inode.set_links_count(1);
+            return true;
+        }
+        self.patient.inode.set_dtime(now().max(1));
+        false
+    }
+
+    fn mend_bad_blocks(&mut self) {
+        if self.has(&[EXTENT_PLACE, INDIRECT_PLACE, EXTENT_NODE, INODE_FIELD]) {
+            self.cleared = Some("The list of bad blocks is not one any more, and is emptied.");
+            self.patient.clear();
+        }
+    }
+
+    /// Makes the root a directory, whatever its inode contains. Its entries are found later.
+    fn mend_root(&mut self) {
+        let inode = &mut self.patient.inode;
+        if !inode.is_dir() {
+            inode.set_mode(0o04_0755);
+        }
+        if inode.links_count() == 0 {
+            inode.set_links_count(2);
+        }
+        if self.is_beyond_help() {
+            inode_reset(&mut self.patient);
+            map::write_empty(&self.ward.scene, &mut self.patient);
+        }
+    }
+
+    fn mend_fields(&mut self) {
+        let is_orphan = self.ward.scene.is_orphan(self.patient.ino);
+        if self.has(&[INODE_DELETION_TIME]) && !is_orphan || self.patient.ino == ROOT {
+            self.patient.inode.set_dtime(0);
+        }
+        if !self.has(&[INODE_FIELD]) {
+            return;
+        }
+        self.patient.patch(FADDR, &[0; 4]);
+        for at in inode::early_times(self.patient.bytes()) {
+            let extra = self.patient.bytes()[at] & !3;
+            self.patient.patch(at, &[extra]);
+        }
+        let size = usize::from(self.ward.scene.geometry().inode_size);
+        let most = size - GOOD_OLD_INODE_SIZE;
+        if inode::check_extra_isize(self.patient.bytes()).is_err() {
+            // Attributes start after the fixed fields, with a magic number.
+            let slot = self.patient.bytes();
+            let magic = 0xea02_0000_u32.to_le_bytes();
+            let found = (4..most)
+                .step_by(4)
+                .find(|extra| slot[GOOD_OLD_INODE_SIZE + extra..].get(..4) == Some(&magic));
+            let extra = found.unwrap_or(usize::from(EXTRA_ISIZE).min(most)) as u16;
+            self.patient.patch(GOOD_OLD_INODE_SIZE, &extra.to_le_bytes());
+        }
+    }
+
+    fn mend_attributes(&mut self) {
+        if !self.has(OF_ATTRIBUTES) && !self.has(&[INODE_FIELD]) {
+            return;
+        }
+        let in_block = |finding: &&&Finding| {
+            finding.place.block.is_some() || finding.place.field == Some("file_acl")
+        };
+        let of_attributes =
+            self.findings.iter().filter(|finding| OF_ATTRIBUTES.contains(&finding.code));
+        let (blocks, inodes): (Vec<&&Finding>, Vec<&&Finding>) = of_attributes.partition(in_block);
+        if !inodes.is_empty() {
+            if self.patient.has(flags::EA_INODE)
+                && self.has(&[XATTR_VALUE])
+                && !self.has(&[INODE_SIZE])
+            {
+                self.mend_value_hash();
+            }
+            attributes::mend_in_inode(self.ward, &mut self.patient, &mut self.draft);
+        }
+        let is_stubborn =
+            blocks.iter().any(|finding| self.ward.is_stubborn(self.patient.ino, finding.code));
+        if is_stubborn {
+            self.patient.inode.set_file_acl(0);
+        } else if !blocks.is_empty()
+            && let Mended::Dropped =
+                attributes::mend_block(self.ward, &mut self.patient, &mut self.draft)
+        {
+            self.patient.inode.set_file_acl(0);
+        }
+    }
+
+    /// Sets the hash of a value to that of its contents.
+    fn mend_value_hash(&mut self) {
+        // A value cannot be in the file system's own blocks; if the inode itself is in them, they would change with the
+        // hash.
+        let map = Map::read(&self.ward.scene, &self.patient);
+        if map.runs.iter().any(|run| self.ward.scene.is_system(run.start, run.len.into())) {
+            return;
+        }
+        let Some(value) = read_contents(self.ward, &self.patient, VALUE_SIZE_MAX.into()) else {
+            return;
+        };
+        let seed = self.ward.scene.params().sb.checksum_seed;
+        self.patient.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
+    }
+
+    /// Handles a device, fifo or socket whose size and block count match the contents that it would have as a file or
+    /// directory: it becomes one.
+    fn mend_special_type(&mut self) {
+        let has_contents = [FileType::Regular, FileType::Directory, FileType::Symlink];
+        let is_special = self.patient.file_type().is_some_and(|own| !has_contents.contains(&own));
+        if !is_special || !self.has(&[INODE_SIZE]) || !self.has(&[INODE_BLOCKS]) {
+            return;
+        }
+        let mode = self.patient.inode.mode();
+        let is_found = self.guess_type() && {
+            let map = Map::read(&self.ward.scene, &self.patient);
+            let geometry = self.ward.scene.geometry();
+            let clusters = map.clusters(&self.ward.scene);
+            let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+            clusters > 0 && units == self.patient.inode.blocks_512(geometry.block_size())
+        };
+        if !is_found {
+            self.patient.inode.set_mode(mode);
+        }
+    }
+
+    /// Determines the type of an inode from its contents. Returns `false` if they do not show it.
+    fn guess_type(&mut self) -> bool {
+        let permissions = self.patient.inode.mode() & !S_IFMT;
+        let mut try_mode = |mode: u16| self.patient.inode.set_mode(mode | permissions);
+        try_mode(0o10_0000);
+        let map = Map::read(&self.ward.scene, &self.patient);
+        let first = map.place(0).and_then(|place| self.ward.scene.block(place));
+        let is_own_dot = |bytes: &[u8]| {
+            let mut records = dirent::records(bytes);
+            let dot = records.next();
+            dot.is_some_and(|dot| dot.name == b"." && dot.inode == self.patient.ino)
+                && records.next().is_some_and(|record| record.name == b"..")
+        };
+        if first.as_deref().is_some_and(is_own_dot) {
+            self.patient.inode.set_mode(0o04_0000 | permissions);
+            return true;
+        }
+        let is_inline = self.patient.has(flags::INLINE_DATA)
+            && attributes::inline_rest(&self.patient).is_some();
+        let has_map = self.patient.has(flags::EXTENTS) && !map.is_damaged;
+        if is_inline || has_map || !map.runs.is_empty() && !map.is_damaged {
+            return true;
+        }
+        let size = self.patient.inode.size();
+        let is_target = (1..I_BLOCK_SIZE as u64).contains(&size) && {
+            let (target, rest) = self.patient.inode.i_block().split_at(size as usize);
+            target.iter().all(|byte| byte.is_ascii_graphic()) && rest.iter().all(|byte| *byte == 0)
+        };
+        let mode = if is_target { 0o12_0000 } else { 0 };
+        self.patient.inode.set_mode(mode | permissions);
+        is_target
+    }
+
+    fn mend_flags(&mut self) {
+        if !self.has(&[INODE_FLAGS, INODE_MODE, INLINE_DATA]) {
+            return;
+        }
+        let Some(file_type) = self.patient.file_type() else { return };
+        let features = self.ward.scene.params().sb.features;
+        let (is_dir, is_file) = (file_type == FileType::Directory, file_type == FileType::Regular);
+        let has_map = is_dir || is_file || file_type == FileType::Symlink;
+        let allowed = [
+            (flags::EXTENTS, has_map),
+            (flags::INLINE_DATA, features.incompat(Incompat::INLINE_DATA) && has_map),
+            (flags::INDEX, features.compat(Compat::DIR_INDEX) && is_dir),
+            (flags::CASEFOLD, features.incompat(Incompat::CASEFOLD) && is_dir),
+            (flags::ENCRYPT, features.incompat(Incompat::ENCRYPT) && has_map),
+            (flags::VERITY, features.ro_compat(RoCompat::VERITY) && is_file),
+            (flags::EA_INODE, features.incompat(Incompat::EA_INODE) && is_file),
+            (IMAGIC, features.compat(Compat::IMAGIC_INODES)),
+            (flags::IMMUTABLE | flags::APPEND, is_dir || is_file),
+        ];
+        // Inline data that is valid as an extent map cannot be distinguished from one, so it is treated as a map.
+        let lies_within = self.patient.has(flags::INLINE_DATA) && !self.patient.has(flags::EXTENTS);
+        if lies_within && has_map && Node::parse(self.patient.inode.i_block(), None).is_ok() {
+            self.patient.inode.set_flag(flags::EXTENTS, true);
+            self.patient.inode.set_flag(flags::INLINE_DATA, false);
+        }
+        for (flag, is_allowed) in allowed {
+            if !is_allowed {
+                self.patient.inode.set_flag(flag, false);
+            }
+        }
+        let is_encrypted = self.patient.has(flags::ENCRYPT);
+        if is_encrypted && !attributes::has_encryption_context(&self.ward.scene, &self.patient) {
+            self.patient.inode.set_flag(flags::ENCRYPT, false);
+        }
+        if self.patient.has(flags::INLINE_DATA) && self.patient.has(flags::EXTENTS) {
+            let is_inline = attributes::inline_rest(&self.patient).is_some();
+            self.patient.inode.set_flag(flags::EXTENTS, !is_inline);
+            self.patient.inode.set_flag(flags::INLINE_DATA, is_inline);
+        }
+        if self.patient.has(flags::INLINE_DATA) {
+            self.patient.inode.set_flag(flags::INDEX, false);
+        }
+    }
+}
+
+/// Clears everything of an inode except its type, owner and times.
+fn inode_reset(patient: &mut Patient) {
+    patient.inode.set_flag(u32::MAX, false);
+    patient.inode.set_size(0);
+    patient.inode.set_file_acl(0);
+    patient.patch(FADDR, &[0; 4]);
+}
+
+/// Sets the block count of an inode: `clusters` plus the attribute block. The count may also include values in separate
+/// inodes, so a plausible stored count is kept unless it is known to be `wrong`.
+pub(super) fn set_blocks(ward: &Ward<'_>, patient: &mut Patient, clusters: u64, wrong: bool) {
+    let geometry = ward.scene.geometry();
+    let clusters = clusters + u64::from(patient.inode.file_acl() != 0);
+    let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+    let found = patient.inode.blocks_512(geometry.block_size());
+    let may_count_values = ward.scene.params().sb.features.incompat(Incompat::EA_INODE);
+    if wrong || !may_count_values || found < units {
+        patient.inode.set_blocks_512(units, geometry.block_size());
+    }
+}
+
+/// Returns the contents of a file with at most `max` bytes. Holes are zeros. Returns `None` if it is larger or cannot
+/// be read.
+pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Option<Vec<u8>> {
+    let size = patient.inode.size();
+    if size > max {
+        return None;
+    }
+    let map = Map::read(&ward.scene, patient);
+    let log = ward.scene.geometry().block_size_log;
+    let mut bytes = vec![0; size.next_multiple_of(1 << log) as usize];
+    for run in map.runs.iter().filter(|run| !run.unwritten) {
+        for at in 0..run.len {
+            let start = ((run.first + at) as usize) << log;
+            if let Some(room) = bytes.get_mut(start..start + (1 << log)) {
+                room.copy_from_slice(&ward.scene.block(run.start.plus(at.into()))?);
+            }
+        }
+    }
+    bytes.truncate(size as usize);
+    Some(bytes)
+}
+
+/// Converts a value inode without an attribute to a regular file, which is later found without a name. Returns whether
+/// it has contents.
+fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
+    let map = Map::read(&ward.scene, patient);
+    if map.runs.is_empty() || map.is_unreadable || patient.inode.size() == 0 {
+        return false;
+    }
+    patient.inode.set_flag(flags::EA_INODE, false);
+    patient.inode.set_links_count(1);
+    // In other inodes, the fields of the count and of the hash are timestamps.
+    patient.inode.set_value_refcount(0);
+    let time = vfs::Timestamp { sec: now().into(), nsec: 0 };
+    for which in [inode::Time::Access, inode::Time::Change, inode::Time::Modify] {
+        patient.inode.set_time(which, time);
+    }
+    true
+}
+
+/// Sets the reference counts of value inodes. A value inode without references becomes a file.
+pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(ward) = Ward::new(job)? else { return Ok(()) };
+    for (ino, findings) in by_inode(findings) {
+        let Some(mut patient) = ward.patient(ino) else { continue };
+        let count = findings[0].expected.as_ref().and_then(|text| text.parse::<u64>().ok());
+        let what = match count {
+            None => continue,
+            Some(0) if becomes_file(&ward, &mut patient) => {
+                "No attribute has its value here, and the inode becomes a file.".to_owned()
+            }
+            Some(0) => {
+                patient.clear();
+                "No attribute has its value here, and the inode is freed.".to_owned()
+            }
+            Some(count) => {
+                patient.inode.set_value_refcount(count);
+                format!("The inode says that {count} attributes have their value here.")
+            }
+        };
+        let mut draft = Draft::default();
+        patient.store(&mut draft);
+        let actions = findings.iter().map(|finding| Action::about(finding, what.clone()));
+        ward.end(draft, actions.collect())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Shared state of the repairs of files in one round: the image, earlier repairs, and free space.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use operations::repair::{Action, Staging};
+use vfs::Result;
+use vfs::check::{Code, Finding};
+
+use super::draft::Draft;
+use super::map::Map;
+use super::patient::Patient;
+use crate::check::scene::Scene;
+use crate::format::address::Block;
+use crate::format::inode::Inode;
+use crate::repair::Job;
+
+/// Number of equal repairs of an inode after which the strictest repair is used.
+const PATIENCE: u32 = 4;
+
+/// The image in the staging, as seen by one fix.
+pub(super) struct Ward<'j> {
+    pub(super) job: &'j Job,
+    pub(super) scene: Scene,
+    /// True if the scene contains the blocks and inodes in use.
+    is_surveyed: bool,
+    /// Cluster from which to search for free space.
+    next: u64,
+    /// Number of earlier repairs by inode and code.
+    before: HashMap<(u64, &'static str), u32>,
+}
+
+impl<'j> Ward<'j> {
+    /// Returns `None` if there is no superblock.
+    pub(super) fn new(job: &'j Job) -> Result<Option<Self>> {
+        let Some(scene) = Scene::open(Arc::clone(&job.staging) as _, &job.options)? else {
+            return Ok(None);
+        };
+        let mut before = HashMap::new();
+        job.staging.for_each_action(|action| {
+            if let (Some(code), Some(inode)) = (action.code, action.place.inode) {
+                *before.entry((inode, code.name)).or_default() += 1;
+            }
+        });
+        Ok(Some(Self { job, scene, is_surveyed: false, next: 0, before }))
+    }
+
+    /// Like [`Self::new`], but also surveys the blocks and inodes in use.
+    pub(super) fn surveyed(job: &'j Job) -> Result<Option<Self>> {
+        let ward = Self::new(job)?;
+        Ok(ward.map(|mut ward| {
+            ward.survey();
+            ward
+        }))
+    }
+
+    pub(super) fn staging(&self) -> &'j Staging {
+        &self.job.staging
+    }
+
+    /// Returns whether repeated repairs of this finding did not help.
+    pub(super) fn is_stubborn(&self, ino: u32, code: &'static Code) -> bool {
+        self.before.get(&(ino.into(), code.name)).is_some_and(|count| *count >= PATIENCE)
+    }
+
+    /// Surveys the blocks and inodes in use, unless that was done already.
+    pub(super) fn survey(&mut self) {
+        if !self.is_surveyed {
+            self.scene.survey();
+            self.is_surveyed = true;
+        }
+    }
+
+    pub(super) fn block_size(&self) -> usize {
+        self.scene.geometry().block_size() as usize
+    }
+
+    /// Returns an inode. Returns `None` if there is no such inode, or if the device fails.
+    pub(super) fn patient(&self, ino: u32) -> Option<Patient> {
+        Patient::read(&self.scene, ino)
+    }
+
+    /// Marks the blocks of damaged maps and below shared map nodes as in use, too. The check does not walk them, but
+    /// later repairs still read them.
+    pub(super) fn claim_all(&mut self) {
+        self.survey();
+        let scene = &self.scene;
+        scene.for_each_slot(&mut |ino, slot| {
+            let inode = Inode::from_slot(slot);
+            let is_used = inode.links_count() > 0 || scene.is_orphan(ino);
+            let Some(patient) = Patient::read(scene, ino).filter(|_| is_used) else { return };
+            let map = Map::read(scene, &patient);
+            let runs = map.runs.iter().map(|run| (run.start, u64::from(run.len)));
+            for (start, len) in runs.chain(map.nodes.iter().map(|node| (*node, 1))) {
+                scene.used().insert_range(scene.clusters(start, len), |_| {});
+            }
+        });
+    }
+
+    /// Returns whether any of these blocks has several claims.
+    pub(super) fn shares(&mut self, blocks: &[Block]) -> bool {
+        if !self.is_surveyed {
+            self.claim_all();
+        }
+        let is_shared = |block: &Block| {
+            let cluster = self.scene.clusters(*block, 1).start;
+            self.scene.shared().is_some_and(|shared| shared.contains(cluster))
+        };
+        blocks.iter().any(is_shared)
+    }
+
+    /// Allocates a free cluster and returns its first block. Returns `None` if there is none, or if not everything in
+    /// use is known.
+    pub(super) fn take_cluster(&mut self) -> Option<Block> {
+        if !self.job.is_all_known {
+            return None;
+        }
+        if !self.is_surveyed {
+            self.claim_all();
+        }
+        let limit = self.scene.used().limit();
+        let found = self.find_free(self.next..limit).or_else(|| self.find_free(0..limit))?;
+        self.scene.used().insert(found);
+        self.next = found + 1;
+        Some(self.scene.block_of(found))
+    }
+
+    /// Returns whether `count` clusters can be allocated.
+    pub(super) fn has_free(&mut self, count: u64) -> bool {
+        if !self.is_surveyed {
+            self.claim_all();
+        }
+        let limit = self.scene.used().limit();
+        let mut next = 0;
+        let found = (0..count).all(|_| {
+            let found = self.find_free(next..limit);
+            found.inspect(|cluster| next = cluster + 1).is_some()
+        });
+        found && self.job.is_all_known
+    }
+
+    fn find_free(&self, clusters: Range<u64>) -> Option<u64> {
+        let (used, geometry) = (self.scene.used(), self.scene.geometry());
+        let mut cluster = clusters.start;
+        let mut of_uninit = None;
+        while cluster < clusters.end {
+            if cluster.is_multiple_of(64) && used.word(cluster / 64) == u64::MAX {
+                cluster += 64;
+                continue;
+            }
+            if !used.contains(cluster) {
+                let block = self.scene.block_of(cluster);
+                let is_whole = geometry.contains(block, geometry.cluster_blocks().into());
+                let group = geometry.group_of(block);
+                // Groups with an uninitialised block bitmap are the last choice.
+                if is_whole && !self.scene.is_block_uninit(group) {
+                    return Some(cluster);
+                }
+                if is_whole && of_uninit.is_none() {
+                    of_uninit = Some(cluster);
+                }
+                if self.scene.is_block_uninit(group) {
+                    let after = geometry.first_block(group).plus(geometry.blocks_per_group.into());
+                    cluster = self.scene.clusters(after, 1).start.max(cluster + 1);
+                    continue;
+                }
+            }
+            cluster += 1;
+        }
+        of_uninit
+    }
+
+    /// Writes a draft as a step. Returns whether the step was made.
+    pub(super) fn end(&self, draft: Draft, actions: Vec<Action>) -> Result<bool> {
+        Ok(draft.apply(self.staging())?
+            && self.staging().end_step(actions).map_err(vfs::Error::Device)?)
+    }
+
+    /// Returns the byte offset of a block.
+    pub(super) fn byte_of(&self, block: Block) -> u64 {
+        self.scene.geometry().byte_of(block)
+    }
+}
+
+/// Groups findings by inode. Skips findings without one.
+pub(super) fn by_inode<'f>(findings: &[&'f Finding]) -> Vec<(u32, Vec<&'f Finding>)> {
+    let mut all: Vec<(u32, &Finding)> = Vec::new();
+    for finding in findings {
+        if let Some(ino) = finding.place.inode.and_then(|ino| u32::try_from(ino).ok()) {
+            all.push((ino, finding));
+        }
+    }
+    all.sort_by_key(|(ino, _)| *ino);
+    all.chunk_by(|one, two| one.0 == two.0)
+        .map(|chunk| (chunk[0].0, chunk.iter().map(|(_, finding)| *finding).collect()))
+        .collect()
+}

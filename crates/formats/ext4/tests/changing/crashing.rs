@@ -1,0 +1,82 @@
+//! ext4 as a target of the crash explorer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use disk::{BlockDevice, MemoryDevice};
+use ext4::{Ext4, WaitingPolicy};
+use vfs::FileSystem;
+use workload::crash::{CarelessDevice, Mounted, Target};
+use workload::trial::{Alike, Trial};
+
+use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open_with};
+
+/// ext4 images of one kind.
+pub struct Ext4Target {
+    pub layout: Layout,
+    /// The created file system. Each run starts with a copy.
+    made: MemoryDevice,
+    /// True to drop all flushes, as a deliberate fault.
+    pub swallows_flushes: bool,
+    /// Policy for waiting files.
+    pub waiting: Option<WaitingPolicy>,
+}
+
+impl Ext4Target {
+    pub fn new(layout: Layout) -> Self {
+        Self::with_image(layout, layout.make())
+    }
+
+    /// Returns a target for an image created by another program with this layout.
+    pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
+        Self { layout, made, swallows_flushes: false, waiting: None }
+    }
+
+    /// Returns the parameters of trials.
+    pub fn trial(&self) -> Trial<'_> {
+        let (block_bytes, name) = (self.layout.block_size.into(), format!("{:?}", self.layout));
+        let parts_long_requests = false;
+        Trial {
+            target: self,
+            block_bytes,
+            parts_long_requests,
+            name,
+            check: &|device| assert_clean(device),
+            alike: Alike::one_in(testkit::effort(7, 1, 1)),
+        }
+    }
+}
+
+pub struct Open(pub Ext4);
+
+impl Target for Ext4Target {
+    fn make(&self, _seed: u64) -> Result<MemoryDevice, String> {
+        Ok(self.made.fork())
+    }
+
+    /// The superblock must be written atomically. Its checksum is in its second sector, and it must be written before
+    /// the journal is valid, so no implementation survives a torn write of it. The kernel does not either.
+    fn indivisible(&self) -> Vec<Range<u64>> {
+        std::iter::once(1024..2048).collect()
+    }
+
+    fn files_may_wait(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+        let device: Arc<dyn BlockDevice> =
+            if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
+        Ok(Box::new(Open(open_with(device, SMALL_CACHE_BYTES, self.waiting)?)))
+    }
+}
+
+impl Mounted for Open {
+    fn file_system(&self) -> &dyn FileSystem {
+        &self.0
+    }
+
+    fn close(self: Box<Self>) -> vfs::Result<()> {
+        self.0.close()
+    }
+}

@@ -1,0 +1,241 @@
+//! Listings in batches while entries are added and removed: entries that exist throughout are listed exactly once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use ext4::Ext4;
+use ext4::format::hash::{HashVersion, NameHasher};
+use testkit::{Mke2fs, debugfs_write, require};
+use vfs::{Cookie, FileSystem, Ino};
+
+use crate::names::common::{Image, NEW};
+
+/// Lists a directory in batches, and calls `change` between two batches.
+fn list(
+    fs: &Ext4,
+    dir: Ino,
+    batch: &mut dyn FnMut() -> usize,
+    change: &mut dyn FnMut(&Ext4),
+) -> Vec<Vec<u8>> {
+    let (mut names, mut from) = (Vec::new(), Cookie(0));
+    loop {
+        let (mut left, mut is_end) = (batch(), true);
+        fs.readdir(dir, from, &mut |entry| {
+            names.push(entry.name.to_vec());
+            from = entry.next;
+            left -= 1;
+            if left > 0 {
+                return ControlFlow::Continue(());
+            }
+            is_end = false;
+            ControlFlow::Break(())
+        })
+        .unwrap();
+        if is_end {
+            return names;
+        }
+        change(fs);
+    }
+}
+
+/// Lists a directory repeatedly while names change, from none to several blocks of them.
+fn names_that_stay_are_shown_once(image: &Image, dir: &[u8], seed: u64, names_max: u32) {
+    let fs = image.open();
+    let dir = fs.lookup(fs.root(), dir).unwrap();
+    let file = fs.create(fs.root(), b"file", &NEW).unwrap();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let name = |n: u32| format!("{n:-<width$}", width = 3 + (n as usize * 31) % 120).into_bytes();
+    let mut present = BTreeSet::new();
+    for round in 0..60 {
+        let before: BTreeSet<u32> = present.clone();
+        let mut touched = BTreeSet::new();
+        let (mut batches, growing) = (random.clone(), round % 6 < 3);
+        let shown = list(&fs, dir, &mut || batches.usize(1..40), &mut |fs| {
+            for _ in 0..random.usize(..30) {
+                let n = random.u32(..names_max);
+                if present.contains(&n) && (!growing || random.u8(..4) == 0) {
+                    fs.unlink(dir, &name(n), None).unwrap();
+                    present.remove(&n);
+                    touched.insert(n);
+                } else if present.insert(n) {
+                    fs.link(file, dir, &name(n), None).unwrap();
+                    touched.insert(n);
+                }
+            }
+        });
+        let mut counts = BTreeMap::new();
+        for name in shown {
+            *counts.entry(name).or_insert(0) += 1;
+        }
+        assert_eq!((counts[b".".as_slice()], counts[b"..".as_slice()]), (1, 1));
+        for n in 0..names_max {
+            let count = counts.get(&name(n)).copied().unwrap_or(0);
+            let stayed = !touched.contains(&n);
+            assert!(
+                !stayed || count == u32::from(before.contains(&n)),
+                "round {round}, {n}: {count}"
+            );
+        }
+    }
+    image.close(fs);
+}
+
+fn with_directory(mke2fs: &Mke2fs) -> Image {
+    let image = Image::new(mke2fs, 16);
+    let fs = image.open();
+    fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
+    image.close(fs);
+    image
+}
+
+#[test]
+fn listings_outlast_changes() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("tune2fs"));
+    for (seed, (block_size, features, hash)) in [
+        (1024, "dir_index", ""),
+        (4096, "dir_index", ""),
+        // Hashes of this version have 31 bits, so names sometimes have the same hash.
+        (1024, "dir_index", "legacy"),
+        (1024, "dir_index", "tea"),
+        (1024, "^dir_index", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let image = with_directory(&Mke2fs::new("ext4").block_size(block_size).features(features));
+        if !hash.is_empty() {
+            debugfs_write(&image.path, &format!("set_super_value def_hash_version {hash}"));
+        }
+        for names_max in [30, 400, 3_000] {
+            names_that_stay_are_shown_once(&image, b"dir", seed as u64, names_max);
+            let fs = image.open();
+            fs.unlink(fs.root(), b"file", None).unwrap();
+            let dir = fs.lookup(fs.root(), b"dir").unwrap();
+            for (name, _) in crate::names::common::entries(&fs, dir) {
+                fs.unlink(dir, &name, None).unwrap();
+            }
+            image.close(fs);
+        }
+    }
+}
+
+/// A listing that starts while the directory is inline continues after the conversion to a block and to an index.
+#[test]
+fn listings_outlast_the_end_of_inline_directories() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    for (seed, features) in ["inline_data,dir_index", "inline_data,^dir_index"].iter().enumerate() {
+        let image = Image::new(&Mke2fs::new("ext4").block_size(1024).features(features), 16);
+        testkit::populate_with_kernel(&image.path, "ext4", |root: &std::path::Path| {
+            for dir in 0..10 {
+                let dir = root.join(format!("dir{dir}"));
+                std::fs::create_dir(&dir).unwrap();
+                for name in ["a", "bb", "ccc", "dddd", "eeeee", "ffffff", "ggggggg"] {
+                    std::fs::write(dir.join(name), "").unwrap();
+                }
+            }
+        });
+        let fs = image.open();
+        let file = fs.create(fs.root(), b"file", &NEW).unwrap();
+        for number in 0..10 {
+            let dir = fs.lookup(fs.root(), format!("dir{number}").as_bytes()).unwrap();
+            let mut random = fastrand::Rng::with_seed(seed as u64 * 10 + number);
+            let (mut batches, mut batch_count) = (random.clone(), 0);
+            let mut shown = list(&fs, dir, &mut || batches.usize(1..4), &mut |fs| {
+                batch_count += 1;
+                // Without this limit, the listing would never end.
+                if batch_count > 15 {
+                    return;
+                }
+                for n in 0..random.u8(1..30) {
+                    let name = format!("new-{batch_count}-{n}");
+                    fs.link(file, dir, name.as_bytes(), None).unwrap();
+                }
+            });
+            shown.retain(|name| !name.starts_with(b"new"));
+            shown.sort();
+            let expected = [".", "..", "a", "bb", "ccc", "dddd", "eeeee", "ffffff", "ggggggg"]
+                .map(str::as_bytes);
+            assert_eq!(shown, expected);
+        }
+        image.close(fs);
+    }
+}
+
+/// Names with equal hashes, in several leaves.
+#[test]
+fn names_of_one_hash_are_told_apart() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let image = with_directory(&Mke2fs::new("ext4").block_size(1024).features("dir_index"));
+    debugfs_write(&image.path, "set_super_value def_hash_version legacy");
+    let fs = image.open();
+    assert_eq!(fs.superblock().raw.def_hash_version, 0);
+    let dir = fs.lookup(fs.root(), b"dir").unwrap();
+    let file = fs.create(fs.root(), b"file", &NEW).unwrap();
+    let colliding = colliding_names();
+    let hasher = NameHasher { version: HashVersion::Legacy, unsigned: false, seed: [0; 4] };
+    let hashes: BTreeSet<_> = colliding.iter().map(|name| hasher.hash(name).major).collect();
+    assert_eq!(hashes.len(), 1);
+    for n in 0..200 {
+        fs.link(file, dir, format!("{n:-<100}").as_bytes(), None).unwrap();
+    }
+    for name in &colliding {
+        fs.link(file, dir, name, None).unwrap();
+    }
+    // Each name is found, cannot be created twice, and keeps its position in listings while others are removed.
+    for name in &colliding {
+        assert_eq!(fs.lookup(dir, name).unwrap(), file);
+        assert!(fs.link(file, dir, name, None).is_err());
+    }
+    let mut gone = colliding.iter().step_by(2);
+    let shown = list(&fs, dir, &mut || 1, &mut |fs| {
+        if let Some(name) = gone.next() {
+            fs.unlink(dir, name, None).unwrap();
+        }
+    });
+    for name in colliding.iter().skip(1).step_by(2) {
+        assert_eq!(shown.iter().filter(|shown| *shown == name).count(), 1);
+        fs.unlink(dir, name, None).unwrap();
+        assert!(fs.lookup(dir, name).is_err());
+    }
+    image.close(fs);
+}
+
+/// Multiplier of the legacy hash.
+const FACTOR: u32 = 7_152_373;
+
+/// One step of the legacy hash. The state has the last value and the one before; the byte is below 0x80.
+fn step((last, before): (u32, u32), byte: u8) -> (u32, u32) {
+    let next = before.wrapping_add(last ^ u32::from(byte).wrapping_mul(FACTOR));
+    (if next & 0x8000_0000 == 0 { next } else { next.wrapping_sub(0x7fff_ffff) }, last)
+}
+
+/// Returns twenty long names of one hash, more than fit into two leaves. For each of many prefixes and each next byte,
+/// the last byte that yields the hash is computed.
+fn colliding_names() -> Vec<Vec<u8>> {
+    const HASH: u32 = 0x1234_5678;
+    let inverse = (0..5).fold(FACTOR, |inverse, _| {
+        inverse.wrapping_mul(2_u32.wrapping_sub(FACTOR.wrapping_mul(inverse)))
+    });
+    let start = [b'x'; 100].into_iter().fold((0x12a3_fe2d, 0x37ab_e8f9), step);
+    let usable = |byte: &u32| (1..0x80).contains(byte) && *byte != u32::from(b'/');
+    let mut names = Vec::new();
+    for number in 0_u32.. {
+        let middle = format!("{number:x}-");
+        let state = middle.bytes().fold(start, step);
+        for byte in (1..0x80_u8).filter(|byte| usable(&u32::from(*byte))) {
+            let (last, before) = step(state, byte);
+            for next in [HASH, HASH + 0x7fff_ffff] {
+                let end = (next.wrapping_sub(before) ^ last).wrapping_mul(inverse);
+                if usable(&end) {
+                    let mut name = [&[b'x'; 100], middle.as_bytes(), &[byte]].concat();
+                    name.push(end as u8);
+                    names.push(name);
+                }
+            }
+        }
+        if names.len() >= 20 {
+            break;
+        }
+    }
+    names
+}

@@ -1,0 +1,141 @@
+//! Walks the extent maps of forks: claims every extent, and reads every block of a map's tree.
+
+use vfs::check::Finding;
+use vfs::{FileType, Ino};
+
+use super::codes;
+use super::inodes::Inodes;
+use super::owners::Owners;
+use super::tree::{Owner, Visitor, Walk};
+use crate::btree::records::{BmapTree, rmap_offset};
+use crate::format::address::{Block, FileBlock, FsBlock};
+use crate::format::btree::Shape;
+use crate::format::extent::{EXTENT_SIZE, Extent};
+use crate::format::features::RoCompat;
+use crate::format::geometry::Geometry;
+use crate::format::inode::{Fork, Format, Inode, flags2};
+
+/// Summary of a fork.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mapped {
+    pub(super) extents: u64,
+    /// Number of blocks, including those of the map's tree.
+    pub(super) blocks: u64,
+    /// True if the map could not be read completely.
+    pub(super) is_broken: bool,
+}
+
+/// Returns the first block that is read for an inode, for reading in device order.
+pub(super) fn first_block(geometry: &Geometry, inode: &Inode) -> u64 {
+    let of = |fork| {
+        let bytes = inode.fork(fork);
+        match inode.fork_format(fork) {
+            Format::Extents if inode.extents(fork) > 0 && bytes.len() >= EXTENT_SIZE => {
+                Some(Extent::parse(bytes).start)
+            }
+            Format::Btree => {
+                let area = Shape::BMBT.root_area(bytes.len());
+                (area.max > 0).then(|| FsBlock(area.pointer(bytes, 0)))
+            }
+            _ => None,
+        }
+    };
+    let block = of(Fork::Data).or_else(|| of(Fork::Attr));
+    block.filter(|block| geometry.contains(*block, 1)).map_or(0, |b| geometry.device_block(b).0)
+}
+
+struct Map<'m, F> {
+    owners: &'m Owners,
+    ino: u64,
+    /// The flag of the fork in reverse-map records.
+    flag: u64,
+    may_share: bool,
+    is_shared: bool,
+    end: FileBlock,
+    overlaps: bool,
+    has_unwritten: bool,
+    mapped: Mapped,
+    each: F,
+}
+
+impl<F: FnMut(Extent)> Map<'_, F> {
+    fn extent(&mut self, extent: Extent) {
+        let state = if extent.unwritten { rmap_offset::UNWRITTEN } else { 0 };
+        let offset = extent.offset.0 | self.flag | state;
+        self.overlaps |= extent.offset < self.end;
+        self.has_unwritten |= extent.unwritten;
+        self.end = extent.end();
+        self.is_shared |= self.owners.claim_extent(
+            extent.start,
+            extent.len,
+            self.ino,
+            offset,
+            self.may_share && !extent.unwritten,
+        );
+        self.mapped.extents += 1;
+        self.mapped.blocks += extent.len;
+        (self.each)(extent);
+    }
+}
+
+impl<F: FnMut(Extent)> Visitor<BmapTree> for Map<'_, F> {
+    fn block(&mut self, block: Block) -> bool {
+        let offset = self.flag | rmap_offset::BMBT_BLOCK;
+        self.owners.claim_block(block, self.ino, offset)
+    }
+
+    fn record(&mut self, record: Extent) {
+        self.extent(record);
+    }
+}
+
+/// Walks the extent map of a fork and calls `each` with each extent. The inode must have been verified.
+pub(super) fn map(
+    inodes: &Inodes<'_>,
+    ino: Ino,
+    inode: &Inode,
+    fork: Fork,
+    each: impl FnMut(Extent),
+) -> Mapped {
+    let ctx = inodes.ctx;
+    let is_file = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
+    let may_share = is_file && ctx.geometry.features.ro_compat(RoCompat::REFLINK);
+    let mut map = Map {
+        owners: inodes.owners,
+        ino: ino.0,
+        flag: if fork == Fork::Attr { rmap_offset::ATTR_FORK } else { 0 },
+        may_share,
+        is_shared: false,
+        end: FileBlock(0),
+        overlaps: false,
+        has_unwritten: false,
+        mapped: Mapped::default(),
+        each,
+    };
+    let bytes = inode.fork(fork);
+    match inode.fork_format(fork) {
+        Format::Extents => {
+            let count = inode.extents(fork) as usize;
+            let records = bytes.chunks_exact(EXTENT_SIZE).take(count);
+            records.for_each(|record| map.extent(Extent::parse(record)));
+        }
+        Format::Btree if !bytes.is_empty() => {
+            let walk = Walk::<BmapTree, _>::new(ctx, codes::BMBT, Owner::Inode(ino.0), &mut map);
+            let found = walk.of_fork(bytes);
+            map.mapped.blocks += found.blocks;
+            map.mapped.is_broken = found.is_broken;
+        }
+        _ => {}
+    }
+    let fault = |field| Finding::new(codes::INODE_MAP).of_inode(ino.0).field(field);
+    if map.overlaps {
+        ctx.found(fault("extents").detail("extents overlap or are out of order"));
+    }
+    if map.has_unwritten && !is_file {
+        ctx.found(fault("extents").detail("an unwritten extent where there can be none"));
+    }
+    if map.is_shared && inode.flags2() & flags2::REFLINK == 0 {
+        ctx.found(fault("di_flags2").detail("it shares blocks, but is not marked so"));
+    }
+    map.mapped
+}

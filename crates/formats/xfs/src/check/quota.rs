@@ -1,0 +1,164 @@
+//! Checks quotas: recounts the usage of users, groups and projects if the superblock says that it was counted.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use vfs::Ino;
+use vfs::check::Finding;
+
+use super::chunks::Known;
+use super::codes;
+use super::context::Context;
+use super::forks;
+use super::inodes::Inodes;
+use crate::format::bytes::{be16, be32, be64};
+use crate::format::checksum;
+use crate::format::features::Version;
+use crate::format::inode::{Fork, Inode};
+use crate::format::log::dquot::{
+    CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC as DQUOT_MAGIC,
+};
+use crate::format::superblock::Superblock;
+
+/// A kind of quota.
+struct Kind {
+    name: &'static str,
+    /// `d_type`.
+    number: u8,
+    /// `sb_qflags`: accounted and counted.
+    flags: u16,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind { name: "user", number: 1, flags: 0x1 | 0x4 },
+    Kind { name: "group", number: 4, flags: 0x40 | 0x100 },
+    Kind { name: "project", number: 2, flags: 0x8 | 0x400 },
+];
+/// Bits of `d_type` with the kind.
+const TYPE_MASK: u8 = 7;
+/// Maximum number of identifiers counted per kind.
+const IDS_MAX: usize = 1 << 20;
+
+/// Blocks and inodes of an identifier.
+type Counts = (u64, u64);
+
+/// By inode: number of blocks that quotas need not count.
+pub(super) type Uncounted = HashMap<u64, i64>;
+
+/// The usage counted so far, by kind.
+pub(super) struct Usage {
+    kinds: [Option<Mutex<HashMap<u32, Counts>>>; 3],
+    files: [Ino; 3],
+    uncounted: Uncounted,
+}
+
+/// Returns whether an image says that a kind of quota was counted.
+fn is_kind_counted(sb: &Superblock, kind: &Kind) -> bool {
+    let has_quota = sb.features.crc() && sb.features.version_bits.contains(Version::QUOTA);
+    has_quota && sb.raw.qflags.get() & kind.flags == kind.flags
+}
+
+/// Returns whether an image says that any quotas were counted.
+pub(super) fn is_counted(sb: &Superblock) -> bool {
+    KINDS.iter().any(|kind| is_kind_counted(sb, kind))
+}
+
+impl Usage {
+    /// Returns `None` if nothing must be counted. Blocks in `uncounted` are not counted.
+    pub(super) fn new(ctx: &Context<'_>, uncounted: Uncounted) -> Option<Self> {
+        let raw = &ctx.sb.raw;
+        if !is_counted(&ctx.sb) {
+            return None;
+        }
+        let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
+        let is_on = |at: usize| is_kind_counted(&ctx.sb, &KINDS[at]);
+        let kinds = [0, 1, 2].map(|at| is_on(at).then(Mutex::default));
+        Some(Self { kinds, files, uncounted })
+    }
+
+    /// Counts an inode in use.
+    pub(super) fn add(&self, ino: Ino, inode: &Inode) {
+        if self.files.contains(&ino) {
+            return;
+        }
+        let uncounted = self.uncounted.get(&ino.0).copied().unwrap_or(0);
+        let blocks = inode.nblocks().wrapping_sub(uncounted as u64);
+        let ids = [inode.uid(), inode.gid(), inode.projid()];
+        for (kind, id) in self.kinds.iter().zip(ids) {
+            let Some(kind) = kind else { continue };
+            let mut kind = kind.lock();
+            if kind.len() < IDS_MAX || kind.contains_key(&id) {
+                let counts = kind.entry(id).or_default();
+                *counts = (counts.0.wrapping_add(blocks), counts.1 + 1);
+            }
+        }
+    }
+
+    /// Compares the usage with the quota files.
+    pub(super) fn check(&self, inodes: &Inodes<'_>) {
+        for (at, kind) in KINDS.iter().enumerate() {
+            if let Some(counted) = &self.kinds[at] {
+                let mut counted = std::mem::take(&mut *counted.lock());
+                let is_partial = counted.len() >= IDS_MAX;
+                if read(inodes, kind, self.files[at], &mut counted) && !is_partial {
+                    for (id, counts) in counted {
+                        differs(inodes.ctx, kind, id, counts, (0, 0));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn differs(ctx: &Context<'_>, kind: &Kind, id: u32, counted: Counts, found: Counts) {
+    if counted != found {
+        let shown = |(blocks, inodes)| format!("{blocks} blocks, {inodes} inodes");
+        let finding = Finding::new(codes::QUOTA_COUNTS).detail(format!("{} {id}", kind.name));
+        ctx.found(finding.mismatch(shown(counted), shown(found)));
+    }
+}
+
+/// Reads a quota file and removes its identifiers from `counted`. Returns whether all of it could be read.
+fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, Counts>) -> bool {
+    let ctx = inodes.ctx;
+    let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
+    if !matches!(inodes.chunks.find(ino), Known::Used(_)) {
+        ctx.found(Finding::new(codes::QUOTA).detail(format!("no file of {} quotas", kind.name)));
+        return false;
+    }
+    let Some(inode) = super::names::read_inode(ctx, ino) else { return false };
+    let mut extents = Vec::new();
+    let mapped = forks::map(inodes, ino, &inode, Fork::Data, |extent| extents.push(extent));
+    if mapped.is_broken {
+        return false;
+    }
+    let size = ctx.geometry.block_size();
+    let per_block = size / DQUOT_BLOCK_SIZE;
+    let mut block = vec![0; size];
+    for extent in extents.iter().filter(|extent| !extent.unwritten) {
+        for nth in 0..extent.len {
+            let place = ctx.geometry.device_block(extent.start.plus(nth));
+            if !ctx.read(place, &mut block) {
+                return false;
+            }
+            let first = (extent.offset.0 + nth) * per_block as u64;
+            for (nth, quota) in block.chunks_exact(DQUOT_BLOCK_SIZE).take(per_block).enumerate() {
+                let id = first as u32 + nth as u32;
+                let is_right = be16(quota, 0) == DQUOT_MAGIC
+                    && quota[3] & TYPE_MASK == kind.number
+                    && be32(quota, 4) == id;
+                if !is_right {
+                    ctx.found(fault("a quota that is none").at_block(place.0));
+                    return false;
+                }
+                if let Err(damage) = checksum::check("quota", quota, DQUOT_CRC_OFFSET) {
+                    ctx.damage(codes::QUOTA, &damage.of_inode(ino.0), Some(place));
+                }
+                let found = (be64(quota, 40), be64(quota, 48));
+                let expected = counted.remove(&id).unwrap_or_default();
+                differs(ctx, kind, id, expected, found);
+            }
+        }
+    }
+    true
+}

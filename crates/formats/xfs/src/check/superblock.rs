@@ -1,0 +1,342 @@
+//! Checks the superblock and its copies, and replays the log before anything else is checked.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use disk::{BlockDevice, OverlayDevice};
+use engine::Corruption;
+use vfs::check::{Finding, Observer, Options, Phase};
+use vfs::{Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::announced::Announced;
+use super::codes;
+use super::context::Context;
+use super::quota::Uncounted;
+use super::superblock_fields::check_alone;
+use crate::Xfs;
+use crate::format::address::AgNumber;
+use crate::format::checksum;
+use crate::format::features::{Features, Incompat, Version};
+use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::fs::OpenOptions;
+use crate::log::{log_end, log_is_clean};
+use crate::open::cut;
+use crate::open::superblock_copy::Copy;
+use crate::volume::read_superblock;
+
+/// Maximum size of a sector in bytes.
+const SECTOR_SIZE_MAX: u64 = 32 << 10;
+/// Size of the cache for a replay, in bytes.
+const REPLAY_CACHE_BYTES: usize = 64 << 20;
+
+/// An image to be checked, with its log replayed.
+pub(super) struct Image {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) sb: Superblock,
+    pub(super) transactions: u64,
+    /// True if the log had nothing to replay.
+    pub(super) is_log_clean: bool,
+    /// Blocks that quotas need not count, because they were changed in memory.
+    pub(super) uncounted: Uncounted,
+}
+
+/// Finds the superblock, or a copy. Returns `None` if there is none, which is reported.
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Option<Image>> {
+    let Some(device) = with_superblock(device, observer)? else { return Ok(None) };
+    let sb = read_superblock(&*device)?;
+    if sb.features.incompat(Incompat::METADIR) {
+        let advice = "xfs_repair -n checks such images";
+        return Err(Error::unsupported("checking a directory tree of metadata", advice));
+    }
+    if sb.raw.rblocks.get() != 0 {
+        let advice = "xfs_repair -n checks such images";
+        return Err(Error::unsupported("checking a realtime device", advice));
+    }
+    let uncounted = Uncounted::new();
+    let (transactions, is_log_clean) = (0, false);
+    let image = Image { device: device.clone(), sb, transactions, is_log_clean, uncounted };
+    if options.norecovery {
+        return Ok(Some(image));
+    }
+    match replayed(device, &image.sb) {
+        Ok(None) => Ok(Some(Image { is_log_clean: true, ..image })),
+        Ok(Some(replayed)) => Ok(Some(replayed)),
+        Err(Error::Corrupt(damage)) => {
+            observer.found(Finding::of_damage(codes::LOG, &damage));
+            Ok(Some(image))
+        }
+        Err(Error::Unsupported(unsupported)) => Err(Error::Unsupported(unsupported)),
+        Err(error) => {
+            observer.found(Finding::new(codes::LOG).detail(error.to_string()));
+            Ok(Some(image))
+        }
+    }
+}
+
+/// Returns the image with its log replayed in memory. `None` if the log is clean.
+fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Image>> {
+    if log_is_clean(&*device, sb)? {
+        return Ok(None);
+    }
+    if let Some(reason) = sb.read_only_because() {
+        return Err(Error::unsupported(
+            format!("replaying the log of an image with what cannot be written ({reason})"),
+            "mount and unmount it once, or check it without what its log holds: --norecovery",
+        ));
+    }
+    let announced = Announced::of(&device, sb)?;
+    let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
+    let options = OpenOptions { cache_bytes: REPLAY_CACHE_BYTES, ..OpenOptions::default() };
+    let fs = Xfs::open_recovered(overlay.clone(), &options)?;
+    fs.engine.checkpoint()?;
+    fs.flush_superblock()?;
+    fs.engine.empty_log()?;
+    let transactions = fs.recovered.transactions;
+    drop(fs);
+    let sb = read_superblock(&*overlay)?;
+    let uncounted = announced.uncounted(&*overlay, &sb);
+    let is_log_clean = false;
+    Ok(Some(Image { device: overlay, sb, transactions, is_log_clean, uncounted }))
+}
+
+/// Returns the head of the log, if it is clean: later writes get higher LSNs.
+pub(crate) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
+    let end =
+        log_end(device, sb).ok().flatten().filter(|end| end.is_clean && end.last.is_some())?;
+    Some(end.head_lsn().to_raw())
+}
+
+/// Returns the device with a usable superblock in place of a damaged one.
+fn with_superblock(
+    device: Arc<dyn BlockDevice>,
+    observer: &dyn Observer,
+) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let damage = match read_superblock(&*device) {
+        Ok(_) => return Ok(Some(device)),
+        Err(Error::Corrupt(damage)) => damage,
+        Err(Error::Device(error)) => {
+            observer.found(Finding::new(codes::SUPERBLOCK).detail(error.to_string()));
+            return Ok(None);
+        }
+        Err(error) => match mended(&device)? {
+            // The only known unsupported feature whose images can be checked nevertheless.
+            Some((view, raw)) if needs_repair(&raw) => {
+                observer.found(Finding::new(codes::NEEDS_REPAIR).field("sb_features_incompat"));
+                return Ok(Some(view));
+            }
+            _ => return Err(error),
+        },
+    };
+    let code = if damage.is_checksum() { codes::SUPERBLOCK_CHECKSUM } else { codes::SUPERBLOCK };
+    observer.found(Finding::of_damage(code, &damage).in_group(0_u64));
+    let progress = |done, total| {
+        observer.progress(Phase::Superblock, done, total);
+        !observer.is_cancelled()
+    };
+    if let Some(copy) = Copy::find_anywhere(&*device, &progress)
+        && let Some(view) = copy.fitted_in_place(device.clone())?
+    {
+        return Ok(Some(view));
+    }
+    if let Some((view, _)) = mended(&device)? {
+        return Ok(Some(view));
+    }
+    observer.found(Finding::new(codes::SUPERBLOCK).detail("no copy of it can be used either"));
+    Ok(None)
+}
+
+fn needs_repair(raw: &RawSuperblock) -> bool {
+    raw.features().incompat.contains(Incompat::NEEDSREPAIR)
+}
+
+/// Returns a view of the device with a corrected superblock, if that is usable, and the superblock of the image. The
+/// corrected one is marked finished, needs no repair, is cut to the size of the image and has a valid checksum.
+fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
+    let mut sector = vec![0; SECTOR_SIZE_MAX.min(device.len()) as usize];
+    device.read_at(0, &mut sector).map_err(Error::Device)?;
+    let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(None) };
+    let mut raw = found.clone();
+    raw.inprogress = 0;
+    let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+    raw.features_incompat = incompat.into();
+    let raw = cut::fitted(&raw, device.len()).unwrap_or(raw);
+    sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+    let size = usize::from(raw.sectsize.get());
+    if size < SUPERBLOCK_SIZE || size > sector.len() {
+        return Ok(None);
+    }
+    if raw.features().crc() {
+        checksum::seal(&mut sector[..size], CRC_OFFSET);
+    }
+    if Superblock::parse(&sector, device.len()).is_err() {
+        return Ok(None);
+    }
+    let view = OverlayDevice::new(device.clone());
+    view.write_at(0, &sector[..size]).map_err(Error::Device)?;
+    Ok(Some((Arc::new(view), found)))
+}
+
+/// Checks the remaining fields of the superblock, and its copies.
+pub(super) fn check(ctx: &Context<'_>) {
+    let raw = &ctx.sb.raw;
+    let root = raw.rootino.get();
+    // mkfs allocates three inodes at once: those of a realtime device exist even without one.
+    let all = [
+        ("sb_rootino", raw.rootino, 0),
+        ("sb_rbmino", raw.rbmino, 1),
+        ("sb_rsumino", raw.rsumino, 2),
+    ];
+    for (field, ino, nth) in all {
+        let is_there = ctx.geometry.split_ino(vfs::Ino(ino.get())).is_some();
+        if !is_there || ino.get() != root.wrapping_add(nth) {
+            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field(field);
+            ctx.found(
+                finding.mismatch("an inode, those of a realtime device behind the root", ino),
+            );
+        }
+    }
+    if raw.imax_pct > 100 {
+        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_imax_pct");
+        ctx.found(finding.mismatch("0 to 100", raw.imax_pct));
+    }
+    check_log_bits(ctx);
+    let size = ctx.geometry.sector_size();
+    let mut sector = vec![0; size];
+    for ag in ctx.geometry.ags() {
+        if ctx.read_bytes(ctx.ag_byte(ag), &mut sector) {
+            check_sector(ctx, ag, &sector);
+        }
+    }
+}
+
+/// Checks the log incompat bits. Kernels clear them when the log is empty, except unknown ones.
+fn check_log_bits(ctx: &Context<'_>) {
+    let bits = ctx.sb.raw.features_log_incompat.get();
+    let is_clean = || log_is_clean(&*ctx.device, &ctx.sb).unwrap_or(false);
+    if ctx.geometry.features.crc() && bits != 0 && is_clean() {
+        let finding = Finding::new(codes::SUPERBLOCK_LOG_BITS).in_group(0_u64);
+        ctx.found(finding.field("sb_features_log_incompat").mismatch("0", format!("{bits:#x}")));
+    }
+}
+
+/// Returns the fields in which copies must agree with the first superblock, with their names.
+pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
+    // Kernels may set these after mkfs, only in the first superblock.
+    let bits = Version::ATTR | Version::QUOTA | Version::NLINK;
+    vec![
+        ("sb_blocksize", raw.blocksize.get().into()),
+        ("sb_dblocks", raw.dblocks.get()),
+        ("sb_rblocks", raw.rblocks.get()),
+        ("sb_rextents", raw.rextents.get()),
+        ("sb_logstart", raw.logstart.get()),
+        ("sb_rextsize", raw.rextsize.get().into()),
+        ("sb_agblocks", raw.agblocks.get().into()),
+        ("sb_agcount", raw.agcount.get().into()),
+        ("sb_rbmblocks", raw.rbmblocks.get().into()),
+        ("sb_logblocks", raw.logblocks.get().into()),
+        ("sb_versionnum", (raw.versionnum.get() & !bits.bits()).into()),
+        ("sb_sectsize", raw.sectsize.get().into()),
+        ("sb_inodesize", raw.inodesize.get().into()),
+        ("sb_inopblock", raw.inopblock.get().into()),
+        ("sb_blocklog", raw.blocklog.into()),
+        ("sb_sectlog", raw.sectlog.into()),
+        ("sb_inodelog", raw.inodelog.into()),
+        ("sb_inopblog", raw.inopblog.into()),
+        ("sb_agblklog", raw.agblklog.into()),
+        ("sb_rextslog", raw.rextslog.into()),
+        ("sb_inoalignmt", raw.inoalignmt.get().into()),
+        ("sb_dirblklog", raw.dirblklog.into()),
+        ("sb_logsectlog", raw.logsectlog.into()),
+        ("sb_logsectsize", raw.logsectsize.get().into()),
+        ("sb_logsunit", raw.logsunit.get().into()),
+    ]
+}
+
+/// Returns the number of used bytes of a superblock. Fields of metadata directories and realtime groups are not used,
+/// and without META_UUID neither is the second UUID.
+pub(crate) const fn in_use(features: &Features) -> usize {
+    match features.incompat(Incompat::META_UUID) {
+        true => offset_of!(RawSuperblock, metadirino),
+        false => offset_of!(RawSuperblock, meta_uuid),
+    }
+}
+
+fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
+    let finding = |code| Finding::new(code).in_group(ag.0);
+    let Ok((copy, _)) = RawSuperblock::read_from_prefix(sector) else { return };
+    let rest = &sector[in_use(&ctx.geometry.features)..];
+    if ctx.geometry.features.crc() && rest.iter().any(|byte| *byte != 0) {
+        ctx.found(finding(codes::SUPERBLOCK_REST));
+    }
+    if ag.0 == 0 {
+        return check_alone(ctx, ag, &ctx.sb.raw);
+    }
+    if copy.magicnum.get() != MAGIC {
+        let damage = Corruption::new("superblock", "wrong magic number");
+        return ctx.found(Finding::of_damage(codes::SUPERBLOCK_COPY, &damage).in_group(ag.0));
+    }
+    if ctx.geometry.features.crc()
+        && let Err(damage) = checksum::check("superblock", sector, CRC_OFFSET)
+    {
+        ctx.found(Finding::of_damage(codes::SUPERBLOCK_COPY, &damage).in_group(ag.0));
+    }
+    check_alone(ctx, ag, &copy);
+    let raw = &ctx.sb.raw;
+    let mut expected = numbers(raw);
+    let mut found = numbers(&copy);
+    if ctx.geometry.features.crc() {
+        let bits = |raw: &RawSuperblock| {
+            let mended = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+            [
+                ("sb_features2", raw.features2.get().into()),
+                ("sb_features_compat", raw.features_compat.get().into()),
+                ("sb_features_ro_compat", u64::from(raw.features_ro_compat.get())),
+                ("sb_features_incompat", mended.into()),
+                ("sb_spino_align", raw.spino_align.get().into()),
+            ]
+        };
+        expected.extend(bits(raw));
+        found.extend(bits(&copy));
+    }
+    for ((field, expected), (_, found)) in expected.into_iter().zip(found) {
+        if expected != found {
+            let finding = finding(codes::SUPERBLOCK_COPY).field(field);
+            ctx.found(finding.mismatch(expected, found));
+        }
+    }
+    check_copy_quota(ctx, ag, &copy);
+    // Set only in the first superblock, while the log has such items.
+    let (own, log_bits) = (raw.features_log_incompat.get(), copy.features_log_incompat.get());
+    if ctx.geometry.features.crc() && log_bits != 0 && log_bits != own {
+        let finding = finding(codes::SUPERBLOCK_COPY).field("sb_features_log_incompat");
+        ctx.found(finding.mismatch(own, log_bits));
+    }
+    if raw.uuid != copy.uuid {
+        ctx.found(finding(codes::SUPERBLOCK_COPY).field("sb_uuid"));
+    }
+    if ctx.geometry.features.incompat(Incompat::META_UUID) && raw.meta_uuid != copy.meta_uuid {
+        ctx.found(finding(codes::SUPERBLOCK_COPY).field("sb_meta_uuid"));
+    }
+}
+
+/// Kernels store the quota files only in the first superblock. Growing copies it, and clears the in-progress flag left
+/// by mkfs.
+fn check_copy_quota(ctx: &Context<'_>, ag: AgNumber, copy: &RawSuperblock) {
+    if copy.inprogress == 0 {
+        return;
+    }
+    let inos = [
+        ("sb_uquotino", copy.uquotino.get()),
+        ("sb_gquotino", copy.gquotino.get()),
+        ("sb_pquotino", if copy.features().crc() { copy.pquotino.get() } else { 0 }),
+    ];
+    for (field, found) in inos.into_iter().filter(|(_, ino)| ![0, u64::MAX].contains(ino)) {
+        let finding = Finding::new(codes::SUPERBLOCK_COPY).in_group(ag.0).field(field);
+        ctx.found(finding.mismatch("none in a copy", found));
+    }
+}

@@ -1,0 +1,189 @@
+//! Structural checks of inode slots: some when an inode is loaded, and all, including extents in the forks, before it
+//! is written.
+
+use engine::Corruption;
+use vfs::{FileType, Ino};
+
+use super::{CORE_SIZE_V2, CORE_SIZE_V3, Format, MAGIC, flags2};
+use crate::format::address::{FileBlock, FsBlock};
+use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, Shape};
+use crate::format::bytes::{be16, be32, be64};
+use crate::format::extent::{EXTENT_SIZE, Extent};
+use crate::format::geometry::Geometry;
+
+const STRUCTURE: &str = "inode";
+
+/// Checks magic number and version, which determine the layout.
+pub(super) fn verify_start(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
+    let magic = be16(slot, 0);
+    if magic != MAGIC {
+        let damage = Corruption::new(STRUCTURE, "wrong magic number");
+        return Err(damage.mismatch(format_args!("{MAGIC:#06x}"), format_args!("{magic:#06x}")));
+    }
+    let (version, crc) = (slot[4], geometry.features.crc());
+    if (version == 3) != crc || !(1..=3).contains(&version) {
+        let expected = if crc { "3" } else { "1 or 2" };
+        return Err(Corruption::new(STRUCTURE, "version").mismatch(expected, version));
+    }
+    Ok(())
+}
+
+/// Checks number and UUID, which version 3 has.
+pub(super) fn verify_identity(
+    geometry: &Geometry,
+    ino: Ino,
+    slot: &[u8],
+) -> Result<(), Corruption> {
+    if !geometry.features.crc() {
+        return Ok(());
+    }
+    if be64(slot, 152) != ino.0 {
+        let damage = Corruption::new(STRUCTURE, "it bears another number");
+        return Err(damage.mismatch(ino, be64(slot, 152)));
+    }
+    if slot[160..176] != geometry.meta_uuid {
+        return Err(Corruption::new(STRUCTURE, "it belongs to another file system"));
+    }
+    Ok(())
+}
+
+/// Checks a slot that is about to be written, except for its checksum. Only the common fields of a free slot are
+/// checked.
+///
+/// # Errors
+/// The first problem found.
+pub fn verify_structure(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
+    verify_start(geometry, slot)
+        .and_then(|()| verify_identity(geometry, ino, slot))
+        .and_then(|()| if be16(slot, 2) == 0 { Ok(()) } else { verify_used(geometry, slot) })
+        .map_err(|c| c.of_inode(ino.0))
+}
+
+fn verify_used(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
+    check_core(slot)?;
+    let (data, attr) = forks(slot);
+    verify_fork(geometry, data, Format::from_raw(slot[5]), data_extents(slot))?;
+    verify_fork(geometry, attr, Format::from_raw(slot[83]), attr_extents(slot))
+}
+
+/// Checks that the forks of a slot in use are within it, and have formats that fit its type.
+pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
+    let fault = |problem, expected: &str, found: u64| {
+        Corruption::new(STRUCTURE, problem).mismatch(expected, found)
+    };
+    let literal = slot.len() - core_size(slot);
+    let forkoff = slot[82];
+    if usize::from(forkoff) * 8 >= literal && forkoff != 0 {
+        return Err(fault("forkoff", "within the inode", forkoff.into()));
+    }
+    let mode = be16(slot, 2);
+    let Some(file_type) = FileType::from_mode(mode) else {
+        return Err(fault("its mode names no file type", "a type", mode.into()));
+    };
+    let format = Format::from_raw(slot[5]);
+    let fits = match file_type {
+        FileType::Regular => matches!(format, Some(Format::Extents | Format::Btree)),
+        FileType::Directory => {
+            matches!(format, Some(Format::Local | Format::Extents | Format::Btree))
+        }
+        FileType::Symlink => matches!(format, Some(Format::Local | Format::Extents)),
+        _ => format == Some(Format::Device),
+    };
+    if !fits {
+        return Err(fault("format", "one that fits its type", slot[5].into()));
+    }
+    let attr = Format::from_raw(slot[83]);
+    // An inode without an attribute fork has the format "extents"; old kernels left 0 there.
+    let attr_fits = matches!(attr, Some(Format::Local | Format::Extents | Format::Btree));
+    if !attr_fits && forkoff != 0 {
+        return Err(fault("aformat", "1 to 3", slot[83].into()));
+    }
+    let size = be64(slot, 56);
+    if size > i64::MAX as u64 {
+        return Err(fault("size", "below 2^63", size));
+    }
+    if format == Some(Format::Local) && size > forks(slot).0.len() as u64 {
+        return Err(fault("size of contents in the inode", "within its fork", size));
+    }
+    Ok(())
+}
+
+fn core_size(slot: &[u8]) -> usize {
+    if slot[4] == 3 { CORE_SIZE_V3 } else { CORE_SIZE_V2 }
+}
+
+/// Returns the bytes of the data and attribute fork; the latter may be empty. The boundary must be valid.
+fn forks(slot: &[u8]) -> (&[u8], &[u8]) {
+    let both = &slot[core_size(slot)..];
+    let boundary = if slot[82] == 0 { both.len() } else { usize::from(slot[82]) * 8 };
+    both.split_at(boundary.min(both.len()))
+}
+
+fn has_large_counts(slot: &[u8]) -> bool {
+    slot[4] == 3 && be64(slot, 120) & flags2::NREXT64 != 0
+}
+
+fn data_extents(slot: &[u8]) -> u64 {
+    if has_large_counts(slot) { be64(slot, 24) } else { be32(slot, 76).into() }
+}
+
+fn attr_extents(slot: &[u8]) -> u64 {
+    if has_large_counts(slot) { be32(slot, 76).into() } else { be16(slot, 80).into() }
+}
+
+/// Checks the extent list, or the root of the extent tree. Local contents are checked by their users.
+fn verify_fork(
+    geometry: &Geometry,
+    fork: &[u8],
+    format: Option<Format>,
+    extents: u64,
+) -> Result<(), Corruption> {
+    match format {
+        Some(Format::Extents) => verify_list(geometry, fork, extents),
+        Some(Format::Btree) if !fork.is_empty() => verify_root(geometry, fork),
+        _ => Ok(()),
+    }
+}
+
+fn verify_list(geometry: &Geometry, fork: &[u8], extents: u64) -> Result<(), Corruption> {
+    let room = (fork.len() / EXTENT_SIZE) as u64;
+    if extents > room {
+        let damage = Corruption::new(STRUCTURE, "extents in a fork");
+        return Err(damage.mismatch(format_args!("at most {room}"), extents));
+    }
+    let mut end = FileBlock(0);
+    for record in fork.chunks_exact(EXTENT_SIZE).take(extents as usize) {
+        let extent = Extent::parse(record);
+        extent.check(geometry)?;
+        if extent.offset < end {
+            let damage = Corruption::new(STRUCTURE, "order of extents");
+            return Err(damage.mismatch(format_args!("{end} or more"), extent.offset));
+        }
+        end = extent.end();
+    }
+    Ok(())
+}
+
+fn verify_root(geometry: &Geometry, fork: &[u8]) -> Result<(), Corruption> {
+    let bad = |problem| Corruption::new("root of a fork's tree", problem);
+    if fork.len() < ROOT_HEADER_SIZE {
+        return Err(bad("no room for it"));
+    }
+    let area = Shape::BMBT.root_area(fork.len());
+    let (level, count) = (usize::from(area.level(fork)), area.count(fork));
+    if !(1..LEVELS_MAX).contains(&level) {
+        return Err(bad("level").mismatch(format_args!("1 to {}", LEVELS_MAX - 1), level));
+    }
+    if !(1..=area.max).contains(&count) {
+        return Err(bad("numrecs").mismatch(format_args!("1 to {}", area.max), count));
+    }
+    let key = |at: usize| be64(area.entry(fork, at), 0);
+    if let Some(at) = (1..count).find(|&at| key(at) <= key(at - 1)) {
+        return Err(bad("order of keys").mismatch(format_args!("above {}", key(at - 1)), key(at)));
+    }
+    let pointers = (0..count).map(|at| FsBlock(area.pointer(fork, at)));
+    match pointers.into_iter().find(|&pointer| !geometry.contains(pointer, 1)) {
+        Some(pointer) => Err(bad("pointer").mismatch("a block of a group", pointer)),
+        None => Ok(()),
+    }
+}

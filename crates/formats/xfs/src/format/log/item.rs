@@ -1,0 +1,69 @@
+//! The items of a transaction.
+
+use engine::Corruption;
+use vfs::{Error, Result};
+
+use super::buffer_item::BufferItem;
+use super::dquot::{DquotItem, QuotaOff};
+use super::icreate::Icreate;
+use super::inode::InodeItem;
+use super::raw_item::le64;
+
+pub use super::raw_item::{ItemType, RawItem};
+
+/// Types of the items of realtime devices: intents for their extents, reverse maps and reference counts.
+const REALTIME_TYPES: std::ops::RangeInclusive<u16> = 0x124a..=0x124f;
+
+/// A parsed item.
+#[derive(Clone, Debug)]
+pub enum Item<'t> {
+    /// Contents of a buffer, or its cancel.
+    Buffer(BufferItem<'t>),
+    /// An inode.
+    Inode(InodeItem<'t>),
+    /// A quota.
+    Dquot(DquotItem<'t>),
+    /// Quotas of some kinds are turned off.
+    QuotaOff(QuotaOff),
+    /// A run of new inodes.
+    Icreate(Icreate),
+    /// The intent of a change.
+    Intent(ItemType, u64),
+    /// The done item of an intent.
+    Done(ItemType, u64),
+}
+
+impl<'t> Item<'t> {
+    /// Parses an item.
+    ///
+    /// # Errors
+    /// `Corrupt` for an invalid item, `Unsupported` for items of realtime devices.
+    pub fn parse(raw: &RawItem<'t>) -> Result<Self> {
+        let number = raw.raw_type();
+        if REALTIME_TYPES.contains(&number) {
+            let what = format!("a log with changes of a realtime device (item {number:#06x})");
+            return Err(Error::unsupported(what, "mount and unmount it once"));
+        }
+        let unknown = || {
+            let damage = Corruption::new("log item", "unknown type");
+            damage.mismatch("0x1236 to 0x1249", format_args!("{number:#06x}"))
+        };
+        let item = ItemType::from_raw(number).ok_or_else(unknown)?;
+        Ok(match item {
+            ItemType::Buf => Self::Buffer(BufferItem::parse(raw)?),
+            ItemType::Inode => Self::Inode(InodeItem::parse(raw)?),
+            ItemType::Dquot => Self::Dquot(DquotItem::parse(raw)?),
+            ItemType::QuotaOff => Self::QuotaOff(QuotaOff::parse(raw)?),
+            ItemType::Icreate => Self::Icreate(Icreate::parse(raw)?),
+            ItemType::Iunlink => return Err(unknown().into()),
+            intent => {
+                let format = raw.format("log item", 16)?;
+                let id = le64(format, 8).unwrap_or(0);
+                match intent.done() {
+                    Some(intent) => Self::Done(intent, id),
+                    None => Self::Intent(intent, id),
+                }
+            }
+        })
+    }
+}

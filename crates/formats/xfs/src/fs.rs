@@ -1,0 +1,109 @@
+//! An open file system and its options.
+
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use engine::{BufferRef, Engine, Tag};
+use operations::Mode;
+use operations::locks::InodeLocks;
+use operations::profile::ListingProfile;
+use operations::waiting::{Waiting, WaitingPolicy};
+use vfs::{Ino, Result};
+
+use crate::dir::DirStates;
+use crate::dir::free::FreeIndexStrategy;
+use crate::file::Hints;
+use crate::format::address::Block;
+use crate::format::superblock::Superblock;
+use crate::inode::{self, GoneChunks, Handle};
+use crate::log;
+use crate::orphan::Unlinked;
+use crate::volume::Volume;
+use crate::waiting::NameKeys;
+
+/// Default size of the metadata cache, in bytes.
+pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
+
+/// Options for opening a file system.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// Size of the metadata cache, in bytes.
+    pub cache_bytes: usize,
+    /// Open an image with a dirty log read-only, without replaying the log. Changes that are only in the log are not
+    /// visible.
+    pub norecovery: bool,
+    /// When newly created files wait in memory, to be entered into their directory in batches. By default they wait
+    /// only in very large directories. `None`: never.
+    ///
+    /// After a crash any subset of the waiting files may be missing; each file is either complete or absent. `fsync` of
+    /// any file or directory, `sync` and closing make all of them durable.
+    pub waiting: Option<WaitingPolicy>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            norecovery: false,
+            waiting: Some(WaitingPolicy::LARGE),
+        }
+    }
+}
+
+/// An open XFS file system.
+pub struct Xfs {
+    pub(crate) engine: Engine,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) locks: InodeLocks,
+    /// In-memory states of large directories, shared with the engine's `Backing`.
+    pub(crate) dirs: Arc<DirStates>,
+    /// Strategy for finding room for new entries in large directories.
+    pub(crate) free_index: FreeIndexStrategy,
+    pub(crate) unlinked: Unlinked,
+    pub(crate) gone: GoneChunks,
+    pub(crate) waiting: Waiting<NameKeys>,
+    pub(crate) mode: Mode,
+    /// Allocation hints for the data of new files.
+    pub(crate) hints: Hints,
+    pub(crate) listings: ListingProfile,
+    /// The superblock as found when the file system was opened, before recovery.
+    pub(crate) found: Superblock,
+    /// Damage that does not prevent reading the image.
+    pub(crate) remarks: Vec<String>,
+    /// Report of the recovery done at open.
+    pub(crate) recovered: log::Report,
+    /// Number of unlinked inodes freed at open.
+    pub(crate) freed_at_open: u64,
+    /// The log, if changes are logged; shared with the engine.
+    pub(crate) log: Option<log::XfsLog>,
+}
+
+impl Xfs {
+    pub(crate) fn root_ino(&self) -> Ino {
+        Ino(self.volume.sb.raw.rootino.get())
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.mode.check_writable()
+    }
+
+    /// Returns the device that file contents are read from and written to.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        self.engine.device()
+    }
+
+    /// Returns the superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.volume.sb
+    }
+
+    /// Returns an inode in use, or `NotFound`.
+    pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
+        inode::load(self, ino)
+    }
+
+    /// Reads a metadata block and verifies it. Must not be called for a block that an operation of this thread holds.
+    pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
+        Ok(self.engine.read(block.0, tag)?)
+    }
+}

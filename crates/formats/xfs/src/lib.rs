@@ -1,0 +1,51 @@
+//! The XFS on-disk format; creating, reading and changing XFS file systems.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+#[macro_use]
+extern crate testkit;
+
+#[cfg(test)]
+extern crate self as xfs;
+
+mod alloc;
+mod btree;
+pub mod check;
+mod dir;
+mod file;
+pub mod format;
+mod fs;
+mod inode;
+pub mod inspect;
+mod intents;
+mod interface;
+mod kind;
+mod log;
+mod map;
+pub mod mkfs;
+mod names;
+mod op;
+mod open;
+mod orphan;
+#[cfg(test)]
+#[path = "../tests/repair/quota_files.rs"]
+mod quota_files;
+pub mod repair;
+pub mod resize;
+#[cfg(test)]
+mod stub;
+mod survey;
+pub mod tune;
+mod volume;
+mod waiting;
+mod xattr;
+
+pub use dir::InsertBuffering;
+pub use dir::free::FreeIndexStrategy;
+pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
+pub use log::{
+    LogEnd, LogItem, LogRecord, LogTransaction, Position as LogPosition, Recovered as RecoveredLog,
+    Report as RecoverReport, log_contents, log_end, log_is_clean, recover as recover_log,
+};
+pub use open::superblock_copy::{has_superblock_copy, has_superblock_copy_anywhere};
+pub use operations::waiting::WaitingPolicy;

@@ -1,0 +1,164 @@
+//! Providing blocks of a fork in the state that a change of its contents needs.
+
+use operations::Outcome;
+use operations::reserve::Claim;
+use vfs::FileType;
+
+use super::Extent;
+use super::change::{one, with_part};
+use super::fork::ForkMap;
+use super::{Piece, Want, Was};
+use crate::alloc::{ExtentRequest, Owner};
+use crate::format::address::{FileBlock, FsBlock};
+use crate::format::extent::LEN_MAX;
+use crate::format::inode::Fork;
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Op<'_> {
+    /// Brings block `at` of a file, and contiguous blocks up to `limit`, into the wanted state. Replaces shared blocks
+    /// whose contents are to change. Changes only the map: [`Piece::is_exposed`] and [`Piece::copied_from`] describe
+    /// what must be written to the device.
+    pub(crate) fn provide(
+        &mut self,
+        file: &mut Handle,
+        at: FileBlock,
+        limit: FileBlock,
+        want: Want,
+    ) -> Outcome<Piece> {
+        self.map(file, Fork::Data).provide(at, limit, want)
+    }
+
+    /// Allocates `len` contiguous blocks for a hole of a metadata fork (a directory's, or the attribute fork), and maps
+    /// them as written.
+    pub(crate) fn map_new(
+        &mut self,
+        handle: &mut Handle,
+        fork: Fork,
+        at: FileBlock,
+        len: u32,
+    ) -> Outcome<FsBlock> {
+        self.map(handle, fork).map_new(at, len)
+    }
+}
+
+impl ForkMap<'_, '_> {
+    fn provide(&mut self, at: FileBlock, limit: FileBlock, want: Want) -> Outcome<Piece> {
+        let (extent, next) = self.lookup(at)?;
+        let before = match extent {
+            Some(extent) => {
+                self.check(&extent)?;
+                if at < extent.end() {
+                    return self.bring_to_own(extent, at, limit, want);
+                }
+                Some(extent)
+            }
+            None => None,
+        };
+        let end = limit.min(next);
+        let len = end.0.saturating_sub(at.0).clamp(1, LEN_MAX);
+        let (hints, geometry) = (&self.op.fs.hints, &self.op.fs.volume.geometry);
+        let near = match before {
+            Some(extent) => self.goal_after(&extent),
+            None => hints
+                .data_goal(geometry, self.handle)
+                .unwrap_or_else(|| self.op.metadata_goal(self.handle)),
+        };
+        let unwritten = want != Want::Written;
+        let (start, len) = self.take(at, (1, len as u32), near, unwritten)?;
+        hints.note_data(geometry, self.handle, start.plus(len));
+        let written = !unwritten;
+        Ok(Piece { start, len, was: Was::Hole, written, copied_from: None })
+    }
+
+    /// Returns the best place for the blocks after those of an extent.
+    fn goal_after(&self, extent: &Extent) -> FsBlock {
+        let next = extent.start.plus(extent.len);
+        if self.op.fs.volume.geometry.contains(next, 1) { next } else { extent.start }
+    }
+
+    /// Allocates blocks for the start of a hole, and adds them to the map and the inode's count. Returns what was
+    /// allocated.
+    fn take(
+        &mut self,
+        at: FileBlock,
+        (min_len, max_len): (u32, u32),
+        near: FsBlock,
+        unwritten: bool,
+    ) -> Outcome<(FsBlock, u64)> {
+        let inode = &self.handle.inode;
+        let for_data = inode.file_type() == Some(FileType::Regular) && self.fork == Fork::Data;
+        let (ino, fork, offset) = (self.handle.ino(), self.fork, at.0);
+        let owner = Owner::Fork { ino, fork, offset, unwritten };
+        let request = ExtentRequest { near, min_len, max_len, owner, for_data };
+        let (start, len) = self.op.allocate_extent(&request)?;
+        let len = u64::from(len);
+        let extent = Extent { offset: at, start, len, unwritten };
+        self.change_joined(None, one(extent))?;
+        let inode = &mut self.handle.inode;
+        inode.set_nblocks(inode.nblocks() + len);
+        Ok((start, len))
+    }
+
+    /// Converts the blocks of an extent from `at` to `limit` to written or unwritten, as wanted.
+    pub(super) fn bring_to_state(
+        &mut self,
+        extent: Extent,
+        at: FileBlock,
+        limit: FileBlock,
+        want: Want,
+    ) -> Outcome<Piece> {
+        let limit = limit.max(at.plus(1));
+        let Some(part) = extent.part(at, limit) else {
+            return Err(self
+                .handle
+                .corrupt("extent", "it has not the block that it was found for")
+                .into());
+        };
+        let was = if extent.unwritten { Was::Unwritten } else { Was::Written };
+        let unwritten = match want {
+            Want::Written => false,
+            Want::Allocated | Want::Own => extent.unwritten,
+            Want::Zeroed => true,
+        };
+        let (start, len, written) = (part.start, part.len, !unwritten);
+        let piece = Piece { start, len, was, written, copied_from: None };
+        if unwritten != extent.unwritten {
+            // The space was promised when it was allocated: writing to it must not fail for lack of space for the map.
+            let claim = self.op.claim;
+            self.op.claim = claim.max(Claim::Promised);
+            self.convert_rmap(&part)?;
+            let pieces = with_part(&extent, Extent { unwritten, ..part });
+            self.change_joined(Some(extent), pieces)?;
+            self.op.claim = claim;
+        }
+        Ok(piece)
+    }
+
+    /// Updates the reverse map for a part of an extent that changes its state.
+    fn convert_rmap(&mut self, part: &Extent) -> Outcome<()> {
+        let (ag, block) = self.op.fs.volume.geometry.split(part.start);
+        let owner = self.owner_of(part);
+        self.op.ag(ag)?.rmap_convert(block, part.len as u32, owner)
+    }
+
+    fn map_new(&mut self, at: FileBlock, len: u32) -> Outcome<FsBlock> {
+        let (extent, next) = self.lookup(at)?;
+        let is_hole = extent.is_none_or(|extent| extent.end() <= at) && at.plus(len.into()) <= next;
+        if !is_hole {
+            return Err(self
+                .handle
+                .corrupt("extent", format!("blocks at {at} where none should be"))
+                .into());
+        }
+        let near = match extent {
+            Some(extent) => {
+                self.check(&extent)?;
+                self.goal_after(&extent)
+            }
+            None => self.op.metadata_goal(self.handle),
+        };
+        let (start, _) = self.take(at, (len, len), near, false)?;
+        Ok(start)
+    }
+}

@@ -1,0 +1,89 @@
+//! Mapping blocks that are already in use, and unmapping blocks without freeing them. Updates the reverse map.
+
+use operations::Outcome;
+use vfs::Corruption;
+
+use super::Extent;
+use super::change::{one, without};
+use super::fork::ForkMap;
+use crate::alloc::HeldAg;
+use crate::format::address::AgBlock;
+use crate::format::inode::Fork;
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Op<'_> {
+    /// Maps an extent into a hole of a fork.
+    pub(crate) fn enter_extent(
+        &mut self,
+        handle: &mut Handle,
+        fork: Fork,
+        extent: Extent,
+    ) -> Outcome<()> {
+        self.map(handle, fork).enter(extent)
+    }
+
+    /// Unmaps an extent, which must be mapped at its offset. Its unwritten flag is ignored.
+    pub(crate) fn take_extent(
+        &mut self,
+        handle: &mut Handle,
+        fork: Fork,
+        wanted: Extent,
+    ) -> Outcome<()> {
+        self.map(handle, fork).take_out(wanted)
+    }
+}
+
+impl<'a> ForkMap<'_, 'a> {
+    fn enter(&mut self, extent: Extent) -> Outcome<()> {
+        self.check(&extent)?;
+        let (before, next) = self.lookup(extent.offset)?;
+        let is_hole = before.is_none_or(|before| before.end() <= extent.offset);
+        if !is_hole || extent.end() > next {
+            let damage = Corruption::new("extent", "blocks to be mapped where there are some");
+            let found = format_args!("blocks within {} from {} on", extent.len, extent.offset);
+            let damage = damage.of_inode(self.handle.ino().0);
+            return Err(damage.mismatch("a hole", found).into());
+        }
+        self.change_joined(None, one(extent))?;
+        let inode = &mut self.handle.inode;
+        inode.set_nblocks(inode.nblocks() + extent.len);
+        let owner = self.owner_of(&extent);
+        let (mut ag, start) = self.ag_of(&extent)?;
+        ag.rmap_add(start, extent.len as u32, owner)
+    }
+
+    fn take_out(&mut self, wanted: Extent) -> Outcome<()> {
+        let mut at = wanted.offset;
+        while at < wanted.end() {
+            let (whole, _) = self.lookup(at)?;
+            let part = whole.and_then(|whole| whole.part(at, wanted.end()));
+            let place = wanted.start.plus(at.0 - wanted.offset.0);
+            let (Some(whole), Some(part)) = (whole, part.filter(|part| part.start == place)) else {
+                let damage = Corruption::new("extent", "blocks to be unmapped that are not mapped");
+                let expected = format_args!("block {at} at {place}");
+                let found = format!("{whole:?}");
+                let damage = damage.of_inode(self.handle.ino().0);
+                return Err(damage.mismatch(expected, found).into());
+            };
+            self.check(&whole)?;
+            self.replace_extents(&[whole], &without(&whole, &part))?;
+            self.subtract_blocks(part.len)?;
+            let owner = self.owner_of(&part);
+            let (mut ag, start) = self.ag_of(&part)?;
+            ag.rmap_remove(start, part.len as u32, owner)?;
+            at = part.end();
+        }
+        Ok(())
+    }
+
+    /// Holds the group that contains an extent, for a change of its reverse map. Returns the group and the first block
+    /// in it.
+    fn ag_of(&mut self, extent: &Extent) -> Outcome<(HeldAg<'_, 'a>, AgBlock)> {
+        let (ag, start) = self.op.fs.volume.geometry.split(extent.start);
+        let mut ag = self.op.ag(ag)?;
+        // The reverse map takes its blocks from the AGFL.
+        ag.adjust_agfl()?;
+        Ok((ag, start))
+    }
+}

@@ -1,0 +1,107 @@
+//! Writing a planned file system: only non-zero blocks, the superblock of the first group last.
+
+use disk::BlockDevice;
+use vfs::{Error, Result};
+
+use super::layout::Layout;
+use crate::alloc::ags::AgTree;
+use crate::format::address::{AgBlock, AgNumber, FsBlock};
+use crate::format::log;
+
+/// Previous contents of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// All zeros, like a new sparse file.
+    Zeros,
+    /// Unknown. Blocks that must read as zeros are cleared.
+    Unknown,
+}
+
+/// The trees in the order of [`AgTree`].
+const TREES: [AgTree; 6] =
+    [AgTree::Bno, AgTree::Cnt, AgTree::Rmap, AgTree::Refcount, AgTree::Ino, AgTree::Fino];
+
+/// Writes a planned file system. The caller must flush the device.
+///
+/// # Errors
+/// `Invalid` if the device is shorter than planned for, `Device` if it fails.
+pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Result<()> {
+    if device.len() < layout.size_bytes() {
+        return Err(Error::Invalid("the device is shorter than the planned file system"));
+    }
+    let writer = Writer { device, layout };
+    if before == Contents::Unknown {
+        writer.clear()?;
+    }
+    for ag in layout.geometry.ags().skip(1) {
+        writer.group(ag)?;
+    }
+    writer.log()?;
+    writer.group(AgNumber(0))
+}
+
+struct Writer<'a> {
+    device: &'a dyn BlockDevice,
+    layout: &'a Layout,
+}
+
+impl Writer<'_> {
+    /// Clears what must read as zeros: the log, and blocks of headers that are only partly used.
+    fn clear(&self) -> Result<()> {
+        let geometry = &self.layout.geometry;
+        for ag in geometry.ags() {
+            let plan = self.layout.ag(ag);
+            self.zero(ag, 0, self.layout.header_blocks())?;
+            self.zero(ag, plan.log.start, plan.log.len)?;
+        }
+        Ok(())
+    }
+
+    fn zero(&self, ag: AgNumber, start: u32, len: u32) -> Result<()> {
+        let geometry = &self.layout.geometry;
+        let offset = geometry.byte_of(geometry.block_of(ag, AgBlock(start)));
+        let len = u64::from(len) << geometry.block_log;
+        self.device.zero_range(offset, len).map_err(Error::Device)
+    }
+
+    fn put(&self, ag: AgNumber, block: AgBlock, bytes: &[u8]) -> Result<()> {
+        let geometry = &self.layout.geometry;
+        let offset = geometry.byte_of(geometry.block_of(ag, block));
+        self.device.write_at(offset, bytes).map_err(Error::Device)
+    }
+
+    /// Writes a group: inodes, roots, then the headers.
+    fn group(&self, ag: AgNumber) -> Result<()> {
+        let layout = self.layout;
+        let plan = layout.ag(ag);
+        if plan.inodes.len != 0 {
+            self.put(ag, AgBlock(plan.inodes.start), &layout.inode_chunk())?;
+        }
+        for tree in TREES {
+            if let Some(root) = layout.roots[tree as usize] {
+                self.put(ag, root, &layout.tree_root(ag, tree, root, &plan))?;
+            }
+        }
+        let headers = [
+            layout.superblock_sector(ag),
+            layout.agf_sector(ag, &plan),
+            layout.agi_sector(ag, &plan),
+            layout.agfl_sector(ag, &plan),
+        ];
+        self.put(ag, AgBlock(0), &headers.concat())
+    }
+
+    /// Writes the log: one unmount record.
+    fn log(&self) -> Result<()> {
+        let layout = self.layout;
+        let start = FsBlock(layout.superblock.logstart.get());
+        let record = log::unmount_record(&log::Unmount {
+            lsn: log::Lsn { cycle: 1, block: 0 },
+            previous: None,
+            uuid: layout.superblock.uuid,
+            unit: layout.superblock.logsunit.get(),
+        });
+        let (ag, block) = layout.geometry.split(start);
+        self.put(ag, block, &record)
+    }
+}

@@ -1,0 +1,254 @@
+//! One operation: a transaction, the groups it allocates from, the blocks and inodes it frees, and the inodes it
+//! writes.
+//!
+//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories, maps and attributes of
+//! the locked inodes → groups in ascending order, with the blocks of their trees and headers → blocks of inodes in
+//! ascending order. Work that would violate this order is deferred: blocks and inodes to free and changed inodes are
+//! noted, and processed at the commit.
+//!
+//! [`HeldGroups`] describes how groups are held, and what happens if a group is busy and out of order.
+
+pub(crate) mod held;
+pub(crate) mod source;
+
+use operations::{Mode, Operation, Outcome, RunOperations, Side};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut, Range};
+
+use engine::{BufferId, Engine, Tag, Txn};
+use operations::data::ZeroedRuns;
+use operations::reserve::Claim;
+use smallvec::SmallVec;
+use vfs::{Ino, Result};
+
+use crate::Xfs;
+use crate::alloc::Freed;
+use crate::alloc::ags::HeldGroups;
+use crate::dir::{TakenStates, Wholes};
+use crate::format::address::{AgNumber, Block};
+use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
+use crate::inode::{ChunkChanges, Handle, sealed_mark};
+use crate::kind::Kind;
+use crate::orphan::Pending;
+
+/// An operation. It leaves no trace if dropped before [`Xfs::atomically`] commits it.
+pub struct Op<'a> {
+    pub(crate) fs: &'a Xfs,
+    // Declared before the transaction, so that they are dropped first: see [`Side`].
+    pub(crate) group_guards: HeldGroups<'a>,
+    pub(crate) unlinked: Pending<'a>,
+    /// In-memory states of directories being changed.
+    pub(crate) dirs: TakenStates<'a>,
+    /// Blocks of inode chunks that were allocated or freed.
+    pub(crate) inode_blocks: ChunkChanges<'a>,
+    pub(crate) txn: Txn<'a>,
+    /// The part of the reserve that it may take.
+    pub(crate) claim: Claim,
+    /// Directory blocks that span several file-system blocks.
+    pub(crate) wholes: Wholes,
+    /// Inodes to write, including new ones.
+    staged: Handles,
+    pub(crate) freed: SmallVec<[Freed; 4]>,
+    pub(crate) freed_inodes: Handles,
+    pub(crate) zeroed_runs: ZeroedRuns,
+}
+
+/// Handles of an operation. Each is as large as an inode, so they are kept outside the operation, in memory that the
+/// thread reuses for the next one.
+#[derive(Default)]
+pub(crate) struct Handles(Vec<Handle>);
+
+thread_local! {
+    static HANDLES: RefCell<Vec<Vec<Handle>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Maximum number of handles whose memory is kept for the next operation.
+const HANDLES_KEPT: usize = 8;
+
+impl Handles {
+    fn take() -> Self {
+        Self(HANDLES.with_borrow_mut(Vec::pop).unwrap_or_default())
+    }
+}
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if self.0.capacity() > 0 {
+            let mut handles = std::mem::take(&mut self.0);
+            handles.clear();
+            handles.shrink_to(HANDLES_KEPT);
+            HANDLES.with_borrow_mut(|kept| kept.push(handles));
+        }
+    }
+}
+
+impl Deref for Handles {
+    type Target = Vec<Handle>;
+
+    fn deref(&self) -> &Vec<Handle> {
+        &self.0
+    }
+}
+
+impl DerefMut for Handles {
+    fn deref_mut(&mut self) -> &mut Vec<Handle> {
+        &mut self.0
+    }
+}
+
+/// Bytes of a slot that are compared, and written if they differ, as one piece: the unit in which the engine tracks
+/// changes of blocks of 4 KiB.
+const DIFF_BYTES: usize = 64;
+
+/// Returns the first run of pieces of `new`, from offset `from` on, that differ from those of `old`.
+fn differing_run(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
+    let differs = |start: &usize| {
+        let piece = *start..new.len().min(start + DIFF_BYTES);
+        old[piece.clone()] != new[piece]
+    };
+    let mut starts = (from..new.len()).step_by(DIFF_BYTES);
+    let start = starts.find(differs)?;
+    let end = starts.find(|start| !differs(start)).unwrap_or(new.len());
+    Some(start..end)
+}
+
+impl RunOperations for Xfs {
+    type Op<'a> = Op<'a>;
+
+    fn begin(&self, claim: Claim) -> Result<Op<'_>> {
+        Op::begin(self, claim)
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn has_busy(&self) -> bool {
+        self.volume.ags.has_busy()
+    }
+}
+
+impl Operation for Op<'_> {
+    type Group = AgNumber;
+
+    fn hold_group(&mut self, group: AgNumber) -> Outcome<()> {
+        self.ag(group).map(drop)
+    }
+
+    fn groups_needed(&self) -> Option<SmallVec<[AgNumber; 4]>> {
+        self.group_guards.needed()
+    }
+
+    fn finish(&mut self) -> Outcome<()> {
+        self.finish_put_off()
+    }
+
+    fn sides(&mut self) -> impl Side {
+        (&mut self.dirs, &mut self.group_guards, &mut self.unlinked, &mut self.inode_blocks)
+    }
+
+    fn set_minor(&mut self) {
+        self.txn.set_minor();
+    }
+
+    fn commit(self) {
+        self.txn.commit();
+    }
+}
+
+impl<'a> Op<'a> {
+    pub(crate) fn begin(fs: &'a Xfs, claim: Claim) -> Result<Self> {
+        let txn = fs.engine.begin()?;
+        Ok(Self {
+            fs,
+            group_guards: HeldGroups::new(&fs.volume.ags),
+            unlinked: Pending::new(&fs.unlinked),
+            dirs: TakenStates::new(&fs.dirs),
+            inode_blocks: ChunkChanges::new(&fs.gone),
+            txn,
+            claim,
+            wholes: Wholes::default(),
+            staged: Handles::take(),
+            freed: SmallVec::new(),
+            freed_inodes: Handles::take(),
+            zeroed_runs: ZeroedRuns::default(),
+        })
+    }
+
+    /// Holds a block until the end of the operation.
+    pub(crate) fn buffer(&mut self, block: Block, tag: Tag) -> Result<BufferId> {
+        Ok(self.txn.buffer(block.0, tag)?)
+    }
+
+    /// Writes `handle` when the operation commits.
+    pub(crate) fn stage(&mut self, handle: Handle) {
+        self.staged.push(handle);
+    }
+
+    /// Writes `handle` when the operation commits, if it differs from `before`.
+    pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
+        if handle.inode != before.inode {
+            self.stage(handle);
+        }
+    }
+
+    /// Cancels writing an inode, because it is being freed.
+    pub(crate) fn unstage(&mut self, ino: Ino) {
+        self.staged.retain(|handle| handle.ino() != ino);
+    }
+
+    /// Cancels writing the inodes of a block, because the block is being freed.
+    pub(crate) fn unstage_block(&mut self, block: Block) {
+        self.staged.retain(|handle| handle.block != block);
+    }
+
+    /// Does the deferred work. After an error the operation must be dropped.
+    fn finish_put_off(&mut self) -> Outcome<()> {
+        // Groups come before blocks of inodes in the lock order. Links of unlinked lists are in the same blocks as
+        // staged inodes, so both are written in one ascending pass.
+        self.write_wholes()?;
+        self.finish_frees()?;
+        self.record_unlinked()?;
+        // If an inode was staged more than once, the last version counts.
+        self.staged.sort_by_key(|h| (h.block, h.offset));
+        let mut staged = std::mem::take(&mut self.staged);
+        for handle in &mut *staged {
+            self.write_links(Some(handle.block))?;
+            self.write_inode(handle)?;
+        }
+        self.write_links(None)?;
+        Ok(self.zeroed_runs.write(&self.fs.engine)?)
+    }
+
+    /// Writes the bytes of a handle that differ into its slot, and increments the change count.
+    fn write_inode(&mut self, handle: &mut Handle) -> Outcome<()> {
+        let id = self.buffer(handle.block, Kind::Inodes.plain())?;
+        let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
+        let old = &self.txn.data(id)[slot];
+        // The link of the unlinked list is not taken from the handle, because operations on other inodes of the list
+        // change it, unless the inode becomes free. The checksum is recomputed below.
+        let own_end = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
+        let others = own_end..CRC_OFFSET + 4;
+        handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
+        if handle.inode.as_bytes() == old {
+            return Ok(());
+        }
+        handle.inode.bump_changecount();
+        // Slots are verified each time they are loaded, not only when their block is read.
+        inode::seal_slot(handle.inode.as_mut_bytes());
+        let new = handle.inode.as_bytes();
+        let mut end = 0;
+        while let Some(run) = differing_run(&self.txn.data(id)[handle.offset..], new, end) {
+            end = run.end;
+            let place = handle.offset + run.start..handle.offset + run.end;
+            // Marks say which slots have verified checksums. Those of other slots remain valid.
+            self.txn.edit_noted(id, place).copy_from_slice(&new[run]);
+        }
+        self.txn.mark(id, sealed_mark(&self.fs.volume.geometry, handle.offset));
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Repairs counts, once everything else is right.
+
+use vfs::Result;
+use vfs::check::Finding;
+
+use super::{Job, superblock};
+
+/// Sets the counters of the superblock to the sums over the groups.
+pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(totals) = job.survey()?.totals() else { return Ok(()) };
+    superblock::change(job, findings, "The counter is set to what was counted.", |raw| {
+        raw.icount = totals.icount.into();
+        raw.ifree = totals.ifree.into();
+        raw.fdblocks = totals.fdblocks.into();
+    })
+}

@@ -1,0 +1,92 @@
+//! Repairs quotas: damaged records become empty ones, and quotas are recounted at the next mount.
+
+use disk::BlockDevice;
+use operations::repair::Action;
+use vfs::check::Finding;
+use vfs::{Error, Ino, Result};
+
+use super::{Job, map, superblock};
+use crate::check::view;
+use crate::format::bytes::{be16, be32, put16, put32};
+use crate::format::checksum;
+use crate::format::extent::Extent;
+use crate::format::inode::Fork;
+use crate::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
+
+/// `d_type` of user, group and project quotas, in the order of the superblock's fields.
+const TYPES: [u8; 3] = [1, 4, 2];
+/// Bits of `d_type` with the kind.
+const TYPE_MASK: u8 = 7;
+/// `sb_qflags`: users, groups and projects were counted.
+const COUNTED: u16 = 0x4 | 0x100 | 0x400;
+/// Byte offset of `dd_uuid`.
+const UUID_OFFSET: usize = 120;
+
+/// Rebuilds invalid records in the quota files of the findings.
+pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let survey = job.survey()?;
+    let raw = &survey.sb.raw;
+    let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
+    for (kind, &file) in files.iter().enumerate() {
+        let concerned: Vec<&Finding> =
+            findings.iter().filter(|f| f.place.inode == Some(file.0)).copied().collect();
+        if concerned.is_empty() {
+            continue;
+        }
+        for extent in extents(job, file)?.iter().filter(|extent| !extent.unwritten) {
+            for nth in 0..extent.len {
+                let block = survey.geometry.device_block(extent.start.plus(nth));
+                let byte = survey.geometry.byte_of(block);
+                let mut bytes = vec![0; survey.geometry.block_size()];
+                if job.staging.read_at(byte, &mut bytes).is_err() {
+                    continue;
+                }
+                let per_block = (bytes.len() / DQUOT_BLOCK_SIZE) as u64;
+                let first = ((extent.offset.0 + nth) * per_block) as u32;
+                if make_anew(&mut bytes, first, TYPES[kind], &survey.geometry.meta_uuid) {
+                    job.staging.write_at(byte, &bytes).map_err(Error::Device)?;
+                }
+            }
+        }
+        let what = "What is no quota is made one anew, which has counted nothing.";
+        let actions = concerned.iter().map(|finding| Action::about(finding, what)).collect();
+        job.staging.end_step(actions).map_err(Error::Device)?;
+    }
+    Ok(())
+}
+
+fn extents(job: &Job, ino: Ino) -> Result<Vec<Extent>> {
+    view::view(job.staging.clone(), |view| {
+        let inode = view.inode(ino);
+        inode.map(|inode| map::read(view, ino, &inode, Fork::Data).extents).unwrap_or_default()
+    })
+}
+
+/// Rebuilds the invalid records in a quota block whose identifiers start with `first`. Returns whether there were any.
+fn make_anew(bytes: &mut [u8], first: u32, kind: u8, uuid: &[u8; 16]) -> bool {
+    let mut is_changed = false;
+    for (id, quota) in (first..).zip(bytes.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
+        let is_it = be16(quota, 0) == MAGIC && quota[3] & TYPE_MASK == kind && be32(quota, 4) == id;
+        if is_it && checksum::check("quota", quota, CRC_OFFSET).is_ok() {
+            continue;
+        }
+        if !is_it {
+            quota.fill(0);
+            put16(quota, 0, MAGIC);
+            (quota[2], quota[3]) = (1, kind);
+            put32(quota, 4, id);
+        }
+        quota[UUID_OFFSET..UUID_OFFSET + 16].copy_from_slice(uuid);
+        checksum::seal(quota, CRC_OFFSET);
+        is_changed = true;
+    }
+    is_changed
+}
+
+/// Marks quotas as not counted.
+pub(super) fn uncount(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let what = "Quotas are marked as not counted, so that they are counted at the next mount.";
+    superblock::change(job, findings, what, |raw| {
+        raw.qflags = (raw.qflags.get() & !COUNTED).into();
+    })
+}

@@ -1,0 +1,121 @@
+//! Fixes for the file system as a whole.
+
+use std::sync::Arc;
+
+use operations::repair::{Fix, Staging};
+use vfs::Result;
+use vfs::check::{Code, Finding};
+
+use super::{Job, begin, counts, inode_trees, lsn, new_log, quota, space, superblock, unlinked};
+use crate::check::codes;
+
+const INOBT: [&Code; 5] = codes::INOBT.all();
+const FINOBT: [&Code; 5] = codes::FINOBT.all();
+const BNOBT: [&Code; 5] = codes::BNOBT.all();
+const CNTBT: [&Code; 5] = codes::CNTBT.all();
+const RMAPBT: [&Code; 5] = codes::RMAPBT.all();
+const REFCOUNTBT: [&Code; 5] = codes::REFCOUNTBT.all();
+
+/// Findings about AGI and inode trees.
+const INODE_TREES: &[&Code] = &[
+    codes::AGI,
+    codes::AGI_COUNTS,
+    codes::FINOBT_DIFFERS,
+    INOBT[0],
+    INOBT[1],
+    INOBT[2],
+    INOBT[3],
+    INOBT[4],
+    FINOBT[0],
+    FINOBT[1],
+    FINOBT[2],
+    FINOBT[3],
+    FINOBT[4],
+];
+
+/// Findings about AGF, AGFL and trees of space.
+const SPACE_TREES: &[&Code] = &[
+    codes::AGF,
+    codes::AGFL,
+    codes::AGF_COUNTS,
+    codes::CNTBT_DIFFERS,
+    codes::RMAP_MISSING,
+    codes::RMAP_STALE,
+    codes::REFERENCES,
+    codes::SPACE_LOST,
+    codes::SPACE_FREE_USED,
+    codes::SPACE_TWICE,
+    BNOBT[0],
+    BNOBT[1],
+    BNOBT[2],
+    BNOBT[3],
+    BNOBT[4],
+    CNTBT[0],
+    CNTBT[1],
+    CNTBT[2],
+    CNTBT[3],
+    CNTBT[4],
+    RMAPBT[0],
+    RMAPBT[1],
+    RMAPBT[2],
+    RMAPBT[3],
+    RMAPBT[4],
+    REFCOUNTBT[0],
+    REFCOUNTBT[1],
+    REFCOUNTBT[2],
+    REFCOUNTBT[3],
+    REFCOUNTBT[4],
+];
+
+/// Locations of structures: superblocks, group headers, inodes.
+pub(super) const PLACES: &[Fix<Job>] = &[
+    Fix {
+        codes: &[codes::SUPERBLOCK_FIELD, codes::SUPERBLOCK_REST, codes::SUPERBLOCK_CHECKSUM],
+        mend: superblock::fields,
+    },
+    Fix { codes: &[codes::AG_CHECKSUM], mend: inode_trees::checksums },
+    Fix { codes: INODE_TREES, mend: inode_trees::rebuild },
+    Fix { codes: &[codes::SPACE_TWICE, codes::SPACE_FREE_USED], mend: inode_trees::unsound },
+    Fix { codes: &[codes::INODE, codes::INODE_CHECKSUM, codes::ROOT], mend: inode_trees::moved },
+];
+/// Free and used space.
+pub(super) const SPACE: &[Fix<Job>] = &[
+    Fix { codes: &[codes::INODE_NOT_USED, codes::INODE_FREE], mend: inode_trees::rebuild },
+    Fix { codes: &[codes::AG_CHECKSUM], mend: space::checksums },
+    Fix { codes: SPACE_TREES, mend: space::rebuild },
+    Fix { codes: &[codes::UNLINKED], mend: unlinked::rebuild },
+];
+/// Unlinked inodes, once everything else except counts is right.
+pub(super) const NAMELESS: &[Fix<Job>] =
+    &[Fix { codes: &[codes::UNLINKED_LEFT], mend: unlinked::free }];
+/// Counts, when everything else is right.
+pub(super) const COUNTS: &[Fix<Job>] = &[
+    Fix { codes: &[codes::QUOTA], mend: quota::records },
+    Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
+    Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
+    Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], mend: superblock::log_bits },
+    Fix { codes: &[codes::SUPERBLOCK_FIELD], mend: new_log::mend },
+    Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
+    Fix { codes: &[codes::LSN], mend: lsn::mend },
+];
+
+/// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.
+pub(super) fn forbids_allocation(finding: &Finding) -> bool {
+    let is_harmless = [codes::SPACE_LOST, codes::RMAP_MISSING, codes::RMAP_STALE];
+    let of_trees = [INODE_TREES, SPACE_TREES, &[codes::AG_CHECKSUM]];
+    !is_harmless.contains(&finding.code)
+        && of_trees.iter().any(|codes| codes.contains(&finding.code))
+}
+
+/// See [`operations::repair::Repairer::begin`].
+pub(super) fn begin(staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
+    if !is_sound {
+        superblock::make_readable(staging)?;
+    }
+    begin::replay(staging)
+}
+
+/// See [`operations::repair::Repairer::finish`].
+pub(super) fn finish(_staging: &Arc<Staging>) -> Result<()> {
+    Ok(())
+}

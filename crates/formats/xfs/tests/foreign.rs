@@ -1,0 +1,26 @@
+//! Images made and filled by mkfs.xfs contain what was put into them. Images filled by the kernel are read before they
+//! are changed, in `foreign_changed`.
+
+use crate::changing;
+
+use changing::kernel::{Leave, assert_same};
+use testkit::{Filled, XfsSample, require};
+
+/// Makes the samples of a kind and reads them.
+fn read_samples(filled: Filled) {
+    for sample in XfsSample::all(filled) {
+        let folder = testkit::scratch();
+        let (image, work) = (folder.path().join("image"), folder.path().join("work"));
+        std::fs::create_dir(&work).unwrap();
+        eprintln!("{}", sample.name);
+        let tree = sample.create(&image, &work);
+        assert_same(&tree, &image, Leave { copied: true });
+    }
+}
+
+#[test]
+fn what_mkfs_filled() {
+    require!(Tool("mkfs.xfs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"), Root);
+    read_samples(Filled::FromDirectory);
+    read_samples(Filled::FromPrototype);
+}

@@ -1,0 +1,61 @@
+//! Changes images in place that mkfs.xfs made and the kernel filled, with every form of directories, attributes and
+//! maps and with shared blocks. Compares with the model, xfs_repair and the kernel.
+
+use crate::changing;
+
+use changing::kernel::{Leave, assert_kernel_agrees, assert_same};
+use changing::target::{Way, XfsTarget};
+use changing::{Layout, SYNCING};
+use testkit::crash::read_image;
+use testkit::{Filled, XfsSample, require};
+use workload::operation::Mix;
+use workload::trial::on_image;
+
+/// Mixes that mostly change existing files.
+const MIXES: [Mix; 3] = [
+    Mix { names: 40, data: 30, attributes: 20, ..Mix::ALL },
+    Mix { data: 60, offset_max: 1_200_000, write_len_max: 60_000, ..Mix::ALL },
+    Mix { attributes: 40, ..SYNCING },
+];
+
+/// Changes the samples of a kind. Those filled by the kernel must also show the changes when the kernel reads them.
+fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
+    require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
+    require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"), Tool("xfsprogs-5.10/bin/mkfs.xfs"));
+    let samples = XfsSample::all(filled);
+    for (seed, sample) in (1..).zip(samples.filter(|sample| is_wanted(sample.name))) {
+        let folder = testkit::scratch();
+        let (image, work) = (folder.path().join("image"), folder.path().join("work"));
+        std::fs::create_dir(&work).unwrap();
+        eprintln!("{}", sample.name);
+        let tree = sample.create(&image, &work);
+        if filled == Filled::ByKernel {
+            assert_same(&tree, &image, Leave::default());
+        }
+        let made = read_image(&image).unwrap();
+        std::fs::remove_file(&image).unwrap();
+        // The model's block size is 4096; with smaller blocks, only holes would differ.
+        let target = XfsTarget::with_images(Layout::DEFAULT, Way::InPlace, vec![made]);
+        let mix = MIXES[seed as usize % MIXES.len()];
+        let device = on_image(&target.trial(), mix, seed, testkit::effort(100, 250, 250));
+        if filled == Filled::ByKernel {
+            assert_kernel_agrees(&device);
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_filled() {
+    change_samples(Filled::ByKernel, |name| name.starts_with("new"));
+}
+
+#[test]
+fn what_older_releases_made_and_the_kernel_filled() {
+    change_samples(Filled::ByKernel, |name| !name.starts_with("new"));
+}
+
+#[test]
+fn what_mkfs_filled() {
+    // The kernel does not mount blocks larger than its pages, or case-insensitive names.
+    change_samples(Filled::FromDirectory, |name| !name.contains("ci"));
+}

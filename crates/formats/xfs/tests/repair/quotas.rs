@@ -1,0 +1,144 @@
+//! Repair of quotas. No available kernel counts quotas, so the tests make quota files.
+
+use std::sync::Arc;
+
+use disk::{BlockDevice, MemoryDevice};
+use vfs::{FileSystem, Ino, NewInode};
+use xfs::format::address::{AgBlock, AgNumber};
+use xfs::format::bytes::{be16, put32, put64};
+use xfs::format::checksum;
+use xfs::format::geometry::Geometry;
+use xfs::format::inode::seal_slot;
+use xfs::format::log::dquot::{CRC_OFFSET as DQUOT_CRC, DQUOT_BLOCK_SIZE, MAGIC as DQUOT_MAGIC};
+use xfs::format::superblock::{CRC_OFFSET, RawSuperblock, Superblock};
+use xfs::{OpenOptions, Xfs};
+use zerocopy::FromBytes;
+
+use super::quota_files;
+use super::subject::repaired;
+use crate::checking::findings;
+use crate::common::image::{device, golden};
+
+/// Returns an image with a quota file with zero counts, and the location of its block.
+fn with_quotas() -> (MemoryDevice, u64) {
+    let device = Arc::new(device(&golden("default")));
+    let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+    let geometry = Geometry::new(fs.superblock());
+    let (ino, at) = quota_files::add_file(&fs, &geometry.meta_uuid);
+    fs.close().unwrap();
+    quota_files::name_in_superblock(&device, ino);
+    (device.fork(), at)
+}
+
+fn geometry(device: &MemoryDevice) -> Geometry {
+    let mut sector = [0; 4096];
+    device.read_at(0, &mut sector).unwrap();
+    Geometry::new(&Superblock::parse(&sector, device.len()).unwrap())
+}
+
+#[test]
+fn quotas_are_marked_as_not_counted() {
+    let (image, at) = with_quotas();
+    // Wrong counts; an invalid quota, twice; a wrong checksum.
+    for harm in
+        [&[][..], &[0], &[DQUOT_BLOCK_SIZE, 7 * DQUOT_BLOCK_SIZE], &[3 * DQUOT_BLOCK_SIZE + 60]]
+    {
+        let damaged = image.fork();
+        for byte in harm {
+            damaged.write_at(at + *byte as u64, &[0xee; 2]).unwrap();
+        }
+        let outcome = repaired(damaged).unwrap();
+        assert!(outcome.codes.iter().any(|code| code.starts_with("xfs-quota")), "{harm:?}");
+        assert!(outcome.left.is_empty() && outcome.is_complete, "{harm:?}: {:?}", outcome.left);
+        let mut sector = vec![0; 512];
+        outcome.device.read_at(0, &mut sector).unwrap();
+        assert_eq!(be16(&sector, 176), 1 | 2, "{harm:?}");
+        let mut block = vec![0; 4096];
+        outcome.device.read_at(at, &mut block).unwrap();
+        for quota in block.chunks_exact(DQUOT_BLOCK_SIZE) {
+            assert_eq!(be16(quota, 0), DQUOT_MAGIC, "{harm:?}");
+            checksum::check("quota", quota, DQUOT_CRC).unwrap();
+        }
+    }
+}
+
+/// Kernels store the quota files only in the first superblock.
+#[test]
+fn copies_of_the_superblock_name_no_files_of_quotas() {
+    testkit::require!(Tool("xfs_repair"));
+    const SHARED_VN: u64 = 179;
+    let (image, _) = with_quotas();
+    let is_of_copy = |finding: &vfs::check::Finding| finding.code.name == "xfs-superblock-copy";
+    assert!(!findings(Arc::new(image.fork())).unwrap().iter().any(is_of_copy), "no copy is wrong");
+    let geometry = geometry(&image);
+    let copy = geometry.byte_of(geometry.block_of(AgNumber(1), AgBlock(0)));
+    let seal = |device: &MemoryDevice| {
+        let mut sector = [0; 512];
+        device.read_at(copy, &mut sector).unwrap();
+        checksum::seal(&mut sector, CRC_OFFSET);
+        device.write_at(copy, &sector).unwrap();
+    };
+    // A field that must be zero; then quotas, which copies made by mkfs never have.
+    const UQUOTINO: u64 = 160;
+    const QFLAGS: u64 = 176;
+    for (at, bytes) in
+        [(SHARED_VN, &[64][..]), (UQUOTINO, &[0, 0, 0, 0, 0, 0, 0, 131]), (QFLAGS, &[0, 7])]
+    {
+        let damaged = image.fork();
+        damaged.write_at(copy + at, bytes).unwrap();
+        seal(&damaged);
+        let outcome = repaired(damaged).unwrap();
+        assert!(outcome.codes.contains(&"xfs-superblock-copy"), "{at}: {:?}", outcome.codes);
+        assert!(outcome.left.is_empty() && outcome.is_complete, "{at}: {:?}", outcome.left);
+        let mut sector = [0; 512];
+        outcome.device.read_at(copy, &mut sector).unwrap();
+        let raw = RawSuperblock::read_from_prefix(&sector).unwrap().0;
+        assert_eq!((raw.uquotino.get(), raw.qflags.get()), (0, 0), "{at}");
+        let complaint = testkit::show_image(&outcome.device, testkit::xfs_repair_alone);
+        let complaint = complaint.err().unwrap_or_default();
+        assert!(!complaint.contains("superblock 1"), "{at}: {complaint}");
+    }
+}
+
+/// Changes an inode on disk.
+fn edit_slot(device: &MemoryDevice, ino: Ino, change: impl FnOnce(&mut [u8])) {
+    let geometry = geometry(device);
+    let (ag, ag_ino) = geometry.split_ino(ino).unwrap();
+    let (block, at) = geometry.inode_place(ag_ino);
+    let byte = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
+    let mut slot = vec![0; geometry.inode_size()];
+    device.read_at(byte, &mut slot).unwrap();
+    change(&mut slot);
+    seal_slot(&mut slot);
+    device.write_at(byte, &slot).unwrap();
+}
+
+/// A quota file is in no directory, so all its parent pointers are wrong.
+#[test]
+fn a_file_of_quotas_loses_its_parent_pointers() {
+    const NLINK: usize = 16;
+    const SIZE: usize = 56;
+    const FORK: usize = 176;
+    let device = Arc::new(device(&golden("default")));
+    let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+    let (ino, _) = quota_files::add_file(&fs, &Geometry::new(fs.superblock()).meta_uuid);
+    let dir = fs.mkdir(fs.root(), b"sub", &NewInode::default()).unwrap();
+    fs.link(ino, dir, b"quotas", None).unwrap();
+    fs.unlink(fs.root(), b"quotas", None).unwrap();
+    fs.close().unwrap();
+    let device = device.fork();
+    quota_files::name_in_superblock(&device, ino);
+    edit_slot(&device, ino, |slot| put32(slot, NLINK, 1));
+    // The shortform directory becomes empty: a header, and the parent.
+    edit_slot(&device, dir, |slot| {
+        assert_eq!(slot[FORK], 1);
+        slot[FORK] = 0;
+        put64(slot, SIZE, 6);
+    });
+    let outcome = repaired(device).unwrap();
+    assert!(outcome.codes.contains(&"xfs-parent-stale"), "{:?}", outcome.codes);
+    assert!(outcome.left.is_empty() && outcome.is_complete, "{:?}", outcome.left);
+    let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
+    assert_eq!(fs.attributes(ino).unwrap().links, 1);
+    fs.parents(ino, &mut |dir, _| panic!("a parent pointer to {dir}")).unwrap();
+}

@@ -1,0 +1,168 @@
+//! Files that wait in memory before they are entered into their directory.
+
+mod random;
+
+use std::sync::Arc;
+
+use disk::{BlockDevice, MemoryDevice};
+use testkit::{effort, require};
+use workload::trial::waiting::{self, MayWait, Order, WaitingTrial};
+use xfs::OpenOptions;
+
+use crate::changing::target::{Open, Way};
+use crate::changing::{Layout, MIB, assert_clean};
+
+/// Layouts in which files may wait.
+const SHAPES: [Layout; 4] = [
+    Layout::DEFAULT,
+    Layout::LARGE_INODES,
+    Layout::MANY_GROUPS,
+    Layout { features: "-parent,-exchange,-rmapbt,-sparse,-nrext64,-bigtime", ..Layout::DEFAULT },
+];
+
+/// A log that a few hundred files fill, and room for a large directory.
+const LARGE_DIRECTORY: Layout =
+    Layout { size: 128 * MIB, features: SHAPES[3].features, ..Layout::TINY_LOG };
+
+impl MayWait for Open {
+    fn files_waiting(&self) -> usize {
+        self.0.files_waiting()
+    }
+}
+
+fn run(layout: Layout, trial: impl FnOnce(&WaitingTrial<'_>)) {
+    run_checked(layout, &|device| assert_clean(device), trial);
+}
+
+/// Runs a trial on images with a log that others do not open.
+fn run_with_tiny_log(trial: impl FnOnce(&WaitingTrial<'_>)) {
+    run_checked(Layout::TINY_LOG, &|_| (), trial);
+}
+
+fn run_checked(
+    layout: Layout,
+    check: &dyn Fn(&MemoryDevice),
+    trial: impl FnOnce(&WaitingTrial<'_>),
+) {
+    let (name, make) = (format!("{layout:?}"), || layout.make());
+    let open = |device: Arc<dyn BlockDevice>, cache_bytes, policy| {
+        let fs = layout.open_in_place(device, cache_bytes, policy)?;
+        Ok(Box::new(Open(fs, Way::InPlace)) as Box<dyn MayWait>)
+    };
+    trial(&WaitingTrial { name: &name, make: &make, open: &open, check });
+}
+
+fn run_all(trial: impl Fn(&WaitingTrial<'_>)) {
+    SHAPES.into_iter().for_each(|layout| run(layout, &trial));
+}
+
+#[test]
+fn files_that_wait_are_seen() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::seen);
+}
+
+#[test]
+fn counts_and_times_are_those_with_files_that_wait() {
+    require!(Tool("xfs_repair"));
+    run_all(|trial| waiting::counts(trial, false));
+}
+
+#[test]
+fn what_is_done_to_one_file_applies_that_one() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::one_file);
+}
+
+#[test]
+fn what_was_made_durable_is_there_after_a_crash() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::syncs);
+    run_all(waiting::datasyncs);
+    run_all(waiting::times_of_datasyncs);
+}
+
+#[test]
+fn few_wait_at_a_time() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::few_at_a_time);
+}
+
+#[test]
+fn times_of_a_directory_are_those_of_what_was_done_last() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::times);
+    run_all(waiting::moves);
+}
+
+#[test]
+fn a_directory_with_files_that_wait_is_not_empty() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::not_empty);
+}
+
+#[test]
+fn what_a_directory_got_while_it_was_small_is_known() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::shrunk);
+}
+
+/// No other operation gets a reserved inode, and all inodes can be used.
+#[test]
+fn every_inode_can_be_had_once() {
+    require!(Tool("xfs_repair"));
+    run_all(waiting::inodes_once);
+}
+
+#[test]
+fn files_come_in_any_order_after_a_crash_and_each_wholly() {
+    require!(Tool("xfs_repair"));
+    run_with_tiny_log(waiting::crashes);
+}
+
+#[test]
+fn changes_become_durable_in_their_order_where_no_files_wait() {
+    run_checked(LARGE_DIRECTORY, &|_| (), |trial| {
+        assert_eq!(waiting::order(trial, None), Order::Kept);
+    });
+}
+
+/// A known gap, to be closed: files wait by default. The documents name this exception.
+#[test]
+fn by_default_only_files_of_large_directories_come_out_of_order() {
+    let policy = OpenOptions::default().waiting;
+    assert!(policy.is_some(), "no files wait by default: {FIXED}");
+    run_checked(LARGE_DIRECTORY, &|_| (), |trial| {
+        let order = waiting::order(trial, policy);
+        assert!(matches!(order, Order::Broken(_)), "the order is kept by default: {FIXED}");
+    });
+}
+
+/// Next step once the gap is closed.
+const FIXED: &str = "assert Order::Kept here and in the other format, and remove the exception ('may be missing in any order') \
+     from library.md, python.md, c.md, cli.md, mount.md, fs/image.rs, edit/mod.rs, diskwright.h, index.d.ts";
+
+#[test]
+fn a_full_image_refuses_files_and_loses_none() {
+    require!(Tool("xfs_repair"));
+    for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
+        run(layout, |trial| waiting::full_image(trial, layout.block_size as usize, 150));
+    }
+}
+
+/// Files that cannot become durable are refused, and pending ones give an error.
+#[test]
+fn a_checkpoint_that_fails_ends_waiting() {
+    require!(Tool("xfs_repair"));
+    run_with_tiny_log(waiting::failing_checkpoints);
+}
+
+#[test]
+fn files_wait_while_others_read_sync_remove_and_rename() {
+    require!(Tool("xfs_repair"));
+    let files = effort(1_000, 3_000, 40_000);
+    for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
+        let layout = Layout { size: 256 * MIB, ..layout };
+        run(layout, |trial| waiting::threads(trial, files));
+    }
+}

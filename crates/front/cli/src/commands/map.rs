@@ -1,0 +1,160 @@
+//! `diskwright map`.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use diskwright::disk_map::{self, CELLS_MAX, Curve, Figures, Mapped, Options};
+use diskwright::{Error, Outcome, Result, text};
+
+use crate::commands::arguments::ImageArgs;
+use crate::terminal::{self, RepairProgress};
+
+const NOTES: &str = "\
+Examples:
+  diskwright map root.img
+  diskwright map root.img -o root.svg
+  diskwright map disk.img --partition 2 -o disk.html --curve hilbert
+  diskwright map root.img --format json | jq '.kinds[] | select(.blocks > 0)'
+
+Shows the use of each part of the disk, the lengths of free extents, the fragmentation of files, and the location of the \
+journal or log. docs/map.md defines the kinds of blocks. Nothing is written to the image.
+
+Exit status:
+  0  everything could be read
+  3  the image is damaged; the readable part is shown, and other blocks in use have an unknown owner";
+
+/// Default number of cells, of a picture and of a text map.
+const CELLS: usize = 4096;
+const CELLS_OF_TEXT: usize = 1536;
+
+/// Metadata cache size in bytes. Small, because nearly all metadata is read once.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Draw a map of the blocks of an image and their use
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct MapArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+
+    /// Write to FILE, or - for standard output. The suffix selects the format: .svg, .html, .json or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace an existing file
+    #[arg(long, requires = "output")]
+    force: bool,
+
+    /// Select the format [default: by the suffix of FILE, text on standard output]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Divide the disk into at most N parts, 1 to 65536 [default: 4096, for text 1536]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CELLS_MAX as i64))]
+    cells: Option<u32>,
+
+    /// Select the order of blocks in the picture
+    #[arg(long, value_name = "CURVE", default_value = "rows")]
+    curve: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Picture
+    Svg,
+    /// Web page with the picture and tables
+    Html,
+    /// One JSON object with all numbers
+    Json,
+    /// Letters, for a terminal
+    #[value(alias = "txt")]
+    Text,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// Row by row
+    Rows,
+    /// Hilbert curve in a square: blocks close on disk are close in the picture
+    Hilbert,
+}
+
+impl MapArgs {
+    /// Returns the output file, or `None` for standard output.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+
+    fn format(&self) -> Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let Some(path) = self.file() else { return Ok(Format::Text) };
+        match path.extension().and_then(OsStr::to_str) {
+            Some("svg") => Ok(Format::Svg),
+            Some("html" | "htm") => Ok(Format::Html),
+            Some("json") => Ok(Format::Json),
+            Some("txt") => Ok(Format::Text),
+            _ => {
+                let problem = "the name of the file does not say what to write: let it end in .svg, .html, .json \
+                               or .txt, or add --format";
+                Err(Error::Usage(problem.to_owned()))
+            }
+        }
+    }
+}
+
+pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
+    let format = args.format()?;
+    if args.file().is_some() {
+        diskwright::clean_up_on_signals()?;
+    }
+    let usual = if format == Format::Text { CELLS_OF_TEXT } else { CELLS };
+    let cells = args.cells.map_or(usual, |cells| cells as usize);
+    let progress = RepairProgress::new("reading");
+    let mut show = |done, total| {
+        progress.show("what lies where", done, total);
+        ControlFlow::Continue(())
+    };
+    let options = args.image.options().cache_bytes(CACHE_BYTES);
+    let mapped = disk_map::survey(&args.image.image, &options, cells, &mut show)?;
+    drop(progress);
+    let bytes = picture(args, format, &mapped)?;
+    match args.file() {
+        Some(path) => disk_map::write_file(path, &bytes, args.force)?,
+        None => terminal::with_output(|out| out.write_all(&bytes).map_err(Error::Output))?,
+    }
+    let survey = &mapped.survey;
+    let of_survey = survey.remarks.iter().filter(|_| format != Format::Text);
+    for remark in mapped.remarks.iter().chain(of_survey) {
+        terminal::message(remark);
+    }
+    Ok(if survey.is_sound() { Outcome::Done } else { Outcome::Image })
+}
+
+fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
+    let image = text::public(&args.image.image);
+    let name = image.file_name().unwrap_or(image.as_os_str());
+    let options = Options {
+        title: disk::address::safe_line(&name.to_string_lossy()),
+        format: mapped.format.clone(),
+        curve: match args.curve {
+            Way::Rows => Curve::Rows,
+            Way::Hilbert => Curve::Hilbert,
+        },
+    };
+    let survey = &mapped.survey;
+    Ok(match format {
+        Format::Svg => disk_map::svg(survey, &options).into_bytes(),
+        Format::Html => disk_map::html(survey, &options).into_bytes(),
+        Format::Text => disk_map::text(survey, &options).into_bytes(),
+        Format::Json => {
+            let figures = Figures::new(survey, &options);
+            let json = serde_json::to_string(&figures).map_err(|e| Error::Output(e.into()))?;
+            (disk::address::safe_json(json) + "\n").into_bytes()
+        }
+    })
+}

@@ -1,0 +1,174 @@
+//! Each feature switched off and on in turn.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use testkit::{Ignore, Tree, require, scratch};
+
+use crate::build::common::{
+    build, build_command, fail, judge, judge_but, narrow_sample, sample_in, small_sample,
+};
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    source: PathBuf,
+    tree: Tree,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = scratch();
+        // Small enough for blocks of 1 KiB, too.
+        let (source, tree) = sample_in(directory.path(), &small_sample(1024));
+        Fixture { directory, source, tree }
+    }
+
+    fn image(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    /// Builds with these features in blocks of 1 and 4 KiB, and in a given size of several groups.
+    /// Uses all options together or one after the other.
+    fn judge_each(&self, list: &[&str]) {
+        let all = ["--block-size 1K --size 600M", "--block-size 4K", "--block-size 1K"];
+        for (number, features) in list.iter().enumerate() {
+            let asked = testkit::effort(1, all.len(), all.len());
+            for options in all.iter().cycle().skip(number).take(asked) {
+                self.judge(features, options);
+            }
+        }
+    }
+
+    fn judge(&self, features: &str, options: &str) {
+        build(&self.source, &self.image(), &format!("-O {features} --force {options}"));
+        let superblock = testkit::debugfs(&self.image(), "show_super_stats -h");
+        let line = superblock.lines().find(|line| line.starts_with("Filesystem features:"));
+        let on: Vec<_> = line.unwrap().split_whitespace().skip(2).collect();
+        for feature in features.split(',') {
+            match feature.strip_prefix('^') {
+                Some(feature) => assert!(!on.contains(&feature), "{feature} in {on:?}"),
+                None => assert!(on.contains(&feature), "{feature} not in {on:?}"),
+            }
+        }
+        judge(&self.image(), &self.tree);
+    }
+}
+
+#[test]
+fn without_a_feature_of_the_journal_or_checksums() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let fixture = Fixture::new();
+    fixture.judge_each(&[
+        "^has_journal",
+        "^orphan_file",
+        "^metadata_csum",
+        "^metadata_csum_seed",
+        "^metadata_csum,uninit_bg",
+        "^metadata_csum,uninit_bg,^64bit",
+    ]);
+}
+
+#[test]
+fn without_a_feature_of_the_layout() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let fixture = Fixture::new();
+    fixture.judge_each(&[
+        "^resize_inode",
+        "^64bit",
+        "^flex_bg",
+        "^sparse_super",
+        "meta_bg",
+        "meta_bg,^flex_bg",
+        "sparse_super2",
+        "sparse_super2,^resize_inode",
+    ]);
+}
+
+#[test]
+fn without_a_feature_of_inodes() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let fixture = Fixture::new();
+    let list = ["^huge_file", "^dir_nlink", "^extra_isize", "^extent,^64bit", "ea_inode"];
+    fixture.judge_each(&list);
+}
+
+#[test]
+fn with_another_form_of_directories() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let fixture = Fixture::new();
+    let list =
+        ["^dir_index", "^filetype", "large_dir", "inline_data", "inline_data,^metadata_csum"];
+    fixture.judge_each(&list);
+    for inode_size in [512, 1024] {
+        let options = format!("-O inline_data --inode-size {inode_size} --force");
+        build(&fixture.source, &fixture.image(), &options);
+        judge(&fixture.image(), &fixture.tree);
+    }
+}
+
+/// The features of ext2.
+#[test]
+fn with_almost_nothing() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let (source, tree) = sample_in(directory.path(), &narrow_sample(1024));
+    let image = directory.path().join("image");
+    let ext2 = "^has_journal,^extent,^64bit,^flex_bg,^metadata_csum,^extra_isize,^huge_file,\
+                ^dir_nlink,^dir_index,^resize_inode";
+    for options in ["--block-size 1K --inode-size 128", "--inode-size 128", "--inode-size 256"] {
+        for features in [ext2, "none,ext_attr,large_file"] {
+            build(&source, &image, &format!("-O {features} --force {options}"));
+            judge(&image, &tree);
+        }
+    }
+}
+
+/// A file of 2 GiB or more needs large_file. A build without the feature must reject it.
+#[test]
+fn without_large_file() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let source = directory.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let image = directory.path().join("image");
+    File::create(source.join("file")).unwrap().set_len((2 << 30) - 1).unwrap();
+    for block_size in [1024, 4096] {
+        build(&source, &image, &format!("-O ^large_file --block-size {block_size} --force"));
+        judge(&image, &Tree::of(&source));
+    }
+    File::create(source.join("larger")).unwrap().set_len(2 << 30).unwrap();
+    right_or_refused(&source, &image, "-O ^large_file --force", "larger");
+}
+
+/// Attributes need ext_attr.
+#[test]
+fn without_ext_attr() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let fixture = Fixture::new();
+    let (source, image) = (&fixture.source, &fixture.image());
+    right_or_refused(source, image, "-O ^ext_attr", "extended attributes");
+    let without = Ignore {
+        xattrs: true,
+        paths: vec![b"xattrs", b"acls"],
+        directory_nlink: true,
+        ..Ignore::default()
+    };
+    for gone in ["xattrs", "acls"] {
+        std::fs::remove_dir_all(source.join(gone)).unwrap();
+    }
+    // Removing the directories changed the root's time, so take a new snapshot.
+    let tree = Tree::of(source);
+    build(source, image, "-O ^ext_attr --force");
+    judge_but(image, &tree, &without);
+}
+
+/// Asserts that either the image contains the whole source, or the error names the file that it
+/// cannot contain.
+fn right_or_refused(source: &Path, image: &Path, options: &str, file: &str) {
+    let output = build_command(source, image, options).output().unwrap();
+    if output.status.success() {
+        return judge(image, &Tree::of(source));
+    }
+    let text = fail(&mut build_command(source, image, options), 4);
+    assert!(text.contains(file), "{text}");
+}

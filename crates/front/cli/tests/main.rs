@@ -1,0 +1,36 @@
+//! Guarantees of the library and the program, checked by e2fsck, xfs_repair, the kernel, and real
+//! programs.
+
+#[macro_use]
+extern crate testkit;
+
+mod advice;
+#[cfg(feature = "anywhere")]
+mod anywhere;
+mod build;
+mod check;
+mod cli;
+mod convert;
+mod cookbook;
+mod disk;
+mod dropin;
+mod edit;
+mod extract;
+mod images;
+mod layers;
+mod list;
+mod map;
+mod mount;
+mod mount_cli;
+mod mount_crash;
+mod mount_edges;
+mod mount_posix;
+mod mount_programs;
+mod place;
+mod repair;
+mod resize;
+mod serve;
+mod workload_cli;
+mod workload_host;
+mod workload_memory;
+mod xfs_images;

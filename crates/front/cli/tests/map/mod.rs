@@ -1,0 +1,132 @@
+//! `diskwright map`: outputs and exit statuses.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::disk;
+
+const FORMATS: [&str; 2] = ["--fs ext4 --size 64M", "--fs xfs --small --size 64M"];
+
+fn run(dir: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+    command.current_dir(dir).args(line.split_whitespace()).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(!messages.contains("panicked"), "{line}: {messages}");
+    output
+}
+
+/// Runs a command line. Returns exit status, output and messages.
+fn said(dir: &Path, line: &str) -> (i32, String, String) {
+    let output = run(dir, line);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Creates a directory with an image of a small tree.
+fn image(options: &str) -> TempDir {
+    let home = testkit::scratch();
+    let tree = home.path().join("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::write(tree.join("dir/file"), vec![1; 1 << 20]).unwrap();
+    let (status, _, messages) = said(home.path(), &format!("build tree image.img {options}"));
+    assert_eq!(status, 0, "{messages}");
+    home
+}
+
+#[test]
+fn the_ending_of_the_file_says_what_is_written() {
+    for options in FORMATS {
+        let home = image(options);
+        let dir = home.path();
+        for (name, start) in [
+            ("a.svg", "<svg xmlns="),
+            ("a.html", "<!DOCTYPE html>"),
+            ("a.json", "{\"image\":\"image.img\""),
+            ("a.txt", "image.img: "),
+        ] {
+            let (status, out, messages) = said(dir, &format!("map image.img -o {name}"));
+            assert_eq!((status, &out[..], &messages[..]), (0, "", ""), "{name}");
+            let text = fs::read_to_string(dir.join(name)).unwrap();
+            assert!(text.starts_with(start), "{name}: {}", &text[..80]);
+        }
+        let (status, text, _) = said(dir, "map image.img");
+        assert_eq!((status, &text), (0, &fs::read_to_string(dir.join("a.txt")).unwrap()));
+        let (_, svg, _) = said(dir, "map image.img --format svg -o -");
+        assert_eq!(svg, fs::read_to_string(dir.join("a.svg")).unwrap());
+        let (_, hilbert, _) = said(dir, "map image.img --format svg --curve hilbert --cells 100");
+        assert!(hilbert.contains("Hilbert"));
+    }
+}
+
+#[test]
+fn free_blocks_are_as_many_as_info_says() {
+    for options in FORMATS {
+        let home = image(options);
+        let json =
+            |line: &str| -> Value { serde_json::from_str(&said(home.path(), line).1).unwrap() };
+        let map = json("map image.img --format json --cells 10");
+        let info = json("info --json image.img");
+        assert_eq!(map["free"]["blocks"], info["blocks_free"]);
+        assert_eq!(map["blocks"], info["blocks"]);
+        assert_eq!(map["format"], info["format"]);
+        assert!(map["cells"].as_array().unwrap().len() <= 10);
+    }
+}
+
+#[test]
+fn an_image_in_a_partition_is_mapped_alone() {
+    let home = image(FORMATS[0]);
+    let dir = home.path();
+    disk::with_partition(&dir.join("disk.img"), &fs::read(dir.join("image.img")).unwrap());
+    let kinds = |line: &str| -> Value {
+        let map: Value = serde_json::from_str(&said(dir, line).1).unwrap();
+        map["kinds"].clone()
+    };
+    let alone = kinds("map image.img --format json");
+    assert_eq!(kinds("map disk.img --partition 1 --format json"), alone);
+    assert_eq!(kinds("map disk.img --offset 1M --format json"), alone);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_nothing_is_replaced_unasked() {
+    let home = image(FORMATS[0]);
+    let dir = home.path();
+    for line in
+        ["map image.img -o a.png", "map image.img --cells 0", "map image.img --cells 65537", "map"]
+    {
+        let (status, out, messages) = said(dir, line);
+        assert_eq!((status, &out[..]), (2, ""), "{line}");
+        assert!(!messages.is_empty());
+    }
+    assert!(said(dir, "map image.img -o a.png").2.contains(".svg"));
+    fs::write(dir.join("a.svg"), "mine").unwrap();
+    let (status, _, messages) = said(dir, "map image.img -o a.svg");
+    assert!(status != 0 && messages.contains("a.svg"), "{status} {messages}");
+    assert_eq!(fs::read(dir.join("a.svg")).unwrap(), b"mine");
+    assert_eq!(said(dir, "map image.img -o a.svg --force").0, 0);
+    assert!(fs::read_to_string(dir.join("a.svg")).unwrap().starts_with("<svg"));
+    fs::write(dir.join("zeros"), vec![0; 1 << 20]).unwrap();
+    assert_eq!(said(dir, "map zeros -o b.svg").0, 3);
+    assert!(!dir.join("b.svg").exists());
+}
+
+#[test]
+fn of_a_damaged_image_what_can_be_told_is_told() {
+    let home = image(FORMATS[0]);
+    let dir = home.path();
+    // The inode table of group 0, from the first user inode on: `file` and `dir` are lost.
+    let group: Value = serde_json::from_str(&said(dir, "dump image.img group 0 --json").1).unwrap();
+    let table = group["inode_table"].as_u64().unwrap();
+    let disk = File::options().write(true).open(dir.join("image.img")).unwrap();
+    disk.write_all_at(&[0xa5; 2048], table * 4096 + 10 * 256).unwrap();
+    let (status, out, messages) = said(dir, "map image.img");
+    assert_eq!(status, 3, "{messages}");
+    assert!(out.contains("in use, unknown for what"), "{out}");
+    assert!(out.contains("inode 1"), "{out}");
+}

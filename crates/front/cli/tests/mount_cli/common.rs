@@ -1,0 +1,92 @@
+//! Images to mount, and running the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rustix::mount::{MountPropagationFlags, mount_change};
+
+use crate::mount::{Point, diskwright, unmount_when_free};
+
+/// Runs a command line in a directory. `POINT` stands for the mount point.
+pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
+    let point = point.path().to_str().unwrap();
+    let words = line.split_whitespace().map(|word| if word == "POINT" { point } else { word });
+    diskwright().current_dir(dir).args(words).output().unwrap()
+}
+
+/// Runs a command line that must succeed. Returns its messages.
+#[track_caller]
+pub(crate) fn ok(dir: &Path, point: &Point, line: &str) -> String {
+    let is_unmount = line == "unmount POINT";
+    let output = if is_unmount { unmount_when_free(point.path()) } else { run(dir, point, line) };
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{line}: {} {said}", output.status);
+    assert!(output.stdout.is_empty(), "{line} wrote to standard output");
+    said
+}
+
+/// Runs a command line that must end with this status. Returns its messages.
+#[track_caller]
+pub(crate) fn fails(dir: &Path, point: &Point, line: &str, status: i32) -> String {
+    let output = run(dir, point, line);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{line}: {said}");
+    let is_told = said.starts_with("diskwright: ") || (status == 2 && said.starts_with("error: "));
+    assert!(is_told && !said.contains("panicked"), "{line}: {said}");
+    said
+}
+
+/// Creates the source of images: `motd`, `etc/hostname`, and `etc/link` to that.
+pub(crate) fn source(dir: &Path) -> PathBuf {
+    let source = dir.join("source");
+    fs::create_dir_all(source.join("etc")).unwrap();
+    fs::write(source.join("motd"), "Welcome.\n").unwrap();
+    fs::write(source.join("etc/hostname"), "image\n").unwrap();
+    std::os::unix::fs::symlink("hostname", source.join("etc/link")).unwrap();
+    source
+}
+
+/// Creates an image of the source, `a.img`.
+pub(crate) fn image(dir: &Path, options: &str) -> PathBuf {
+    source(dir);
+    let line = format!("build source a.img {options}");
+    let output = diskwright().current_dir(dir).args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    dir.join("a.img")
+}
+
+/// Creates an ext4 image with room for tests.
+pub(crate) fn ext4(dir: &Path) -> PathBuf {
+    image(dir, "--size 64M")
+}
+
+/// Creates an XFS image with room for tests.
+pub(crate) fn xfs(dir: &Path) -> PathBuf {
+    image(dir, "--fs xfs --small --size 64M")
+}
+
+/// Runs a test on an image of each format, in a separate directory.
+pub(crate) fn on_each_format(test: impl Fn(&Path, &Path)) {
+    for make in [ext4, xfs] {
+        let dir = testkit::scratch();
+        let image = make(dir.path());
+        println!("{}", testkit::Format::of(&image).kernel_name());
+        test(dir.path(), &image);
+    }
+}
+
+/// Returns the contents of a file in an unmounted image.
+#[track_caller]
+pub(crate) fn cat(image: &Path, path: &str) -> String {
+    let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
+    assert!(output.status.success(), "{path}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Gives this thread, and those that it starts, a private mount namespace. Needs root.
+pub(crate) fn own_mounts() {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).unwrap();
+}

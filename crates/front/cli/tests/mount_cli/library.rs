@@ -1,0 +1,108 @@
+//! Mounts by a separate program, through the library.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use diskwright::mount::OpenToMount;
+use diskwright::mount::{Mount, MountOptions, Released, UnmountOptions, Unmounter, unmount};
+use diskwright::{Error, Image, OpenImage};
+use testkit::{e2fsck, judge, require, scratch};
+
+use crate::mount::Point;
+use crate::mount_cli::common::{cat, ext4, on_each_format};
+
+/// Serves a mount on a thread while `work` runs. Returns the result of serving.
+fn serve_while(mount: Mount, work: impl FnOnce(&Unmounter)) -> diskwright::Result<()> {
+    let unmounter = mount.unmounter();
+    let (ready, is_ready) = mpsc::channel();
+    let server = thread::spawn(move || mount.serve(|| ready.send(()).unwrap()));
+    is_ready.recv_timeout(testkit::HANG_AFTER).expect("the mount is served");
+    work(&unmounter);
+    server.join().unwrap()
+}
+
+fn open(image: &Path, read_only: bool) -> OpenToMount {
+    OpenToMount::open(image, &OpenImage::default(), read_only).unwrap()
+}
+
+#[test]
+fn a_program_mounts_what_it_has_opened() {
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|_, image| {
+        let point = Point::new();
+        let opened = open(image, false);
+        assert!(!opened.is_read_only() && opened.warnings().is_empty());
+        let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
+        let served = serve_while(mount, |unmounter| {
+            fs::write(point.path().join("new"), "by itself").unwrap();
+            unmounter.unmount().unwrap();
+            unmounter.unmount().expect("it may be gone already");
+        });
+        served.unwrap();
+        judge(image);
+        assert_eq!(cat(image, "/new"), "by itself");
+    });
+}
+
+#[test]
+fn an_image_that_is_open_for_reading_is_mounted_so() {
+    require!(Fuse);
+    let dir = scratch();
+    let (image, point) = (ext4(dir.path()), Point::new());
+    let opened = Image::open(&image, &OpenImage::default()).unwrap();
+    let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
+    let served = serve_while(mount, |unmounter| {
+        assert_eq!(fs::read_to_string(point.path().join("motd")).unwrap(), "Welcome.\n");
+        let refused = fs::write(point.path().join("new"), "").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+        unmounter.unmount().unwrap();
+    });
+    served.unwrap();
+}
+
+#[test]
+fn a_writable_image_may_be_mounted_read_only() {
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|_, image| {
+        let point = Point::new();
+        let opened = Image::edit(image, &OpenImage::default()).unwrap();
+        let options = MountOptions::default().read_only(true);
+        let mount = Mount::new(opened, point.path(), options).unwrap();
+        let served = serve_while(mount, |unmounter| {
+            let refused = fs::create_dir(point.path().join("new")).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+            unmounter.unmount().unwrap();
+        });
+        served.unwrap();
+        judge(image);
+    });
+}
+
+#[test]
+fn what_cannot_be_mounted_is_closed() {
+    require!(Fuse, Tool("e2fsck"));
+    let dir = scratch();
+    let image = ext4(dir.path());
+    let nowhere = dir.path().join("nowhere");
+    let refused = Mount::new(open(&image, false), &nowhere, MountOptions::default());
+    let error = refused.err().expect("there is no such directory");
+    assert!(matches!(error, Error::Mount(_)), "{error}");
+    e2fsck(&image);
+}
+
+#[test]
+fn a_program_waits_for_the_image_of_another() {
+    require!(Fuse);
+    let dir = scratch();
+    let (image, point) = (ext4(dir.path()), Point::new());
+    let mount = Mount::new(open(&image, false), point.path(), MountOptions::default()).unwrap();
+    let patience = testkit::HANG_AFTER;
+    let served = serve_while(mount, |_| {
+        let released = unmount(point.path(), &UnmountOptions::default().patience(patience));
+        assert_eq!(released.unwrap(), Released::Free);
+    });
+    served.unwrap();
+}

@@ -1,0 +1,85 @@
+//! Opening remote images and virtual disks.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use disk::{BlockDevice, FileDevice};
+use remote::place::disk::VirtualDisk;
+use remote::place::{OpenError, Place};
+
+use super::named::{named, open_named};
+use super::published::{connect, open_place};
+use crate::{Error, Result, lock, volume};
+
+/// Opens the named location for reading. Returns `None` for a local file.
+pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let Some(place) = Place::parse(word.as_os_str()) else { return Ok(None) };
+    Ok(Some(open_place(&place, unlocked)?.device))
+}
+
+/// Opens the named location for writing. Returns `None` for a local file.
+pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
+    match Place::parse(word.as_os_str()) {
+        Some(Place::Disk(kind, path)) if kind == "qcow2" => {
+            let lock = lock::open_to_write(&path)?;
+            let open = |path: &Path, is_written| open_named(path, is_written, false);
+            let disk = VirtualDisk::open(&kind, &path, true, Some(lock), named(&open));
+            Ok(Some(Arc::new(disk.map_err(OpenError::from)?)))
+        }
+        Some(Place::Nbd(address)) => {
+            let client = connect(&address)?;
+            if client.is_read_only() {
+                return Err(Error::Usage(format!("{address}: the server lets nobody write")));
+            }
+            Ok(Some(Arc::new(client)))
+        }
+        Some(_) => match volume::device(word, false)? {
+            None => Err(only_read(word)),
+            volume => Ok(volume),
+        },
+        None => Ok(None),
+    }
+}
+
+fn only_read(word: &Path) -> Error {
+    super::words::missing(word, &std::io::ErrorKind::NotFound.into()).unwrap_or_else(|| {
+        Error::Usage(format!("{}: it can only be read", crate::text::shown(word)))
+    })
+}
+
+/// Base of an overlay: its device and identity.
+pub(super) struct Base {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) identity: String,
+}
+
+/// Opens a file or remote image as the base of an overlay. A local file is identified by its length and modification
+/// time.
+pub(super) fn open_base(word: &Path) -> Result<Base> {
+    let Some(place) = Place::parse(word.as_os_str()) else {
+        let file = lock::open_to_read(word, false)?;
+        let identity = identity_of_file("file", word, &file)?;
+        let device = FileDevice::new(file).map_err(|e| Error::host("read", word, e))?;
+        return Ok(Base { device: Arc::new(device), identity });
+    };
+    let open = open_place(&place, false)?;
+    // The file is already locked.
+    let of_file = match place.file() {
+        Some(path) => {
+            let file = lock::open_to_read(path, true)?;
+            identity_of_file("packed file", path, &file)?
+        }
+        None => String::new(),
+    };
+    Ok(Base { device: open.device, identity: open.identity.unwrap_or(of_file) })
+}
+
+fn identity_of_file(kind: &str, path: &Path, file: &File) -> Result<String> {
+    let failed = |e| Error::host("read", path, e);
+    let metadata = file.metadata().map_err(failed)?;
+    let changed = metadata.modified().map_err(failed)?;
+    let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    Ok(format!("{kind} of {} bytes, changed at {changed} ns", metadata.len()))
+}

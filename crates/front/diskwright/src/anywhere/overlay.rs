@@ -1,0 +1,37 @@
+//! Overlay files, which store changes of a base image: reading.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::overlay_file::{About, OverlayError};
+use disk::{FileDevice, OverlayFile};
+
+use super::open::{Base, open_base};
+use crate::{Error, Result, lock};
+
+/// Open overlay with its base.
+pub(super) struct Overlay {
+    pub(super) device: OverlayFile,
+    pub(super) about: About,
+}
+
+/// Opens an overlay for reading, on its original base or on `base`.
+pub(super) fn read(file: &Path, base: Option<&Path>) -> Result<Overlay> {
+    let locked = lock::open_to_read(file, false)?;
+    let storage = FileDevice::new(locked).map_err(|e| Error::host("read", file, e))?;
+    let (about, _) = About::read(&storage).map_err(|e| told(file, e))?;
+    let word = base.map_or_else(|| PathBuf::from(&about.base), Path::to_owned);
+    let Base { device, identity } = open_base(&word)?;
+    let opened = OverlayFile::open(Arc::new(storage), device, &identity);
+    Ok(Overlay { device: opened.map_err(|e| told(file, e))?, about })
+}
+
+pub(super) fn told(file: &Path, error: OverlayError) -> Error {
+    let advice = match error {
+        OverlayError::Device(error) => return Error::host("read", file, error),
+        OverlayError::OtherBase { .. } => "name what it was made for, or another overlay",
+        _ => "name an overlay that mount --overlay made, or a file that is not there",
+    };
+    let source = vfs::Error::unsupported(error.to_string(), advice);
+    Error::Image { image: file.to_owned(), source }
+}

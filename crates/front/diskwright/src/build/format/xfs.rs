@@ -1,0 +1,176 @@
+//! Building XFS.
+
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use vfs::{FileSystem, Ino};
+use xfs::Xfs;
+use xfs::format::features::RoCompat;
+use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
+
+use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
+use crate::build::dedupe::ShareBlocks;
+use crate::build::estimate::{Estimate, XfsEstimate};
+use crate::build::{BuildError, BuildOptions, identity};
+use crate::verity;
+
+/// Number of inodes per allocation.
+const INODES_PER_CHUNK: u64 = 64;
+
+pub(super) struct XfsMaker<'a> {
+    options: &'a BuildOptions,
+    features: Vec<FeatureChange>,
+    inode_size: Option<u16>,
+}
+
+impl<'a> XfsMaker<'a> {
+    pub(super) fn new(options: &'a BuildOptions) -> Result<Self, BuildError> {
+        let features = FeatureChange::parse_list(&feature_list(options))?;
+        let inode_size = options.inode_size.map(u16::try_from).transpose();
+        let inode_size =
+            inode_size.map_err(|_| vfs::Error::Invalid("the inode size is too large"))?;
+        Ok(Self { options, features, inode_size })
+    }
+
+    /// `percent_max` is the maximum space for inodes in percent, or the default.
+    fn mkfs_options(&self, size: u64, percent_max: Option<u8>) -> mkfs::Options {
+        let options = self.options;
+        let defaults = mkfs::Options::new(size);
+        // dm-verity devices have this sector size, and kernels reject XFS with smaller sectors there.
+        let sector_size = options.output.verity.as_ref().map(|_| verity::BLOCK_BYTES);
+        mkfs::Options {
+            block_size: options.block_size.unwrap_or(defaults.block_size),
+            sector_size: sector_size.or(options.sector_size).unwrap_or(defaults.sector_size),
+            inode_size: self.inode_size.unwrap_or(defaults.inode_size),
+            dir_block_size: options.dir_block_size,
+            ag_count: options.ag_count,
+            ag_bytes: options.ag_bytes,
+            log_bytes: options.log_bytes,
+            log_stripe_bytes: options.log_stripe_bytes,
+            label: options.label.clone().unwrap_or_default(),
+            uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
+            features: self.features.clone(),
+            allow_small: options.small,
+            inodes_percent_max: percent_max.or(options.inodes_percent),
+            time: options.image_time(),
+            root_uid: options.owner.map_or(0, |o| o.uid),
+            root_gid: options.owner.map_or(0, |o| o.gid),
+            ..defaults
+        }
+    }
+}
+
+impl Maker for XfsMaker<'_> {
+    fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError> {
+        if !self.options.small && (SMALL_SIZE_MIN..SIZE_MIN).contains(&size) {
+            let problem = "XFS images below 300 MiB are slow and little tested: give --small to make \
+                           one, or a larger --size";
+            return Err(vfs::Error::Invalid(problem).into());
+        }
+        let plan = mkfs::plan(&self.mkfs_options(size, None))?;
+        plan.require_copy()?;
+        let features = RoCompat::from_bits_retain(plan.superblock().features_ro_compat.get());
+        if self.options.dedupe.is_some() && !features.contains(RoCompat::REFLINK) {
+            let why = "without the feature reflink files cannot share blocks: leave ^reflink out";
+            return Err(BuildError::ForeignOption { option: "--dedupe", why });
+        }
+        let Inodes::Count(count) = inodes else { return Ok(Box::new(plan)) };
+        match percent_for(&plan, count.into(), self.options.free) {
+            Some(percent) => Ok(Box::new(mkfs::plan(&self.mkfs_options(size, Some(percent)))?)),
+            None => Ok(Box::new(plan)),
+        }
+    }
+
+    fn size_min(&self) -> u64 {
+        if self.options.small { 2 * SMALL_SIZE_MIN } else { SIZE_MIN }
+    }
+
+    fn inodes(&self) -> InodeRule {
+        InodeRule::OnDemand
+    }
+}
+
+/// Returns the percentage of space for `count` inodes if it exceeds the limit of the plan. In the additional `free`
+/// bytes the default percentage applies.
+fn percent_for(plan: &Layout, count: u64, free: u64) -> Option<u8> {
+    let superblock = plan.superblock();
+    let groups = u64::from(superblock.agcount.get());
+    let per_block = u64::from(superblock.inopblock.get()).max(1);
+    // Each group may have a partly used chunk.
+    let chunk = INODES_PER_CHUNK.max(per_block);
+    let blocks = (count + (groups + 1) * chunk).div_ceil(per_block);
+    let usual = u64::from(superblock.imax_pct);
+    let free = free / Plan::block_size(plan) * usual / 100;
+    let percent = (blocks + free).saturating_mul(100).div_ceil(superblock.dblocks.get().max(1));
+    u8::try_from(percent.min(100)).ok().filter(|percent| u64::from(*percent) > usual)
+}
+
+impl Plan for Layout {
+    fn block_size(&self) -> u64 {
+        Layout::block_size(self).into()
+    }
+
+    fn free_blocks(&self) -> u64 {
+        self.superblock().fdblocks.get()
+    }
+
+    fn inodes_max(&self) -> u64 {
+        let superblock = self.superblock();
+        let blocks = superblock.dblocks.get() * u64::from(superblock.imax_pct) / 100;
+        blocks.saturating_mul(superblock.inopblock.get().into())
+    }
+
+    /// Space that a mounted kernel reserves: for changes that must not fail (5 %, at most 8192 blocks), and in each
+    /// group for the growth of its trees (slightly over 2 % with all of them) and of its free list.
+    fn unavailable(&self) -> u64 {
+        let superblock = self.superblock();
+        let (blocks, groups) = (superblock.dblocks.get(), u64::from(superblock.agcount.get()));
+        (blocks / 20).min(8192) + blocks / 40 + groups * 16
+    }
+
+    fn estimate(&self) -> Option<Box<dyn Estimate>> {
+        Some(Box::new(XfsEstimate::new(self.superblock())?))
+    }
+
+    fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
+        mkfs::format(&**device, self, Contents::Zeros)?;
+        Ok(Box::new(Xfs::open_in_progress(Arc::clone(device), xfs::CACHE_BYTES_DEFAULT)?))
+    }
+}
+
+impl Fresh for Xfs {
+    fn file_system(&self) -> &dyn FileSystem {
+        self
+    }
+
+    /// Metadata contains the original UUID; the superblock stores both if they differ.
+    fn uuid_is_fixed(&self) -> bool {
+        false
+    }
+
+    fn protect(&self, _: Ino, _: bool, _: usize) -> vfs::Result<Option<[u8; 32]>> {
+        Err(vfs::Error::unsupported("fs-verity in XFS", "build ext4"))
+    }
+
+    fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {
+        Xfs::finish(self, uuid)
+    }
+
+    fn sharing(&self) -> Option<&dyn ShareBlocks> {
+        self.can_share().then_some(self)
+    }
+}
+
+impl ShareBlocks for Xfs {
+    fn block_size(&self) -> u64 {
+        self.superblock().raw.blocksize.get().into()
+    }
+
+    fn share(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> vfs::Result<()> {
+        self.share_blocks(from, to, len)
+    }
+
+    fn read_back(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> vfs::Result<usize> {
+        FileSystem::read(self, ino, offset, buffer)
+    }
+}

@@ -1,0 +1,49 @@
+//! Surveys of image files.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::Survey;
+use crate::image::open_layout;
+use crate::replace::{Replace, Replacement};
+use crate::{Error, OpenImage, Result};
+
+/// Layout and format of an image.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// Disk layout.
+    pub survey: Survey,
+    /// Format: `ext2`, `ext3`, `ext4` or `xfs`.
+    pub format: String,
+    /// Damage that did not prevent opening.
+    pub remarks: Vec<String>,
+}
+
+/// Surveys the layout of an image in at most `cells` equal parts. `progress` receives the completed and total units of
+/// work, and returns whether to continue.
+///
+/// # Errors
+/// If the image cannot be opened, or the device of its log fails. Other damage is in the remarks of the survey.
+pub fn survey(
+    path: &Path,
+    options: &OpenImage,
+    cells: usize,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Mapped> {
+    let (fs, info, remarks) = open_layout(path, options)?;
+    let at = |source| Error::Image { image: path.to_owned(), source };
+    let survey = Survey::take(&*fs, cells, progress).map_err(at)?;
+    Ok(Mapped { survey, format: info.format, remarks })
+}
+
+/// Writes a picture to a file that is renamed into place when complete. With `force` it replaces an existing file.
+///
+/// # Errors
+/// If the file exists and must not be replaced, or cannot be written.
+pub fn write_file(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
+    let replace = if force { Replace::Anything } else { Replace::Nothing };
+    let new = Replacement::create(path, replace).map_err(|e| e.at("make", path))?;
+    new.file().write_all(bytes).map_err(|e| Error::host("write", path, e))?;
+    new.keep().map_err(|e| e.at("make", path))
+}

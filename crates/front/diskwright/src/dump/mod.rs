@@ -1,0 +1,147 @@
+//! Output of on-disk structures (`diskwright dump`).
+//!
+//! Field names are those of the format's documentation. Damaged structures are shown as far as possible, together with
+//! a description of the damage. The journal is not replayed, and nothing is written.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::dump::{Target, What, dump};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let what = What::Inode(Target::Path(b"/etc/motd".to_vec()));
+//! let inode = dump("root.img".as_ref(), &OpenImage::default(), &what)?;
+//! for problem in &inode.problems {
+//!     println!("{problem}");
+//! }
+//! # Ok(()) }
+//! ```
+
+mod bytes;
+mod ext4;
+mod node;
+mod xattrs;
+mod xfs;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use serde::Serialize;
+use vfs::path::LastLink;
+use vfs::{FileSystem, Ino, Paths};
+
+use crate::image::{Kind, format_of, open_device, probe_kind};
+use crate::{Error, OpenImage, Outcome, Result};
+
+pub use node::{Fields, Node};
+
+/// Inode, by number or by path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// By inode number.
+    Number(u64),
+    /// By path. A symbolic link at its end is not followed.
+    Path(Vec<u8>),
+}
+
+impl Target {
+    /// Parses a number or a path.
+    pub fn parse(text: &[u8]) -> Self {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        number.map_or_else(|| Self::Path(text.to_vec()), Self::Number)
+    }
+}
+
+/// Structure to dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The superblock.
+    Superblock,
+    /// Group descriptor; for XFS, the headers of an allocation group.
+    Group(u32),
+    /// An inode.
+    Inode(Target),
+    /// The blocks of a directory.
+    Directory(Target),
+    /// Block with its type and bytes.
+    Block(u64),
+    /// Journal superblock and the blocks of its log.
+    Journal,
+}
+
+/// Contents of a structure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Dump {
+    /// Fields.
+    #[serde(flatten)]
+    pub fields: Fields,
+    /// Damage.
+    pub problems: Vec<String>,
+    /// Other remarks on the image.
+    #[serde(skip)]
+    pub remarks: Vec<String>,
+}
+
+impl Dump {
+    /// Returns the exit status.
+    pub fn outcome(&self) -> Outcome {
+        if self.problems.is_empty() { Outcome::Done } else { Outcome::Image }
+    }
+
+    fn problem(&mut self, problem: impl ToString) {
+        self.problems.push(problem.to_string());
+    }
+}
+
+/// Reads a structure of an image without replaying its journal.
+///
+/// # Errors
+/// If the image cannot be read or has no such structure. Damage of the structure itself is in [`Dump::problems`].
+pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
+    let device = open_device(path, options)?;
+    let at = |source| Error::Image { image: path.to_owned(), source };
+    if *what == What::Superblock {
+        return superblock(path, &*device);
+    }
+    let volume: Box<dyn Structures> = match probe_kind(path, &device, options)? {
+        Kind::Ext => Box::new(ext4::Volume::open(device).map_err(at)?),
+        Kind::Xfs => Box::new(xfs::Volume::open(device).map_err(at)?),
+    };
+    let find = |target: &Target| match target {
+        Target::Number(number) => Ok(Ino(*number)),
+        Target::Path(path) => {
+            let paths = Paths::new(volume.file_system());
+            paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))
+        }
+    };
+    let shown = match what {
+        What::Superblock => superblock(path, &**volume.device()),
+        What::Group(group) => volume.group(*group).map_err(at),
+        What::Inode(target) => volume.inode(find(target)?).map_err(at),
+        What::Directory(target) => volume.directory(find(target)?).map_err(at),
+        What::Block(block) => volume.block(*block).map_err(at),
+        What::Journal => volume.journal().map_err(at),
+    };
+    shown.map(|dump| Dump { remarks: volume.remarks().to_vec(), ..dump })
+}
+
+/// Dumps the superblock of an image even if its format is not recognised.
+fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
+    let dump = match format_of(path, device)? {
+        Some(Kind::Xfs) => xfs::superblock::dump(device),
+        _ => ext4::superblock::dump(device),
+    };
+    dump.map_err(|source| Error::Image { image: path.to_owned(), source })
+}
+
+/// Dump functions of a format.
+trait Structures {
+    fn device(&self) -> &Arc<dyn BlockDevice>;
+    fn file_system(&self) -> &dyn FileSystem;
+    fn remarks(&self) -> &[String];
+    fn group(&self, number: u32) -> vfs::Result<Dump>;
+    fn inode(&self, ino: Ino) -> vfs::Result<Dump>;
+    fn directory(&self, ino: Ino) -> vfs::Result<Dump>;
+    fn block(&self, number: u64) -> vfs::Result<Dump>;
+    fn journal(&self) -> vfs::Result<Dump>;
+}

@@ -1,0 +1,88 @@
+//! Structures of XFS.
+
+mod block;
+mod directory;
+mod group;
+mod inode;
+mod journal;
+pub(super) mod superblock;
+
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use vfs::{Error as FsError, FileSystem, Ino};
+use xfs::format::address::Block;
+use xfs::format::geometry::Geometry;
+use xfs::{OpenOptions, Xfs};
+
+use super::{Dump, Fields, Structures};
+
+/// Image to dump.
+pub(super) struct Volume {
+    device: Arc<dyn BlockDevice>,
+    fs: Xfs,
+}
+
+impl Volume {
+    pub(super) fn open(device: Arc<dyn BlockDevice>) -> vfs::Result<Self> {
+        let open = OpenOptions { norecovery: true, ..OpenOptions::default() };
+        Ok(Self { fs: Xfs::open(device.clone(), &open)?, device })
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.fs.geometry()
+    }
+
+    fn has_crc(&self) -> bool {
+        self.geometry().features.crc()
+    }
+
+    /// Returns raw bytes of the image.
+    fn bytes(&self, start: u64, len: usize) -> vfs::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.device.read_at(start, &mut bytes).map_err(FsError::Device)?;
+        Ok(bytes)
+    }
+
+    /// Returns the raw bytes of a block.
+    fn block_bytes(&self, block: Block) -> vfs::Result<Vec<u8>> {
+        if block.0 >= self.geometry().blocks {
+            return Err(FsError::Invalid("there is no such block: the superblock says how many"));
+        }
+        self.bytes(self.geometry().byte_of(block), self.geometry().block_size())
+    }
+}
+
+impl Structures for Volume {
+    fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    fn file_system(&self) -> &dyn FileSystem {
+        &self.fs
+    }
+
+    fn remarks(&self) -> &[String] {
+        self.fs.remarks()
+    }
+
+    fn group(&self, number: u32) -> vfs::Result<Dump> {
+        self.headers(number)
+    }
+
+    fn inode(&self, ino: Ino) -> vfs::Result<Dump> {
+        self.inode_fields(ino)
+    }
+
+    fn directory(&self, ino: Ino) -> vfs::Result<Dump> {
+        self.directory_blocks(ino)
+    }
+
+    fn block(&self, number: u64) -> vfs::Result<Dump> {
+        self.block_contents(Block(number))
+    }
+
+    fn journal(&self) -> vfs::Result<Dump> {
+        self.log()
+    }
+}

@@ -1,0 +1,372 @@
+//! Errors of commands and their exit statuses.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "build")]
+use operations::repair::RestoreError;
+
+#[cfg(feature = "build")]
+use crate::build::BuildError;
+use crate::partition::PartitionError;
+use crate::text::shown;
+
+/// Result of library operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Exit status of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Success.
+    Done = 0,
+    /// Negative result: the file does not exist, or the operation completed in part.
+    No = 1,
+    /// Invalid request.
+    Usage = 2,
+    /// The image or archive is damaged or uses unsupported features.
+    Image = 3,
+    /// Reading or writing failed, or there is no space.
+    Io = 4,
+    /// The command was cancelled. Shells use this status for a program terminated by SIGINT.
+    Interrupted = 130,
+}
+
+/// A failed command.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Invalid request. The text gives the reason and an alternative.
+    #[error("{0}")]
+    Usage(String),
+    /// An operation on a host file failed.
+    #[error("cannot {operation} {}: {source}", shown(path))]
+    Host {
+        /// Attempted operation, as a verb phrase.
+        operation: &'static str,
+        /// The file on the host.
+        path: PathBuf,
+        /// Error reported by the host.
+        source: io::Error,
+    },
+    /// Writing to the output failed.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+    /// The image as a whole cannot be used.
+    #[error("{}: {source}", shown(image))]
+    Image {
+        /// The image file.
+        image: PathBuf,
+        /// The reason.
+        source: vfs::Error,
+    },
+    /// The partition asked for cannot be used.
+    #[error("{}: {source}", shown(image))]
+    Partition {
+        /// The image file.
+        image: PathBuf,
+        /// The reason.
+        source: PartitionError,
+    },
+    /// An operation on a file in the image failed.
+    #[error("{}: {source}", crate::text::escaped(path))]
+    File {
+        /// Its path in the image.
+        path: Vec<u8>,
+        /// The reason.
+        source: vfs::Error,
+    },
+    /// Two names of a source are equal in a case-insensitive directory of the image.
+    #[error(
+        "{}: the directory ignores case, and the source has {} for the same name: rename one of them in the source",
+        crate::text::escaped(path),
+        crate::text::escaped(other)
+    )]
+    SameName {
+        /// Path of the second name in the image.
+        path: Vec<u8>,
+        /// First name, which is kept.
+        other: Vec<u8>,
+    },
+    /// Another program uses the image.
+    #[error("{}: in use by {who}: {advice}", shown(image))]
+    InUse {
+        /// The image file.
+        image: PathBuf,
+        /// Current user of the image.
+        who: String,
+        /// Advice for the user.
+        advice: &'static str,
+    },
+    /// An image cannot be mounted; the error gives the path and the reason.
+    #[error("{0}")]
+    Mount(io::Error),
+    /// There is no mount of this program at the path.
+    #[error(
+        "{}: no image is mounted there by diskwright; findmnt -t fuse.diskwright,fuseblk.diskwright tells where some are",
+        shown(path)
+    )]
+    NotMounted {
+        /// Path of the expected mount.
+        path: PathBuf,
+    },
+    /// Damage was found in an image while it was mounted.
+    #[error(
+        "{}: found to be damaged while it was mounted; diskwright check tells what is wrong",
+        shown(image)
+    )]
+    FoundDamaged {
+        /// The image.
+        image: PathBuf,
+    },
+    /// A mount was shut down by ioctl(2). Its image is in the state after a crash.
+    #[error(
+        "{}: it was shut down, as if the machine had stopped: it is recovered when it is next changed or \
+             mounted",
+        shown(image)
+    )]
+    ShutDown {
+        /// The image.
+        image: PathBuf,
+    },
+    #[cfg(feature = "build")]
+    /// An image cannot be restored to its state before a repair.
+    #[error("{}: by {}: {source}", shown(image), shown(undo))]
+    Restore {
+        /// The image.
+        image: PathBuf,
+        /// The undo file.
+        undo: PathBuf,
+        /// The reason.
+        source: RestoreError,
+    },
+    #[cfg(feature = "build")]
+    /// A host file cannot be copied.
+    #[error(transparent)]
+    Source(#[from] import::SourceError),
+    #[cfg(feature = "build")]
+    /// A layer was applied in part. Each entry before the failed one was applied completely.
+    #[error(
+        "{source}; the layer was too much for one change, and its whiteouts and {applied} of its {entries} \
+         entries were applied, each as a whole: apply it again when the reason is gone"
+    )]
+    AppliedInPart {
+        /// Number of applied entries.
+        applied: u64,
+        /// Number of entries in the layer.
+        entries: u64,
+        /// Reason why the next entry failed.
+        source: Box<Error>,
+    },
+    /// The image is closed.
+    #[error("the image is closed: open it again")]
+    Closed,
+    /// An open file was used in a way that its open options do not allow.
+    #[error(
+        "{}: not open for {what}: open it with OpenOptions that allow it",
+        crate::text::escaped(path)
+    )]
+    NotOpenFor {
+        /// Its path in the image.
+        path: Vec<u8>,
+        /// `reading` or `writing`.
+        what: &'static str,
+    },
+    /// A progress callback cancelled the operation.
+    #[error("stopped, as was asked")]
+    Stopped,
+    #[cfg(feature = "anywhere")]
+    /// An image location cannot be opened.
+    #[error(transparent)]
+    Place(#[from] remote::place::OpenError),
+    #[cfg(feature = "anywhere")]
+    /// An image cannot be published, or a published image cannot be used.
+    #[error(transparent)]
+    Published(#[from] remote::publish::Error),
+    #[cfg(feature = "build")]
+    /// A build failed.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// Formats the quoted message, because fields may contain an address with secrets.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?})", disk::address::safe_line(&self.to_string()))
+    }
+}
+
+impl Error {
+    /// Creates an error for a host file.
+    pub(crate) fn host(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::Host { operation, path: path.as_ref().to_owned(), source: source.into() }
+    }
+
+    /// Creates an error for a file in the image.
+    pub fn file(path: &[u8], source: vfs::Error) -> Self {
+        Self::File { path: path.to_vec(), source }
+    }
+
+    /// Returns the message, followed by advice if the message contains none.
+    pub fn with_advice(&self) -> String {
+        let advice = match self {
+            Self::Image { source, .. } | Self::File { source, .. } => advice(source),
+            #[cfg(feature = "build")]
+            Self::Build(BuildError::Source(import::SourceError::Image { source, .. })) => {
+                advice(source)
+            }
+            _ => None,
+        };
+        advice.map_or_else(|| self.to_string(), |advice| format!("{self}; {advice}"))
+    }
+
+    /// Returns the exit status for this error.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Usage(_) | Self::Closed | Self::NotOpenFor { .. } => Outcome::Usage,
+            #[cfg(feature = "build")]
+            Self::Source(error) if error.is_archive_fault() => Outcome::Image,
+            #[cfg(feature = "build")]
+            Self::Source(_) => Outcome::Io,
+            #[cfg(feature = "build")]
+            Self::AppliedInPart { source, .. } => source.outcome(),
+            Self::Host { .. }
+            | Self::Mount(_)
+            | Self::Output(_)
+            | Self::InUse { .. }
+            | Self::ShutDown { .. } => Outcome::Io,
+            Self::NotMounted { .. } | Self::SameName { .. } => Outcome::No,
+            Self::Stopped => Outcome::Interrupted,
+            Self::FoundDamaged { .. } => Outcome::Image,
+            Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
+            Self::Partition { source, .. } => partition_outcome(source),
+            #[cfg(feature = "build")]
+            Self::Restore { source, .. } => match source {
+                RestoreError::Undo(_) | RestoreError::Image(_) => Outcome::Io,
+                _ => Outcome::No,
+            },
+            #[cfg(feature = "anywhere")]
+            Self::Place(error) => place_outcome(error),
+            #[cfg(feature = "anywhere")]
+            Self::Published(error) => published_outcome(error),
+            #[cfg(feature = "build")]
+            Self::Build(error) => error.outcome(),
+        }
+    }
+
+    /// Returns whether the reader closed the output. Such an error needs no message.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// `EBADF`, which has this value on every Unix.
+#[cfg(unix)]
+const EBADF: i32 = 9;
+
+/// Converts to the `errno` value if it expresses the whole error (see [`vfs::Error`]). Otherwise wraps this error under
+/// the matching [`io::ErrorKind`].
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error {
+            Error::File { ref source, .. } | Error::Image { ref source, .. } => {
+                if let Some(of_host) = source.to_os_error() {
+                    return of_host;
+                }
+                source.kind()
+            }
+            Error::Host { ref source, .. } => source.kind(),
+            Error::Output(source) | Error::Mount(source) => return source,
+            Error::Usage(_) => io::ErrorKind::InvalidInput,
+            Error::InUse { .. } => io::ErrorKind::ResourceBusy,
+            Error::Partition { .. } | Error::FoundDamaged { .. } => io::ErrorKind::InvalidData,
+            // Hosts report `EBADF` for a descriptor that is closed or was opened in another mode.
+            #[cfg(unix)]
+            Error::NotOpenFor { .. } => return io::Error::from_raw_os_error(EBADF),
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Returns the exit status for an error of published images.
+#[cfg(feature = "anywhere")]
+fn published_outcome(error: &remote::publish::Error) -> Outcome {
+    use remote::publish::Error as E;
+    match error {
+        E::Usage(_) => Outcome::Usage,
+        E::Missing { .. } | E::Damaged { .. } => Outcome::Image,
+        _ => Outcome::Io,
+    }
+}
+
+/// Returns the exit status for an image location that cannot be opened.
+#[cfg(feature = "anywhere")]
+fn place_outcome(error: &remote::place::OpenError) -> Outcome {
+    use remote::place::OpenError as E;
+    match error {
+        E::Store(_) | E::Kind(_) => Outcome::Usage,
+        E::Fetch(_) | E::Zstd(remote::place::zstd::ZstdError::Read { .. }) => Outcome::Io,
+        E::Disk(_) | E::Zstd(_) => Outcome::Image,
+    }
+}
+
+/// Returns the exit status for an error of a partition table.
+fn partition_outcome(error: &PartitionError) -> Outcome {
+    use PartitionError as E;
+    match error {
+        E::Damaged { .. } | E::PastEnd { .. } | E::Unsupported { .. } => Outcome::Image,
+        E::Device(_) | E::NoRoom { .. } => Outcome::Io,
+        E::NoTable | E::NoPartition { .. } => Outcome::No,
+    }
+}
+
+/// Returns the exit status for a file system error.
+pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
+    use vfs::Error as E;
+    match error {
+        E::Unsupported(_) | E::Corrupt(_) | E::Encrypted => Outcome::Image,
+        E::Device(_) | E::NoSpace | E::NoInodes | E::ReadOnly(_) => Outcome::Io,
+        _ => Outcome::No,
+    }
+}
+
+/// Returns advice for an error whose message contains none.
+fn advice(error: &vfs::Error) -> Option<&'static str> {
+    use vfs::Error as E;
+    Some(match error {
+        E::Corrupt(damage) if damage.has_advice() => return None,
+        E::Corrupt(_) => "diskwright check tells what else is damaged",
+        E::NotFound => "diskwright ls tells what is there",
+        E::IsADirectory => "cp and rm take directories with -r",
+        E::NotEmpty => "diskwright rm -r removes a directory with all that is in it",
+        E::Exists => "choose another name, or remove or replace what has it",
+        E::NoSpace | E::NoInodes => "remove something, or build a larger image",
+        E::Encrypted => "mount the image with a kernel, and add the key there",
+        E::NoAttribute => "diskwright dump IMAGE inode PATH tells which there are",
+        E::Device(_) => "see that the image can be read and written, then: diskwright recover",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_no_secrets() {
+        let path = PathBuf::from("https://user:CANARY@host/image?sig=CANARY");
+        for error in [
+            Error::host("open", &path, io::ErrorKind::NotFound),
+            Error::Image { image: path.clone(), source: vfs::Error::NotFound },
+            Error::FoundDamaged { image: path },
+        ] {
+            let said = format!("{error} {error:?}");
+            assert!(said.contains("https://host/image") && !said.contains("CANARY"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Host-dependent functions, with the same interface for each host.
+//!
+//! `linux` uses system calls of Linux. `portable` uses the standard library, which is all there is on Windows and
+//! sufficient on other hosts.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use portable::*;
+#[cfg(unix)]
+pub(crate) use std::os::unix::fs::FileTypeExt;
+
+/// Identity of a host file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    /// Device number.
+    pub(crate) dev: u64,
+    /// Inode number.
+    pub(crate) ino: u64,
+}
+
+#[cfg(feature = "build")]
+impl From<FileId> for import::FileId {
+    fn from(id: FileId) -> Self {
+        Self { dev: id.dev, ino: id.ino }
+    }
+}
+
+/// Returns the identity of the file at a path.
+///
+/// # Errors
+/// If the file is not accessible.
+pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
+    #[cfg(unix)]
+    return std::fs::metadata(path).map(|found| id(&found));
+    #[cfg(not(unix))]
+    return id_of(&portable::open_to_ask(path)?);
+}
+
+/// Converts bytes to a path for messages, replacing invalid characters.
+pub(crate) fn path_to_show(bytes: &[u8]) -> PathBuf {
+    path(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned().into(), Path::to_owned)
+}
+
+/// Returns whether two paths refer to the same file.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((id_at(a), id_at(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Returns the identity of the file at a path for sources, or `None` if unknown.
+#[cfg(feature = "build")]
+pub fn file_id(path: &Path) -> Option<import::FileId> {
+    id_at(path).ok().map(Into::into)
+}
+
+/// Returns the identity of an open file.
+///
+/// # Errors
+/// If the call fails.
+#[cfg(unix)]
+pub(crate) fn id_of(file: &std::fs::File) -> io::Result<FileId> {
+    file.metadata().map(|found| id(&found))
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_cast, reason = "not every Unix has 64 bits for both")]
+fn id(found: &std::fs::Metadata) -> FileId {
+    use std::os::unix::fs::MetadataExt;
+    FileId { dev: found.dev() as u64, ino: found.ino() as u64 }
+}

@@ -1,0 +1,132 @@
+//! Diskwright: ext4 and XFS in user space.
+//!
+//! - [`mod@fs`] is the API for programs. It reads and writes images and their files like `std::fs`.
+//! - [`Image`] opens an image file, or a partition of a disk image, and detects its format; [`vfs::Paths`] reads it
+//!   like `std::fs`.
+//! - [`build`] builds an image from directories, archives, container images and other images.
+//! - [`Image::edit`] opens an image for changes. [`edit`] and [`copy`] implement `mkdir`, `rm`, `cp` and similar
+//!   commands.
+//! - [`apply`](mod@apply) applies a container image layer to an image. [`diff`](mod@diff) compares two images or
+//!   creates the layer.
+//! - `mount` serves an image as a directory, on Linux.
+//! - `serve` exports an image as a network block device. `volume` manages block devices stored in a bucket.
+//! - [`mod@workload`] contains the environments in which workloads run for comparison.
+//! - [`mod@check`] checks an image, and [`repair`] repairs it.
+//! - [`resize`] grows or shrinks an image in place.
+//! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
+//! - [`mod@tune`] changes superblock settings.
+//! - `anywhere` reads images that are not local files (feature `anywhere`).
+//! - `publish` publishes images in object storage (feature `anywhere`).
+//! - [`disk_map`] draws the disk layout of an image.
+#![forbid(unsafe_code)]
+// Without the feature `build`, some items of the code that opens images are unused.
+#![cfg_attr(not(feature = "build"), allow(dead_code))]
+
+#[macro_use]
+mod setters;
+
+#[cfg(feature = "anywhere")]
+pub mod anywhere;
+#[cfg(not(feature = "anywhere"))]
+mod anywhere;
+#[cfg(feature = "build")]
+pub mod apply;
+#[cfg(feature = "build")]
+pub mod build;
+#[cfg(feature = "check")]
+pub mod check;
+#[cfg(all(feature = "build", target_os = "linux"))]
+mod claim;
+#[cfg(feature = "build")]
+#[cfg_attr(not(target_os = "linux"), path = "clone_portable.rs")]
+mod clone;
+#[cfg(feature = "build")]
+pub mod copy;
+#[cfg(feature = "build")]
+pub mod diff;
+#[cfg(feature = "check")]
+pub mod disk_map;
+#[cfg(feature = "build")]
+pub mod dump;
+#[cfg(feature = "build")]
+pub mod edit;
+mod error;
+#[cfg(feature = "build")]
+pub mod extract;
+#[cfg(feature = "build")]
+pub mod find;
+mod format;
+pub mod fs;
+mod host;
+mod image;
+mod inode;
+#[cfg(feature = "build")]
+pub mod list;
+mod lock;
+#[cfg(target_os = "linux")]
+mod lock_of_caller;
+#[cfg(feature = "build")]
+pub mod lsattr;
+#[cfg(feature = "build")]
+mod made_names;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub mod mount;
+#[cfg(target_os = "linux")]
+mod mounts;
+mod open_to_edit;
+#[cfg(feature = "build")]
+pub mod output;
+#[cfg(feature = "anywhere")]
+pub mod publish;
+#[cfg(feature = "build")]
+mod record;
+#[cfg(feature = "build")]
+pub mod repair;
+#[cfg(feature = "build")]
+#[cfg_attr(not(target_os = "linux"), path = "replace_portable.rs")]
+mod replace;
+#[cfg(feature = "build")]
+pub mod resize;
+#[cfg(feature = "build")]
+mod scout;
+#[cfg(feature = "serve")]
+pub mod serve;
+#[cfg(feature = "build")]
+#[cfg_attr(not(target_os = "linux"), path = "signals_portable.rs")]
+mod signals;
+#[cfg(all(feature = "build", target_os = "linux"))]
+mod stop;
+pub mod text;
+#[cfg(feature = "build")]
+pub mod tune;
+#[cfg(feature = "build")]
+mod verity;
+#[cfg(feature = "anywhere")]
+pub mod volume;
+#[cfg(feature = "build")]
+mod windows_names;
+#[cfg(feature = "workload")]
+pub mod workload;
+mod writable;
+
+pub use ::ext4::SuperblockPlace;
+pub use disk::partition;
+pub use error::{Error, Outcome, Result};
+pub use format::Format;
+#[cfg(feature = "build")]
+pub use host::file_id;
+pub use host::is_same_file;
+pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
+#[cfg(feature = "build")]
+pub use record::Record;
+#[cfg(feature = "build")]
+pub use signals::clean_up_on_signals;
+#[cfg(all(feature = "build", not(target_os = "linux")))]
+pub use signals::stop_on_signals;
+#[cfg(all(feature = "build", target_os = "linux"))]
+pub use stop::stop_on_signals;
+
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/library.md")]
+struct Guide;

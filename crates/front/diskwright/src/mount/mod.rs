@@ -1,0 +1,186 @@
+//! Mounts of images (`diskwright mount` and `unmount`).
+//!
+//! An [`OpenToMount`] image becomes a [`Mount`]. It answers the kernel's FUSE requests in this process until it is
+//! unmounted, and then closes the image:
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::mount::{Mount, MountOptions, OpenToMount};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let image = OpenToMount::open("root.img".as_ref(), &OpenImage::default(), false)?;
+//! let mount = Mount::new(image, "/mnt".as_ref(), MountOptions::default())?;
+//! let unmounter = mount.unmounter();
+//! let server = std::thread::spawn(|| mount.serve(|| println!("it can be used")));
+//! // ... any program can work in /mnt ...
+//! unmounter.unmount().expect("it is mounted");
+//! server.join().expect("it does not panic")
+//! # }
+//! ```
+//!
+//! A thread that answers requests must not wait for one. A program must not use its own mount on the serving thread, or
+//! hold a lock there that [`Mount::serve`] needs.
+
+mod image;
+mod options;
+mod served;
+mod signals;
+mod unmount;
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use fuse::{Adapter, Durable, SpaceKeeper, Syncer};
+use linux::{Session, SessionOptions};
+
+pub use fuse::{AccessTimes, OnDamage};
+pub use image::OpenToMount;
+pub use linux::Unmounter;
+pub use options::MountOptions;
+pub use signals::unmount_on_signals;
+pub use unmount::{Released, UnmountOptions, unmount};
+
+use crate::lock::Ending;
+use crate::{Error, Result};
+
+/// Mount type after `fuse.`.
+const SUBTYPE: &str = "diskwright";
+
+/// Maximum block size of a block device mount, in bytes: the page size of most machines.
+const BLOCK_SIZE_MAX: u32 = 4096;
+
+/// Mounted image. Requests wait until [`Self::serve`] answers them.
+///
+/// If dropped without serving, the image is unmounted. A writable image is then in the state after a crash, although
+/// nothing was changed.
+pub struct Mount {
+    // Declared before the image, so that it is dropped first.
+    session: Session,
+    image: OpenToMount,
+    options: MountOptions,
+}
+
+impl Mount {
+    /// Mounts an image by mount(2) if permitted, otherwise by `fusermount3`.
+    ///
+    /// # Errors
+    /// If it cannot be mounted. The image has been closed then.
+    pub fn new(
+        image: impl Into<OpenToMount>,
+        mountpoint: &Path,
+        options: MountOptions,
+    ) -> Result<Self> {
+        let mut image = image.into();
+        match mount_in_kernel(&mut image, mountpoint, &options) {
+            Ok(session) => Ok(Self { session, image, options }),
+            Err(error) => {
+                image.close()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns a handle that unmounts from any thread.
+    pub fn unmounter(&self) -> Unmounter {
+        self.session.unmounter()
+    }
+
+    /// Calls `ready` when the mount is usable, answers requests until it is unmounted, then makes all changes durable
+    /// and closes the image.
+    ///
+    /// # Errors
+    /// If the session fails, the image cannot be written or closed, damage was found ([`Error::FoundDamaged`]), or it
+    /// was shut down ([`Error::ShutDown`]). In the last two cases, unless [`OnDamage::Continue`] was set, nothing was
+    /// written after the event, and the image is in the state after a crash.
+    pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
+        let Self { session, image, options } = self;
+        let session_options = SessionOptions {
+            threads: options.thread_count(image.is_place()),
+            io_uring: options.io_uring,
+        };
+        let adapter =
+            Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
+        let keeps_space = !is_read_only(&image, &options) && !options.sync;
+        let write_back = keeps_space.then(|| session.write_back().ok()).flatten();
+        let name = PathBuf::from(image.name());
+        let (served, _ending) = thread::scope(|scope| {
+            let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
+            let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
+            let mut keeper = None;
+            let served = session.serve(
+                &Durable::new(&adapter, options.sync, options.dirsync),
+                &session_options,
+                || {
+                    // Start after requests are answered, because it sends some.
+                    keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
+                    ready();
+                },
+            );
+            // Mark the end before joining the syncer, which may take long. For device mounts, the kernel waits itself.
+            (served, Ending::mark(&name))
+        });
+        let finished = adapter.finish();
+        let is_damaged = adapter.is_damaged() || matches!(finished, Err(vfs::Error::Corrupt(_)));
+        let is_shut_down = adapter.is_shut_down();
+        drop(adapter);
+        if is_shut_down {
+            // Drop without closing, so that nothing more is written. umount(2) returns after that.
+            drop(image);
+            return Err(Error::ShutDown { image: name });
+        }
+        if !is_damaged || options.on_damage == OnDamage::Continue {
+            image.close()?;
+        }
+        served.map_err(|e| Error::host("serve the mount of", &name, e))?;
+        if is_damaged {
+            return Err(Error::FoundDamaged { image: name });
+        }
+        finished.map_err(|source| Error::Image { image: name, source })
+    }
+}
+
+/// Mounts a block device as `fuseblk` if the kernel can. The kernel then forwards syncfs(2), and umount(2) waits until
+/// the image is closed. Not possible with another source name (`fsname=`).
+fn mount_in_kernel(
+    image: &mut OpenToMount,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Session> {
+    let plain = kernel_options(image, options);
+    if options.fs_name.is_none()
+        && let Some(claim) = image.take_claim()
+    {
+        let totals = image.file_system().statfs();
+        // Between this and the kernel's own claim, only another mount can claim the device.
+        drop(claim);
+        let block_size = totals.ok().map(|totals| totals.block_size.min(BLOCK_SIZE_MAX));
+        let of_device = linux::MountOptions { block_size, ..plain.clone() };
+        if let Ok(session) = Session::mount(mountpoint, &of_device) {
+            return Ok(session);
+        }
+        image.claim_again()?;
+    }
+    Session::mount(mountpoint, &plain).map_err(Error::Mount)
+}
+
+/// Returns whether the mount is read-only, by request or because the image is.
+fn is_read_only(image: &OpenToMount, options: &MountOptions) -> bool {
+    options.read_only || image.is_read_only()
+}
+
+/// Returns the options of the kernel mount.
+fn kernel_options(image: &OpenToMount, options: &MountOptions) -> linux::MountOptions {
+    linux::MountOptions {
+        fs_name: options.fs_name.as_ref().unwrap_or(image.name()).clone(),
+        subtype: SUBTYPE.into(),
+        read_only: is_read_only(image, options),
+        allow_other: options.allow_other,
+        suid: options.suid,
+        dev: options.dev,
+        noexec: !options.exec,
+        nosymfollow: options.nosymfollow,
+        sync: options.sync,
+        dirsync: options.dirsync,
+        block_size: None,
+    }
+}

@@ -1,0 +1,157 @@
+//! Images in object storage, divided into chunks that images share (`publish` and `gc`).
+//!
+//! ```no_run
+//! use diskwright::publish::{PublishOptions, Silent, SweepOptions, gc, publish};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let done = publish(&PublishOptions::new("root.img", "s3://bucket/images"), &Silent)?;
+//! println!("read it as {}", done.place);
+//! gc("s3://bucket/images", &SweepOptions::default())?;
+//! # Ok(()) }
+//! ```
+
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod recording;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::BlockDevice;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) use recording::Recording;
+use remote::place::store::{self, Location};
+use remote::publish::{CHUNK_BYTES_DEFAULT, Facts, Options, record};
+pub use remote::publish::{Observer, Patience, Report, Silent, Stage, SweepOptions, Swept};
+use serde::Serialize;
+
+use crate::image::{Image, format_of, open_device};
+use crate::{Error, OpenImage, Result};
+
+/// Options for publishing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PublishOptions {
+    /// The image.
+    pub image: PathBuf,
+    /// Target prefix in a store: `s3://bucket/images`.
+    pub url: String,
+    /// Published name, instead of the file name without its extension.
+    pub name: Option<String>,
+    /// Location of the image in the file.
+    pub open: OpenImage,
+    /// Chunk size in bytes: a power of two from 4 KiB to 16 MiB.
+    pub chunk_bytes: u64,
+    /// Record of the ranges read first by a start, created by mounting with a record.
+    pub order: Option<PathBuf>,
+    /// Upload existing chunks again to repair them.
+    pub resend: bool,
+}
+
+impl PublishOptions {
+    /// Creates options for publishing `image` below `url`.
+    pub fn new(image: impl Into<PathBuf>, url: impl Into<String>) -> Self {
+        Self {
+            image: image.into(),
+            url: url.into(),
+            name: None,
+            open: OpenImage::default(),
+            chunk_bytes: CHUNK_BYTES_DEFAULT.into(),
+            order: None,
+            resend: false,
+        }
+    }
+}
+
+setters!(PublishOptions {
+    name: Option<String>,
+    open: OpenImage,
+    chunk_bytes: u64,
+    order: Option<PathBuf>,
+    resend: bool,
+});
+
+/// Result of publishing.
+#[derive(Clone, Debug, Serialize)]
+pub struct PublishReport {
+    /// Location for reading the image.
+    pub place: String,
+    /// Statistics of the upload.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// Publishes an image, which is locked meanwhile.
+///
+/// # Errors
+/// If the image cannot be read, the store fails, or another program's removal of chunks there does not end.
+pub fn publish(options: &PublishOptions, observer: &dyn Observer) -> Result<PublishReport> {
+    let name = match &options.name {
+        Some(name) => name.clone(),
+        None => name_of(&options.image)?,
+    };
+    remote::publish::check_name(&name)?;
+    let location = location(&options.url)?;
+    let order = options.order.as_deref().map_or(Ok(Vec::new()), read_order)?;
+    let device = open_device(&options.image, &options.open)?;
+    let facts = facts(&options.image, &device, &options.open)?;
+    let how = Options {
+        chunk_bytes: options.chunk_bytes.try_into().unwrap_or(u32::MAX),
+        order,
+        resend: options.resend,
+        ..Options::default()
+    };
+    let report = remote::publish::publish(device, &location, &name, facts, &how, observer)?;
+    let url = disk::address::public(&options.url);
+    let place = format!("{}/names/{name}", disk::address::safe_line(url.trim_end_matches('/')));
+    Ok(PublishReport { place, report })
+}
+
+/// Removes chunks that no published image uses.
+///
+/// # Errors
+/// If another program's publication there does not end, a manifest cannot be read, or the store fails.
+pub fn gc(url: &str, options: &SweepOptions) -> Result<Swept> {
+    Ok(remote::publish::sweep(&location(url)?, options)?)
+}
+
+fn location(url: &str) -> Result<Location> {
+    store::open(&url.trim_end_matches('/').into()).map_err(|e| Error::Usage(e.to_string()))
+}
+
+fn name_of(image: &Path) -> Result<String> {
+    let image = crate::text::public(image);
+    let stem = image.file_stem().and_then(|stem| stem.to_str());
+    stem.map(str::to_owned).ok_or_else(|| {
+        Error::Usage("the file's name is none for a published image: give one with --name".into())
+    })
+}
+
+fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
+    let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
+    record::parse(BufReader::new(file)).map_err(|error| match error {
+        record::RecordError::Io(e) => Error::host("read", path, e),
+        error => {
+            Error::Usage(format!("{}: no record of a start: {error}", crate::text::shown(path)))
+        }
+    })
+}
+
+/// Returns the properties of an image. Partitioned disks and other formats can be published too, without properties.
+fn facts(path: &Path, device: &Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Facts> {
+    if format_of(path, &**device)?.is_none() {
+        return Ok(Facts::default());
+    }
+    // The device is already the part selected by the options.
+    let whole = OpenImage { offset: 0, partition: None, ..*options };
+    let image = Image::open_on(path, Arc::clone(device), &whole)?;
+    let info = image.info();
+    Ok(Facts {
+        format: info.format.clone(),
+        label: info.label.clone(),
+        uuid: info.uuid.clone(),
+        block_bytes: info.block_size,
+    })
+}

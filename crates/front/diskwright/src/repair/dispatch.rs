@@ -1,0 +1,27 @@
+//! Dispatch to the repair of each format.
+
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use operations::repair::{Repairer, StepWriter};
+use vfs::check::Options;
+
+use crate::format::Format;
+
+pub(super) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
+    match format {
+        Format::Ext4 => Box::new(ext4::repair::Repair { options: *options }),
+        Format::Xfs => Box::new(xfs::repair::Repair { options: *options }),
+    }
+}
+
+/// Opens the image's own log for writing, if it is usable. Replays its contents first.
+pub(super) fn open_log(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+) -> vfs::Result<Option<Box<dyn StepWriter>>> {
+    match format {
+        Format::Ext4 => ext4::repair::open_log(device),
+        Format::Xfs => xfs::repair::open_log(device),
+    }
+}

@@ -1,0 +1,122 @@
+//! Dispatch of size changes to the formats.
+
+use std::sync::Arc;
+
+use disk::BlockDevice;
+use vfs::{Error, Result};
+
+use super::{Least, Size};
+use crate::image::Kind;
+
+/// Size before and after.
+pub(super) struct Change {
+    pub(super) before: Size,
+    pub(super) after: Size,
+}
+
+/// Returns the current size of a file system and its size after growing to at most `bytes` bytes.
+pub(super) fn plan_growth(kind: Kind, device: &dyn BlockDevice, bytes: u64) -> Result<Change> {
+    match kind {
+        Kind::Ext => {
+            let blocks = bytes / block_size_of_ext(device)?;
+            Ok(of_ext(ext4::resize::plan_growth(device, blocks)?))
+        }
+        Kind::Xfs => xfs::resize::plan(device, bytes).map(of_xfs),
+    }
+}
+
+/// Grows a file system to at most `bytes` bytes. The device reads as zeros from `zeros_from` on.
+pub(super) fn grow(
+    kind: Kind,
+    device: Arc<dyn BlockDevice>,
+    bytes: u64,
+    zeros_from: u64,
+) -> Result<Change> {
+    match kind {
+        Kind::Ext => {
+            let blocks = bytes / block_size_of_ext(&*device)?;
+            Ok(of_ext(ext4::resize::grow(device, blocks, zeros_from)?))
+        }
+        Kind::Xfs => xfs::resize::grow(device, bytes).map(of_xfs),
+    }
+}
+
+/// Returns the result of shrinking without writing.
+pub(super) fn plan_shrink(kind: Kind, device: Arc<dyn BlockDevice>, wish: Least) -> Result<Change> {
+    match kind {
+        Kind::Ext => {
+            let wish = wish_of_ext(&*device, wish)?;
+            let (before, after) = ext4::resize::plan_shrinking(&device, wish)?;
+            Ok(Change { before: size_of_ext(before), after: size_of_ext(after) })
+        }
+        Kind::Xfs => Err(no_shrinking_of_xfs()),
+    }
+}
+
+/// Shrinks a file system.
+pub(super) fn shrink(
+    kind: Kind,
+    device: Arc<dyn BlockDevice>,
+    wish: Least,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Change> {
+    match kind {
+        Kind::Ext => {
+            let wish = wish_of_ext(&*device, wish)?;
+            let shrunk = ext4::resize::shrink(device, wish, progress)?;
+            let (before, after) = (size_of_ext(shrunk.before), size_of_ext(shrunk.after));
+            Ok(Change { before, after })
+        }
+        Kind::Xfs => Err(no_shrinking_of_xfs()),
+    }
+}
+
+fn wish_of_ext(device: &dyn BlockDevice, wish: Least) -> Result<ext4::resize::Wish> {
+    Ok(match wish {
+        Least::Bytes(bytes) => ext4::resize::Wish::Blocks(bytes / block_size_of_ext(device)?),
+        Least::Possible => ext4::resize::Wish::Least,
+    })
+}
+
+fn no_shrinking_of_xfs() -> Error {
+    let advice = "make a new image: diskwright convert IN OUT --size min";
+    Error::unsupported("shrinking an XFS image in place", advice)
+}
+
+fn of_xfs(growth: xfs::resize::Growth) -> Change {
+    let size = |blocks, groups| Size {
+        bytes: blocks * u64::from(growth.block_size),
+        blocks,
+        block_size: growth.block_size,
+        groups,
+    };
+    Change {
+        before: size(growth.blocks_before, growth.groups_before),
+        after: size(growth.blocks_after, growth.groups_after),
+    }
+}
+
+fn block_size_of_ext(device: &dyn BlockDevice) -> Result<u64> {
+    ext4::resize::size(device).map(|size| size.block_size.into())
+}
+
+fn of_ext(grown: ext4::resize::Grown) -> Change {
+    Change { before: size_of_ext(grown.before), after: size_of_ext(grown.after) }
+}
+
+fn size_of_ext(size: ext4::resize::Size) -> Size {
+    Size {
+        bytes: size.bytes(),
+        blocks: size.blocks,
+        block_size: size.block_size,
+        groups: size.groups,
+    }
+}
+
+/// Returns the size of a file system.
+pub(super) fn size(kind: Kind, device: &dyn BlockDevice) -> Result<Size> {
+    match kind {
+        Kind::Ext => ext4::resize::size(device).map(size_of_ext),
+        Kind::Xfs => Ok(of_xfs(xfs::resize::plan(device, device.len())?).before),
+    }
+}

@@ -1,0 +1,133 @@
+//! Changes of superblock settings.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::tune::change_superblock;
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! // Checked every 30 mounts, as by `tune2fs -c 30`.
+//! change_superblock("root.img".as_ref(), &OpenImage::default(), &mut |superblock| {
+//!     superblock.max_mnt_count = 30_u16.into();
+//!     Ok(())
+//! })?;
+//! # Ok(()) }
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{BlockDevice, FileDevice};
+use ext4::format::superblock::RawSuperblock;
+pub use ext4::tune::Request;
+pub use xfs::tune::NewUuid;
+
+use crate::image::{self, Kind, probe_kind};
+use crate::{Error, Image, OpenImage, Result, anywhere, lock};
+
+/// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
+/// fields that do not affect the layout, or returns an error.
+///
+/// # Errors
+/// If the image is in use, damaged, or of another format; the error of `change`; or if it changed the layout. Only the
+/// journal replay was written then.
+pub fn change_superblock(
+    path: &Path,
+    options: &OpenImage,
+    change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
+) -> Result<()> {
+    let device =
+        settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
+    let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
+    ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
+}
+
+/// Changes features of an ext2, ext3 or ext4 image with all dependent structures (journal, quota files, checksums), and
+/// superblock fields. The journal is replayed first.
+///
+/// # Errors
+/// Same as [`change_superblock`], and if a feature cannot be changed or the check finds damage. Only the journal replay
+/// was written then.
+pub fn tune(
+    path: &Path,
+    options: &OpenImage,
+    request: &Request,
+    change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
+) -> Result<()> {
+    let device =
+        settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
+    let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
+    ext4::tune::tune(&device, request, &mut change).map_err(|e| at(path, e))
+}
+
+/// Changes the UUID of an XFS image after replaying its log.
+///
+/// # Errors
+/// If the image is in use, damaged, or of another format. Only the log replay was written then.
+pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
+    let device = settled(path, options, Kind::Xfs, "its superblock is not one of XFS")?;
+    xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
+}
+
+/// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed.
+///
+/// # Errors
+/// If the image is in use, cannot be opened, or is of another format.
+pub fn open_ext_device(
+    path: &Path,
+    options: &OpenImage,
+    is_writable: bool,
+) -> Result<Arc<dyn BlockDevice>> {
+    const OTHERWISE: &str = "its superblock is not one of ext2, ext3 or ext4";
+    let device = match is_writable {
+        false => image::open_device(path, options)?,
+        true => match anywhere::open_to_write(path)? {
+            Some(device) => image::window(path, device, options)?,
+            None => return device_of_kind(path, options, Kind::Ext, OTHERWISE),
+        },
+    };
+    if probe_kind(path, &device, options)? != Kind::Ext {
+        return Err(at(path, vfs::Error::Invalid(OTHERWISE)));
+    }
+    Ok(device)
+}
+
+/// Opens the device of an image of this kind after recovery.
+fn settled(
+    path: &Path,
+    options: &OpenImage,
+    kind: Kind,
+    otherwise: &'static str,
+) -> Result<Arc<dyn BlockDevice>> {
+    let device = device_of_kind(path, options, kind, otherwise)?;
+    let needs_recovery = match kind {
+        Kind::Ext => ext4::tune::needs_recovery(&*device),
+        Kind::Xfs => xfs::tune::needs_recovery(&*device),
+    };
+    if !needs_recovery.map_err(|e| at(path, e))? {
+        return Ok(device);
+    }
+    // Release the lock for the recovery.
+    drop(device);
+    Image::recover(path, options)?;
+    device_of_kind(path, options, kind, otherwise)
+}
+
+/// Opens and locks the device of an image of this kind.
+fn device_of_kind(
+    path: &Path,
+    options: &OpenImage,
+    kind: Kind,
+    otherwise: &'static str,
+) -> Result<Arc<dyn BlockDevice>> {
+    let file = lock::open_to_write(path)?;
+    let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+    let device = image::window(path, Arc::new(device), options)?;
+    if probe_kind(path, &device, options)? != kind {
+        return Err(at(path, vfs::Error::Invalid(otherwise)));
+    }
+    Ok(device)
+}
+
+fn at(path: &Path, source: vfs::Error) -> Error {
+    Error::Image { image: path.to_owned(), source }
+}

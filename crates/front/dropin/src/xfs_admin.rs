@@ -1,0 +1,168 @@
+//! `xfs_admin`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use diskwright::tune::{NewUuid, change_xfs_uuid};
+use diskwright::{Image, ImageInfo, OpenImage};
+
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::{Invoked, say};
+use crate::making;
+use crate::supported;
+use crate::words::{Word, Words};
+
+/// Argument for an empty label.
+const NO_LABEL: &[u8] = b"--";
+
+/// Maximum length of an XFS label in bytes.
+const LABEL_BYTES_MAX: usize = 12;
+
+#[derive(Default)]
+struct Wish {
+    label: Option<Vec<u8>>,
+    uuid: Option<NewUuid>,
+    shows_label: bool,
+    shows_uuid: bool,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_ADMIN);
+    let mut wish = Wish::default();
+    let mut image = None;
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) => words.only(&mut image, path)?,
+            Word::Option('V') => return Ok(invoked.version()),
+            Word::Option(letter) => wish.option(letter, &mut words)?,
+        }
+    }
+    let image = words.named(image)?;
+    let changes = wish.label.is_some() || wish.uuid.is_some();
+    if !(changes || wish.shows_label || wish.shows_uuid) {
+        return Err(STATUSES.usage("say what to do: -l, -u, -L or -U"));
+    }
+    wish.follow(&image)?;
+    Ok(0)
+}
+
+impl Wish {
+    fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
+        match letter {
+            'l' => self.shows_label = true,
+            'u' => self.shows_uuid = true,
+            'L' => {
+                let label = words.bytes()?;
+                if label.len() > LABEL_BYTES_MAX {
+                    return Err(words.wrong(format_args!("has at most {LABEL_BYTES_MAX} bytes")));
+                }
+                self.label = Some(label);
+            }
+            // The target is always treated as a file.
+            'f' => {}
+            'U' => self.uuid = Some(words.by(uuid)?),
+            'j' | 'p' | 'e' => return Err(words.refused("version 5 has it")),
+            'c' | 'O' => {
+                return Err(words.refused(
+                    "diskwright convert --features makes the file system anew with others",
+                ));
+            }
+            'r' => {
+                return Err(words.refused("a file system with a real-time device is not changed"));
+            }
+            _ => return Err(words.unknown()),
+        }
+        Ok(())
+    }
+
+    /// Applies the changes, then prints the requested values.
+    fn follow(&self, path: &Path) -> Result<(), Failure> {
+        #[cfg(target_os = "linux")]
+        if let Some(mount) = crate::online::xfs_mount(path)? {
+            return self.follow_mounted(&mount);
+        }
+        let info = looked_at(path)?;
+        if info.format != "xfs" {
+            return Err(STATUSES.failed(format_args!(
+                "{} holds {}, not XFS",
+                path.display(),
+                info.format
+            )));
+        }
+        let mut label = info.label;
+        if let Some(new) = &self.label {
+            let new = if new == NO_LABEL { b"" } else { &**new };
+            set_label(path, new)?;
+            label = String::from_utf8_lossy(new).into_owned();
+        }
+        let mut uuid = info.uuid;
+        if let Some(new) = self.uuid {
+            change_xfs_uuid(path, &OpenImage::default(), new).map_err(|e| STATUSES.of(&e))?;
+            uuid = looked_at(path)?.uuid;
+        }
+        self.show(&label, &uuid);
+        Ok(())
+    }
+
+    /// Same as [`Self::follow`], for a mounted file system.
+    #[cfg(target_os = "linux")]
+    fn follow_mounted(&self, mount: &linux::mounted::Mount) -> Result<(), Failure> {
+        let point = mount.point.display();
+        if self.uuid.is_some() {
+            let message = format!("{point} is mounted: the UUID changes only when it is not");
+            return Err(STATUSES.failed(message));
+        }
+        if let Some(new) = &self.label {
+            let new = if new == NO_LABEL { b"" } else { &**new };
+            crate::online::set_label(mount, new).map_err(crate::online::Refused::into_failure)?;
+        }
+        let ask = || {
+            let root = mount.open()?;
+            Ok((linux::mounted::label(&root)?, linux::mounted::xfs_geometry(&root)?))
+        };
+        let found: std::io::Result<_> = ask();
+        let (label, geometry) = found.map_err(|e| STATUSES.failed(format_args!("{point}: {e}")))?;
+        let uuid = uuid::Uuid::from_bytes(geometry.uuid).to_string();
+        self.show(&String::from_utf8_lossy(&label), &uuid);
+        Ok(())
+    }
+
+    fn show(&self, label: &str, uuid: &str) {
+        if self.shows_label || self.label.is_some() {
+            say(format_args!(
+                "{} = \"{label}\"",
+                if self.label.is_some() { "new label" } else { "label" }
+            ));
+        }
+        if self.shows_uuid || self.uuid.is_some() {
+            let which = if self.uuid.is_some() { "new UUID" } else { "UUID" };
+            say(format_args!("{which} = {uuid}"));
+        }
+    }
+}
+
+fn looked_at(path: &Path) -> Result<ImageInfo, Failure> {
+    let opened = Image::open_rootless(path, &OpenImage::default().norecovery(true));
+    Ok(opened.map_err(|e| STATUSES.of(&e))?.info().clone())
+}
+
+/// Parses a UUID, `nil`, `generate` (random), or `restore` (the original UUID).
+fn uuid(text: &str) -> Result<NewUuid, String> {
+    match text {
+        "generate" => Ok(NewUuid::Given(making::random_uuid())),
+        "nil" => Ok(NewUuid::Given([0; 16])),
+        "restore" => Ok(NewUuid::First),
+        _ => {
+            let parsed = uuid::Uuid::try_parse(text);
+            let given = parsed.map(|uuid| NewUuid::Given(uuid.into_bytes()));
+            given.map_err(|_| "write a UUID, generate, restore or nil".into())
+        }
+    }
+}
+
+fn set_label(path: &Path, label: &[u8]) -> Result<(), Failure> {
+    let failed = |e: diskwright::Error| STATUSES.of(&e);
+    let image = diskwright::fs::Image::open_writable(path).map_err(failed)?;
+    image.set_label(label).map_err(failed)?;
+    image.close().map_err(failed)
+}

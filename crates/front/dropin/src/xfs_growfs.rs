@@ -1,0 +1,177 @@
+//! `xfs_growfs` and `xfs_info`, on images, devices and mounted file systems.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use diskwright::OpenImage;
+use diskwright::resize::grow;
+
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::{Invoked, say};
+use crate::supported;
+use crate::words::{Word, Words};
+use crate::xfs_geometry::Geometry;
+
+#[derive(Default)]
+struct Wish {
+    target: PathBuf,
+    blocks: Option<u64>,
+    inodes_percent: Option<u32>,
+    only_look: bool,
+    only_version: bool,
+    /// Failure for an option that neither images nor ioctls support.
+    refused: Option<Failure>,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let mut wish = read(arguments.clone())?;
+    if wish.only_version {
+        return Ok(invoked.version());
+    }
+    #[cfg(target_os = "linux")]
+    match (crate::online::xfs_mount(&wish.target), wish.refused.take()) {
+        (Ok(Some(_)), Some(refused)) => {
+            return crate::handover::run(invoked.name, &arguments).ok_or(refused);
+        }
+        (_, Some(refused)) => return Err(refused),
+        (mount, None) => {
+            if let Some(mount) = mount? {
+                return grow_mounted(&wish, &mount);
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    if let Some(refused) = wish.refused.take() {
+        return Err(refused);
+    }
+    if wish.inodes_percent.is_some() {
+        return Err(STATUSES.refused("-m", "only the data of an image grows"));
+    }
+    grow_image(&wish)
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_GROWFS);
+    let (mut wish, mut target) = (Wish::default(), None);
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) => {
+                let only = words.only(&mut target, path);
+                only.map_err(|error| wish.refused.take().unwrap_or(error))?;
+            }
+            Word::Option('D') => wish.blocks = Some(words.parsed()?),
+            Word::Option('m') => wish.inodes_percent = Some(words.by(percent)?),
+            Word::Option('n') => wish.only_look = true,
+            // The data section is the default.
+            Word::Option('d') => {}
+            Word::Option('V') => wish.only_version = true,
+            Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 'r' | 'R' | 't' | 'x')) => {
+                wish.refused = Some(words.refused("only the data of a file system grows"));
+                if matches!(letter, 'e' | 'L' | 'p' | 'R' | 't') {
+                    words.value()?;
+                }
+            }
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    if !wish.only_version {
+        wish.target = words.named(target)?;
+    }
+    Ok(wish)
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    let percent = text.parse().ok().filter(|percent| *percent <= 100);
+    percent.ok_or_else(|| "write 0 to 100".into())
+}
+
+fn grow_image(wish: &Wish) -> Ended {
+    let before = Geometry::of_image(&wish.target)?;
+    before.show(&wish.target);
+    if wish.only_look {
+        return Ok(0);
+    }
+    let bytes = wish.blocks.map(|blocks| {
+        let bytes = blocks.checked_mul(before.block_size.into());
+        bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
+    });
+    let report = grow(&wish.target, &OpenImage::default(), bytes.transpose()?);
+    let report = report.map_err(|e| STATUSES.of(&e))?;
+    if report.is_nothing() {
+        say(format_args!("data size unchanged, skipping"));
+    } else {
+        let (before, after) = (report.before.blocks, report.after.blocks);
+        say(format_args!("data blocks changed from {before} to {after}"));
+    }
+    Ok(0)
+}
+
+/// Grows a mounted file system through the kernel.
+#[cfg(target_os = "linux")]
+fn grow_mounted(wish: &Wish, mount: &linux::mounted::Mount) -> Ended {
+    let before = Geometry::of_mount(mount)?;
+    before.show(&mount.source);
+    if wish.only_look {
+        return Ok(0);
+    }
+    let failed = |e: std::io::Error| {
+        STATUSES.failed(format_args!("XFS_IOC_FSGROWFSDATA of {}: {e}", mount.point.display()))
+    };
+    let room = mount.device_bytes().map_err(failed)? / u64::from(before.block_size.max(1));
+    let blocks = match (wish.blocks, wish.inodes_percent) {
+        (Some(blocks), _) => blocks,
+        // Only the limit changes.
+        (None, Some(_)) => before.blocks,
+        (None, None) => room,
+    };
+    if blocks > room {
+        let message = format!("data size {blocks} too large, maximum is {room}");
+        return Err(STATUSES.failed(message));
+    }
+    let percent = wish.inodes_percent.unwrap_or(before.inodes_percent);
+    if blocks == before.blocks && percent == before.inodes_percent {
+        say(format_args!("data size unchanged, skipping"));
+        return Ok(0);
+    }
+    mount
+        .open()
+        .and_then(|root| linux::mounted::grow_xfs(root, blocks, percent))
+        .map_err(failed)?;
+    let after = Geometry::of_mount(mount)?;
+    if after.blocks != before.blocks {
+        let (before, after) = (before.blocks, after.blocks);
+        say(format_args!("data blocks changed from {before} to {after}"));
+    }
+    if after.inodes_percent != before.inodes_percent {
+        let (before, after) = (before.inodes_percent, after.inodes_percent);
+        say(format_args!("inode max percent changed from {before} to {after}"));
+    }
+    Ok(0)
+}
+
+/// Shows the geometry of an image, a device or a mounted file system.
+pub(crate) fn info(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let mut words = Words::new(arguments, STATUSES, &supported::XFS_INFO);
+    let mut target = None;
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) => words.only(&mut target, path)?,
+            Word::Option('V') => return Ok(invoked.version()),
+            Word::Option('t') => return Err(words.refused("the kernel's table of mounts is read")),
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    let target = words.named(target)?;
+    show(&target)?;
+    Ok(0)
+}
+
+fn show(target: &Path) -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    if let Some(mount) = crate::online::xfs_mount(target)? {
+        Geometry::of_mount(&mount)?.show(&mount.source);
+        return Ok(());
+    }
+    Geometry::of_image(target)?.show(target);
+    Ok(())
+}

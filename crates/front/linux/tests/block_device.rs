@@ -1,0 +1,83 @@
+//! Mounts of block devices, whose end the kernel waits for.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use linux::{Errno, Handler, Kernel, MountOptions, Operation, Reply, Request, Session, Settings};
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::common::{Memory, PATIENCE, Transport, session_options};
+
+/// A loop device.
+struct Device(PathBuf);
+
+impl Device {
+    fn new(backing: &Path) -> Self {
+        let mut losetup = testkit::command("losetup");
+        let output = losetup.args(["--find", "--show"]).arg(backing).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Self(String::from_utf8(output.stdout).unwrap().trim().into())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = testkit::command("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// File system that is unmounted by another program while it answers SYNCFS.
+struct UnmountedInSyncfs<'a> {
+    memory: Memory,
+    place: &'a Path,
+}
+
+impl Handler for UnmountedInSyncfs<'_> {
+    fn init(&self, kernel: &Kernel) -> Settings {
+        self.memory.init(kernel)
+    }
+
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        match request.operation {
+            Operation::Syncfs => unmount(self.place, UnmountFlags::DETACH),
+            _ => self.memory.handle(request, reply),
+        }
+    }
+}
+
+/// The child that writes back holds the last reference to the mount. Its exit waits for the end of
+/// the session, which thus must not wait for the child.
+#[test]
+fn the_session_ends_when_a_child_unmounts_it() {
+    testkit::require!(Root, Loop, Fuse, Tool("losetup"));
+    let dir = tempfile::tempdir().unwrap();
+    let (place, backing) = (dir.path().join("mount"), dir.path().join("backing"));
+    fs::create_dir(&place).unwrap();
+    File::create(&backing).unwrap().set_len(1 << 20).unwrap();
+    let device = Device::new(&backing);
+    let options = MountOptions {
+        fs_name: device.0.clone().into(),
+        subtype: "memory".into(),
+        block_size: Some(4096),
+        ..MountOptions::default()
+    };
+    let session = Session::mount(&place, &options).unwrap();
+    let write_back = session.write_back().unwrap();
+    let (ended, ends) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let handler = UnmountedInSyncfs { memory: Memory::new(0), place: &place };
+        thread::scope(|scope| {
+            let flush = || drop(scope.spawn(move || write_back.flush().unwrap()));
+            let options = session_options(Transport::Device, 2);
+            let unmounted = session.serve(&handler, &options, flush).unwrap();
+            ended.send(()).unwrap();
+            unmounted
+        })
+    });
+    ends.recv_timeout(PATIENCE).expect("the session ends");
+    drop(server.join().unwrap());
+    // The kernel has released the device.
+    File::options().write(true).open(&device.0).unwrap();
+}

@@ -1,0 +1,329 @@
+//! A device that reads from a source on demand.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use disk::BlockDevice;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+use super::chunks::{Chunks, Piece, Run};
+use super::fetch::fetch;
+use super::{FetchError, LazyOptions, RangeSource};
+use crate::place::disk_cache::Cached;
+use crate::place::runtime;
+
+/// Number of concurrent requests for waiting readers: equal to the number of scouts ahead of a walk.
+const REQUESTS_MAX: usize = 32;
+
+/// Number of concurrent prefetch requests. Lower, so that waiting readers are served first.
+const REQUESTS_AHEAD_MAX: usize = 16;
+
+/// Maximum number of bytes of one read that are in transit at a time.
+const STEP_BYTES: u64 = 16 << 20;
+
+/// A read-only device that fetches bytes when they are read.
+///
+/// Reads block on this crate's runtime, so tasks of that runtime must not read from it.
+pub struct LazyDevice {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: Arc<dyn RangeSource>,
+    options: LazyOptions,
+    chunk_bytes: u64,
+    chunks: Mutex<Chunks>,
+    disk: Option<Cached>,
+    wanted: Semaphore,
+    ahead: Semaphore,
+    ahead_bytes: AtomicU64,
+    /// Signals that a prefetch has ended.
+    has_come: Notify,
+    requests: AtomicU64,
+}
+
+impl LazyDevice {
+    /// Creates a device for `source`. Fetches nothing yet.
+    #[must_use]
+    pub fn new(source: Arc<dyn RangeSource>, options: LazyOptions) -> Self {
+        let chunk_bytes = source.chunk_bytes().max(1);
+        let disk = options.disk.as_ref();
+        let disk = disk.and_then(|disk| disk.of(source.identity(), source.len(), chunk_bytes));
+        let shared = Shared {
+            chunk_bytes,
+            chunks: Mutex::new(Chunks::new(options.memory_bytes)),
+            disk,
+            wanted: Semaphore::new(REQUESTS_MAX),
+            ahead: Semaphore::new(REQUESTS_AHEAD_MAX),
+            ahead_bytes: AtomicU64::new(0),
+            has_come: Notify::new(),
+            requests: AtomicU64::new(0),
+            source,
+            options,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns the identity of the contents: [`RangeSource::identity`].
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        self.shared.source.identity()
+    }
+
+    /// Returns the number of requests so far, including retries.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// Prefetches `ranges` in order within the read-ahead budget. Stops when the device is dropped. Limited to three
+    /// quarters of the memory cache unless a disk cache is configured.
+    pub fn read_ahead_in_order(&self, ranges: Vec<Range<u64>>) {
+        if !self.has_read_ahead() {
+            return;
+        }
+        let kept = self.shared.options.memory_bytes / 4 * 3;
+        let room = if self.shared.disk.is_some() { u64::MAX } else { kept };
+        let steps = self.shared.steps(&ranges, room);
+        drop(runtime::handle().spawn(read_ahead_in_order(Arc::downgrade(&self.shared), steps)));
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.checked_add(len);
+        if end.is_some_and(|end| end <= self.len()) {
+            return Ok(());
+        }
+        let what = format!("bytes {offset}+{len} lie past the end ({} bytes)", self.len());
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+    }
+}
+
+impl Shared {
+    /// Returns the chunks that overlap `range`.
+    fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
+        range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes)
+    }
+
+    fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
+        let end = chunks.end.saturating_mul(self.chunk_bytes).min(self.source.len());
+        chunks.start * self.chunk_bytes..end
+    }
+
+    /// Maximum number of chunks in one request.
+    fn longest(&self) -> u64 {
+        (self.options.request_bytes / self.chunk_bytes).max(1)
+    }
+
+    fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<(), FetchError> {
+        let chunks = self.chunks_of(&(offset..offset + buf.len() as u64));
+        self.take_from_disk(chunks.clone());
+        let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
+        for run in runs {
+            self.spawn(run, false);
+        }
+        let end = offset + buf.len() as u64;
+        for (chunk, piece) in chunks.zip(pieces) {
+            let (bytes, start) = match piece {
+                Piece::Ready(bytes) => (bytes, chunk * self.chunk_bytes),
+                Piece::Coming(run) => (run.wait()?, run.chunks.start * self.chunk_bytes),
+            };
+            let from = offset.max(chunk * self.chunk_bytes);
+            let to = end.min((chunk + 1).saturating_mul(self.chunk_bytes));
+            let part = &bytes[(from - start) as usize..(to - start) as usize];
+            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Loads missing chunks from the disk cache.
+    fn take_from_disk(&self, chunks: Range<u64>) {
+        let Some(disk) = &self.disk else { return };
+        let missing = self.chunks.lock().missing(chunks);
+        for chunk in missing {
+            if let Some(bytes) = disk.get(chunk) {
+                self.chunks.lock().insert(chunk, bytes);
+            }
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, run: Arc<Run>, is_ahead: bool) {
+        let ending = Ending { shared: Arc::clone(self), run, is_ahead, is_done: false };
+        drop(runtime::handle().spawn(ending.fetch()));
+    }
+
+    async fn fetch(&self, run: &Run, is_ahead: bool) -> Result<Bytes, FetchError> {
+        let places = if is_ahead { &self.ahead } else { &self.wanted };
+        // The semaphore is never closed.
+        let _place = places.acquire().await.ok();
+        let count = || {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        };
+        fetch(&*self.source, self.bytes_of(&run.chunks), &self.options, count).await
+    }
+
+    fn read_ahead(self: &Arc<Self>, range: &Range<u64>) {
+        let limit = self.options.read_ahead_bytes;
+        let chunks = self.chunks_of(range);
+        let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
+        let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
+        let is_on_disk = |chunk| self.disk.as_ref().is_some_and(|disk| disk.has(chunk));
+        // Chunks on disk are skipped, and no run extends over them.
+        let mut start = chunks.start;
+        for chunk in chunks.start..end {
+            if is_on_disk(chunk) {
+                self.start_ahead(start..chunk);
+                start = chunk + 1;
+            }
+        }
+        self.start_ahead(start..end);
+    }
+
+    /// Splits ranges into steps of at most one request, up to `room` bytes in total.
+    fn steps(&self, ranges: &[Range<u64>], mut room: u64) -> Vec<Range<u64>> {
+        let longest = self.options.request_bytes.min(self.options.read_ahead_bytes);
+        let mut steps = Vec::new();
+        for range in ranges {
+            let (mut start, end) = (range.start, range.end.min(self.source.len()));
+            while start < end {
+                let step = start..end.min(start.saturating_add(longest));
+                let Some(rest) = room.checked_sub(step.end - step.start) else { return steps };
+                (room, start) = (rest, step.end);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+
+    /// Checks whether the read-ahead budget allows `bytes` more.
+    fn has_room_ahead(&self, bytes: u64) -> bool {
+        let coming = self.ahead_bytes.load(Ordering::Relaxed);
+        coming == 0 || coming + bytes <= self.options.read_ahead_bytes
+    }
+
+    fn start_ahead(self: &Arc<Self>, chunks: Range<u64>) {
+        let runs = self.chunks.lock().start(chunks, self.longest());
+        for run in runs {
+            self.ahead_bytes.fetch_add(self.ahead_bytes_of(&run), Ordering::Relaxed);
+            self.spawn(run, true);
+        }
+    }
+
+    fn ahead_bytes_of(&self, run: &Run) -> u64 {
+        (run.chunks.end - run.chunks.start) * self.chunk_bytes
+    }
+}
+
+async fn read_ahead_in_order(device: Weak<Shared>, steps: Vec<Range<u64>>) {
+    for step in steps {
+        loop {
+            let Some(shared) = device.upgrade() else { return };
+            if shared.has_room_ahead(step.end - step.start) {
+                shared.read_ahead(&step);
+                break;
+            }
+            shared.has_come.notified().await;
+        }
+    }
+}
+
+/// Guard of one request. It finishes the run even if its task is dropped, so that waiters always wake up.
+struct Ending {
+    shared: Arc<Shared>,
+    run: Arc<Run>,
+    is_ahead: bool,
+    is_done: bool,
+}
+
+impl Ending {
+    async fn fetch(mut self) {
+        let outcome = self.shared.fetch(&self.run, self.is_ahead).await;
+        if let Ok(bytes) = &outcome {
+            self.keep(bytes.clone()).await;
+        }
+        self.finish(outcome);
+    }
+
+    /// Writes chunks to the disk cache before waiters wake up, because the process may exit right after that.
+    async fn keep(&self, bytes: Bytes) {
+        if self.shared.disk.is_none() {
+            return;
+        }
+        let (shared, first) = (Arc::clone(&self.shared), self.run.chunks.start);
+        let written = tokio::task::spawn_blocking(move || {
+            let Some(disk) = &shared.disk else { return };
+            for (chunk, part) in (first..).zip(bytes.chunks(shared.chunk_bytes as usize)) {
+                disk.put(chunk, part);
+            }
+        });
+        // Chunks that are not stored are fetched again.
+        let _ = written.await;
+    }
+
+    fn finish(&mut self, outcome: Result<Bytes, FetchError>) {
+        self.is_done = true;
+        if self.is_ahead {
+            let bytes = self.shared.ahead_bytes_of(&self.run);
+            self.shared.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.has_come.notify_one();
+        }
+        self.shared.chunks.lock().finish(&self.run, self.shared.chunk_bytes, outcome);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.finish(Err(FetchError::Refused {
+                address: self.shared.source.identity().to_owned(),
+                reason: "the request was ended before it was answered".into(),
+            }));
+        }
+    }
+}
+
+impl BlockDevice for LazyDevice {
+    fn len(&self) -> u64 {
+        self.shared.source.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buf.len() as u64)?;
+        let mut at = offset;
+        for part in buf.chunks_mut(STEP_BYTES as usize) {
+            self.shared.read(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn has_read_ahead(&self) -> bool {
+        self.shared.options.read_ahead_bytes > 0
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.len());
+        if self.has_read_ahead() && offset < end {
+            self.shared.read_ahead(&(offset..end));
+        }
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn zero_range(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn read_only() -> io::Error {
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "what is read lazily cannot be written")
+}

@@ -1,0 +1,115 @@
+//! The database of a volume: its path and settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path;
+use slatedb::admin::Admin;
+use slatedb::config::{
+    CompactorOptions, DbReaderOptions, ObjectStoreCacheOptions, Settings,
+    SizeTieredCompactionSchedulerOptions, SstBlockSize,
+};
+use slatedb::db_cache::DbCache;
+use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
+use slatedb::{Db, DbReader, DbReaderMode};
+
+use crate::volume::marker::Marker;
+use crate::volume::{Location, Options, VolumeError};
+
+/// Interval after which writes are sent to the log without a flush. Bounds the loss in a crash.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of tables, or of sorted runs of similar size, that are merged into one. Each size class rewrites all data
+/// once more, and a read visits fewer runs than this in each class.
+const MERGED_TABLES: usize = 8;
+/// Maximum number of unmerged tables before writers wait.
+const TABLES_MAX: usize = 32;
+/// Maximum size of unflushed writes in memory, in bytes, before writers wait.
+const WAITING_BYTES_MAX: usize = 256 << 20;
+/// Unit of table reads. Requests are expensive and bytes are cheap.
+const READ_UNIT: SstBlockSize = SstBlockSize::Block64Kib;
+/// Unit of the disk cache, and so of fetches. Table checksums detect damage; damaged parts are fetched again.
+const KEPT_BYTES: usize = 256 << 10;
+/// Poll interval of views, which must never advance to a later state. SlateDB polls at once if the interval has passed
+/// since the first instant of its clock, 262,000 years ago. This interval is longer.
+const NEVER: Duration = Duration::from_secs(300_000 * 365 * 24 * 3600);
+
+pub(crate) fn path(at: &Location) -> Path {
+    at.path.clone().join("db")
+}
+
+/// Opens the database for writing, and fences its previous writer.
+pub(crate) async fn open(
+    at: &Location,
+    marker: &Marker,
+    options: &Options,
+) -> Result<Db, VolumeError> {
+    let settings = Settings {
+        flush_interval: Some(LOG_INTERVAL),
+        l0_sst_size_bytes: usize::try_from(options.table_bytes).unwrap_or(usize::MAX),
+        l0_max_ssts: TABLES_MAX,
+        l0_max_ssts_per_key: TABLES_MAX,
+        max_unflushed_bytes: WAITING_BYTES_MAX,
+        compactor_options: Some(merging()),
+        object_store_max_retries: Some(options.retries),
+        object_store_cache_options: on_disk(marker, options),
+        ..Settings::default()
+    };
+    let builder = Db::builder(path(at), Arc::clone(&at.store))
+        .with_settings(settings)
+        .with_sst_block_size(READ_UNIT)
+        .with_db_cache(cache(options), 0);
+    Ok(builder.build().await?)
+}
+
+fn merging() -> CompactorOptions {
+    let scheduling = SizeTieredCompactionSchedulerOptions {
+        min_compaction_sources: MERGED_TABLES,
+        max_compaction_sources: 2 * MERGED_TABLES,
+        ..Default::default()
+    };
+    CompactorOptions { scheduler_options: scheduling.into(), ..CompactorOptions::default() }
+}
+
+/// Opens the current state or a checkpoint for reading.
+pub(crate) async fn open_to_read(
+    at: &Location,
+    marker: &Marker,
+    checkpoint: Option<uuid::Uuid>,
+    options: &Options,
+) -> Result<DbReader, VolumeError> {
+    // Objects that a writer replaces are kept for one day.
+    let mode = checkpoint.map_or(DbReaderMode::FollowLatest, DbReaderMode::Checkpoint);
+    let reading = DbReaderOptions {
+        manifest_poll_interval: NEVER,
+        object_store_max_retries: Some(options.retries),
+        object_store_cache_options: on_disk(marker, options),
+        ..DbReaderOptions::default()
+    };
+    let builder = DbReader::builder(path(at), Arc::clone(&at.store))
+        .with_reader_mode(mode)
+        .with_options(reading)
+        .with_db_cache(cache(options), 0);
+    Ok(builder.build().await?)
+}
+
+pub(crate) fn admin(at: &Location) -> Admin {
+    Admin::builder(path(at), Arc::clone(&at.store)).build()
+}
+
+fn cache(options: &Options) -> Arc<dyn DbCache> {
+    let options =
+        MokaCacheOptions { max_capacity: options.cache_bytes, ..MokaCacheOptions::default() };
+    Arc::new(MokaCache::new_with_opts(options))
+}
+
+/// Settings of the disk cache. It holds tables, which are immutable and whose names are never reused.
+fn on_disk(marker: &Marker, options: &Options) -> ObjectStoreCacheOptions {
+    let directory = options.disk_cache.as_ref();
+    ObjectStoreCacheOptions {
+        root_folder: directory.map(|directory| directory.join(marker.uuid.to_string())),
+        max_cache_size_bytes: Some(usize::try_from(options.disk_cache_bytes).unwrap_or(usize::MAX)),
+        part_size_bytes: KEPT_BYTES,
+        cache_on_flush: true,
+        ..ObjectStoreCacheOptions::default()
+    }
+}

@@ -1,0 +1,125 @@
+//! Errors of volumes.
+
+use std::io;
+
+use slatedb::{CloseReason, ErrorKind};
+use thiserror::Error;
+
+/// A failure of a volume or its bucket. Callers add the volume's address.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// A request to the bucket failed.
+    #[error("the bucket cannot be used: {}", disk::address::safe_line(&.0.to_string()))]
+    Store(#[from] object_store::Error),
+    /// The database failed.
+    #[error("{}", of_database(.0))]
+    Database(slatedb::Error),
+    /// Another process opened the volume later.
+    #[error(
+        "another machine has opened the volume, and nothing can be written from here any more: unmount it here"
+    )]
+    Fenced,
+    /// There is no volume.
+    #[error("no volume is there; diskwright volume create makes one")]
+    NotFound,
+    /// A volume exists already, or the remains of one.
+    #[error("{0} is there already; diskwright volume delete removes it")]
+    Exists(&'static str),
+    /// The snapshot does not exist.
+    #[error("the volume has no snapshot {0:?}; diskwright volume list tells which it has")]
+    NoSnapshot(String),
+    /// A snapshot of this name exists.
+    #[error("the volume has a snapshot {0:?} already; choose another name")]
+    SnapshotExists(String),
+    /// An invalid snapshot name.
+    #[error(
+        "{0:?} is no name of a snapshot: letters, digits, dots, dashes and underscores are, up to 100"
+    )]
+    SnapshotName(String),
+    /// The log contains synced writes that are not in the tables yet.
+    #[error(
+        "it is open elsewhere, or was not closed, and what was synced last would be left out: unmount it there; if \
+         nobody has it mounted, --take-over does it here (a mount elsewhere ends with errors)"
+    )]
+    NotSettled,
+    /// The clone would be in another bucket. A clone shares objects with its origin.
+    #[error("a clone lies in the bucket of its origin, {0}: choose an address there")]
+    OtherBucket(String),
+    /// The marker or the contents are inconsistent.
+    #[error("the volume is damaged: {0}")]
+    Damaged(String),
+    /// A newer program created the volume.
+    #[error(
+        "the volume has version {found}, and this program knows versions up to {known}: use a newer one"
+    )]
+    Version {
+        /// Version in the marker.
+        found: u32,
+        /// Newest supported version.
+        known: u32,
+    },
+    /// An invalid volume size.
+    #[error("a volume cannot have {len} bytes: choose a multiple of {block_bytes} up to {max}")]
+    Size {
+        /// The requested size in bytes.
+        len: u64,
+        /// Block size in bytes.
+        block_bytes: u32,
+        /// Maximum size in bytes.
+        max: u64,
+    },
+    /// A file or device of the host failed.
+    #[error(transparent)]
+    Host(#[from] io::Error),
+}
+
+impl From<slatedb::Error> for VolumeError {
+    fn from(error: slatedb::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Closed(CloseReason::Fenced) => Self::Fenced,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+/// Describes an error of the database to the user.
+fn of_database(error: &slatedb::Error) -> String {
+    let said = disk::address::safe_line(&error.to_string());
+    match error.kind() {
+        ErrorKind::Unavailable => format!("the bucket does not answer: {said}"),
+        ErrorKind::Data => format!("the volume is damaged, or an object of it is gone: {said}"),
+        ErrorKind::Closed(_) => format!("the volume was closed after a failure: {said}"),
+        _ => said,
+    }
+}
+
+impl VolumeError {
+    /// Checks whether the volume itself is damaged or unsupported, as opposed to an inaccessible bucket.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) | Self::Version { .. } => true,
+            Self::Database(error) => matches!(error.kind(), ErrorKind::Data),
+            _ => false,
+        }
+    }
+}
+
+impl From<VolumeError> for io::Error {
+    fn from(error: VolumeError) -> Self {
+        let kind = match &error {
+            VolumeError::Host(_) => match error {
+                VolumeError::Host(error) => return error,
+                _ => io::ErrorKind::Other,
+            },
+            VolumeError::NotFound | VolumeError::NoSnapshot(_) => io::ErrorKind::NotFound,
+            VolumeError::Exists(_) | VolumeError::SnapshotExists(_) => io::ErrorKind::AlreadyExists,
+            VolumeError::SnapshotName(_) | VolumeError::Size { .. } => io::ErrorKind::InvalidInput,
+            VolumeError::NotSettled => io::ErrorKind::ResourceBusy,
+            error if error.is_damage() => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,91 @@
+//! Volumes: block devices in object storage.
+//!
+//! A volume is a prefix of a bucket. Its blocks are the values of a database ([SlateDB](slatedb)) below the prefix. The
+//! database stores a log of writes and sorted tables as objects. A marker object identifies the volume and states its
+//! size. Writes are buffered in memory; [`flush`](disk::BlockDevice::flush) puts them into the bucket as one object
+//! of the log. A block of zeros has no value.
+//!
+//! - [`NewVolume`] creates a volume, [`Volume`] opens it for writing, and [`View`] reads it as of one moment.
+//! - Opening a [`Volume`] fences its previous writer, whose writes and flushes fail from then on.
+//! - [`snapshot`], [`clone`] and [`delete`] require that the volume is not open; [`Volume::snapshot`] works on an
+//!   open one.
+
+use std::path::PathBuf;
+
+mod blocks;
+mod database;
+mod error;
+mod manage;
+mod marker;
+mod names;
+mod new;
+mod view;
+mod volume;
+
+pub use crate::place::store::Location;
+pub use error::VolumeError;
+pub use manage::{Snapshot, clone, delete, list, snapshot, snapshots};
+pub use marker::is_volume;
+pub use new::NewVolume;
+pub use view::View;
+pub use volume::Volume;
+
+/// Options for using a volume.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Size of the memory cache of blocks, in bytes.
+    pub cache_bytes: u64,
+    /// Size at which buffered writes become a table, in bytes.
+    pub table_bytes: u64,
+    /// Number of retries of a failing request, about one second apart, before the operation fails.
+    pub retries: u32,
+    /// Local directory that caches tables across openings. Each volume has its own subdirectory.
+    pub disk_cache: Option<PathBuf>,
+    /// Maximum size of a volume's disk cache in bytes.
+    pub disk_cache_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 128 << 20,
+            table_bytes: 32 << 20,
+            retries: 30,
+            disk_cache: None,
+            disk_cache_bytes: 10 << 30,
+        }
+    }
+}
+
+impl Options {
+    /// Sets [`Self::retries`].
+    #[must_use]
+    pub fn retries(self, retries: u32) -> Self {
+        Self { retries, ..self }
+    }
+
+    /// Sets [`Self::cache_bytes`].
+    #[must_use]
+    pub fn cache_bytes(self, cache_bytes: u64) -> Self {
+        Self { cache_bytes, ..self }
+    }
+
+    /// Sets [`Self::table_bytes`].
+    #[must_use]
+    pub fn table_bytes(self, table_bytes: u64) -> Self {
+        Self { table_bytes, ..self }
+    }
+
+    /// Sets [`Self::disk_cache`].
+    #[must_use]
+    pub fn disk_cache(self, disk_cache: Option<PathBuf>) -> Self {
+        Self { disk_cache, ..self }
+    }
+
+    /// Sets [`Self::disk_cache_bytes`].
+    #[must_use]
+    pub fn disk_cache_bytes(self, disk_cache_bytes: u64) -> Self {
+        Self { disk_cache_bytes, ..self }
+    }
+}

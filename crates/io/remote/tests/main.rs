@@ -1,0 +1,13 @@
+//! Tests of images that are not local files.
+
+extern crate diskwright_remote as remote;
+#[macro_use]
+extern crate testkit;
+
+mod nbd;
+#[cfg(feature = "objects")]
+mod place;
+#[cfg(feature = "objects")]
+mod publish;
+#[cfg(feature = "objects")]
+mod volume;

@@ -1,0 +1,183 @@
+//! An in-memory bucket that counts requests, can be slow, can fail, and can stop answering at a given request.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use diskwright_remote::volume::{Location, Options};
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+/// Fault settings and request counters of a bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Conduct {
+    pub(crate) requests: AtomicU64,
+    pub(crate) puts: AtomicU64,
+    /// Number of the first request that is not answered, from 1; 0 for none.
+    pub(crate) ends_at: AtomicU64,
+    /// One of this many requests fails once; 0 for none.
+    pub(crate) fails_one_in: AtomicU64,
+    pub(crate) delay_ms: AtomicU64,
+}
+
+/// One machine's access to the bucket.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    kept: Arc<InMemory>,
+    pub(crate) conduct: Arc<Conduct>,
+}
+
+impl Bucket {
+    pub(crate) fn new() -> Self {
+        Self { kept: Arc::new(InMemory::new()), conduct: Arc::default() }
+    }
+
+    /// Returns another machine's access to the same bucket, without faults.
+    pub(crate) fn another(&self) -> Self {
+        Self { kept: Arc::clone(&self.kept), conduct: Arc::default() }
+    }
+
+    /// Returns the location `name` in the bucket, accessed by this machine.
+    pub(crate) fn at(&self, name: &str) -> Location {
+        let store = Arc::new(Self { kept: Arc::clone(&self.kept), conduct: self.conduct.clone() });
+        Location {
+            store,
+            path: Path::from(name),
+            address: format!("memory://bucket/{name}").as_str().into(),
+        }
+    }
+
+    pub(crate) fn puts(&self) -> u64 {
+        self.conduct.puts.load(Ordering::Relaxed)
+    }
+
+    /// Returns `Err` if the request must not be executed. Otherwise an error may replace the answer.
+    async fn enter(&self, is_put: bool) -> Result<Answer> {
+        let number = self.conduct.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        if is_put {
+            self.conduct.puts.fetch_add(1, Ordering::Relaxed);
+        }
+        let delay = self.conduct.delay_ms.load(Ordering::Relaxed);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        let ends_at = self.conduct.ends_at.load(Ordering::Relaxed);
+        if ends_at > 0 && number >= ends_at {
+            // The last request may be executed, with its answer lost.
+            return if number == ends_at && ends_at.is_multiple_of(2) {
+                Ok(Answer::Lost)
+            } else {
+                Err(gone())
+            };
+        }
+        let one_in = self.conduct.fails_one_in.load(Ordering::Relaxed);
+        if one_in > 0 && number.is_multiple_of(one_in) {
+            return if number.is_multiple_of(2 * one_in) {
+                Ok(Answer::Failed)
+            } else {
+                Err(failed())
+            };
+        }
+        Ok(Answer::Given)
+    }
+}
+
+/// Fate of the answer to an executed request.
+enum Answer {
+    Given,
+    Failed,
+    Lost,
+}
+
+impl Answer {
+    fn of<T>(&self, result: Result<T>) -> Result<T> {
+        match self {
+            Self::Given => result,
+            Self::Failed => Err(failed()),
+            Self::Lost => Err(gone()),
+        }
+    }
+}
+
+/// Returns the permanent error of a machine that has crashed.
+fn gone() -> Error {
+    Error::NotSupported { source: "the machine has ended".into() }
+}
+
+/// Returns a transient error: 503 Slow Down.
+fn failed() -> Error {
+    Error::Generic { store: "test", source: "503 Slow Down".into() }
+}
+
+impl fmt::Display for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bucket")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Bucket {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let answer = self.enter(true).await?;
+        answer.of(self.kept.put_opts(location, payload, options).await)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let answer = self.enter(true).await?;
+        answer.of(self.kept.put_multipart_opts(location, options).await)
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let answer = self.enter(false).await?;
+        answer.of(self.kept.get_opts(location, options).await)
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let answer = self.enter(false).await?;
+        answer.of(self.kept.get_ranges(location, ranges).await)
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.kept.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.kept.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let answer = self.enter(false).await?;
+        answer.of(self.kept.list_with_delimiter(prefix).await)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let answer = self.enter(true).await?;
+        answer.of(self.kept.copy_opts(from, to, options).await)
+    }
+}
+
+/// Returns options for tests, with few retries.
+pub(crate) fn options() -> Options {
+    Options::default().retries(5).cache_bytes(8 << 20)
+}

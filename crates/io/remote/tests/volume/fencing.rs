@@ -1,0 +1,86 @@
+//! Two machines use one volume: exactly one can continue.
+
+use disk::BlockDevice;
+use diskwright_remote::volume::{View, Volume};
+
+use super::device::create;
+use crate::volume::bucket::{Bucket, options};
+
+const LEN: u64 = 1 << 20;
+
+#[test]
+fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
+    let first_way = Bucket::new();
+    let second_way = first_way.another();
+    create(&first_way, "v", LEN);
+    let first = Volume::open(&first_way.at("v"), &options()).unwrap();
+    first.write_at(0, b"synced").unwrap();
+    first.flush().unwrap();
+    first.write_at(0, b"later!").unwrap();
+    let second = Volume::open(&second_way.at("v"), &options()).unwrap();
+    let mut found = [0; 6];
+    second.read_at(0, &mut found).unwrap();
+    // Unsynced writes are sent a few seconds later, so on a slow machine they may be there.
+    assert!([b"synced", b"later!"].contains(&&found), "{found:?}");
+    let told = first.flush().unwrap_err().to_string();
+    assert!(told.contains("another machine has opened the volume"), "{told}");
+    assert!(told.contains("memory://bucket/v"), "{told}");
+    // The failure is permanent.
+    for _ in 0..2 {
+        let told = first.write_at(4096, b"more").unwrap_err().to_string();
+        assert!(told.contains("another machine"), "{told}");
+        assert!(first.flush().is_err());
+    }
+    second.write_at(0, b"second").unwrap();
+    second.flush().unwrap();
+    drop(first);
+    second.write_at(8, b"goes on").unwrap();
+    second.close().unwrap();
+    let mut found = [0; 15];
+    View::open(&first_way.at("v"), None, &options()).unwrap().read_at(0, &mut found).unwrap();
+    assert_eq!(&found, b"second\0\0goes on");
+}
+
+/// Concurrent opens may all fence each other; a later open succeeds.
+#[test]
+fn of_many_that_open_a_volume_at_once_never_two_go_on() {
+    let works =
+        |volume: &Volume| volume.write_at(0, &[1; 512]).and_then(|()| volume.flush()).is_ok();
+    for round in 0..testkit::effort(3, 20, 200) {
+        let bucket = Bucket::new();
+        create(&bucket, "v", LEN);
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let open = |_| {
+                let way = bucket.another();
+                scope.spawn(move || Volume::open(&way.at("v"), &options()))
+            };
+            let openers: Vec<_> = (0..4).map(open).collect();
+            openers.into_iter().map(|opener| opener.join().unwrap()).collect()
+        });
+        // Openers that were fenced during the open have failed already.
+        let volumes: Vec<_> = opened.into_iter().flatten().collect();
+        let working = volumes.iter().filter(|volume| works(volume)).count();
+        assert!(working <= 1, "round {round}: {working}");
+        let last = Volume::open(&bucket.at("v"), &options()).unwrap();
+        assert!(works(&last), "round {round}");
+        assert!(!volumes.iter().any(works), "round {round}");
+        assert!(works(&last), "round {round}");
+    }
+}
+
+#[test]
+fn who_only_reads_fences_nobody() {
+    let bucket = Bucket::new();
+    create(&bucket, "v", LEN);
+    let volume = Volume::open(&bucket.at("v"), &options()).unwrap();
+    volume.write_at(0, b"one").unwrap();
+    volume.flush().unwrap();
+    let view = View::open(&bucket.another().at("v"), None, &options()).unwrap();
+    volume.write_at(0, b"two").unwrap();
+    volume.flush().unwrap();
+    let mut found = [0; 3];
+    view.read_at(0, &mut found).unwrap();
+    assert_eq!(&found, b"one", "what was synced before it was opened, and no more");
+    volume.write_at(0, b"and").unwrap();
+    volume.close().unwrap();
+}

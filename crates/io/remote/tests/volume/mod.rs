@@ -1,0 +1,10 @@
+//! Volumes on an in-memory bucket: contents, exclusive writing, and the state after failures and crashes at any
+//! request.
+
+mod bucket;
+mod crash;
+mod device;
+mod faults;
+mod fencing;
+mod file_system;
+mod snapshots;

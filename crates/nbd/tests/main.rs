@@ -1,9 +1,0 @@
-//! The server and the client, with each other, with other programs, and with hostile peers.
-
-#[macro_use]
-extern crate oracle;
-
-mod hostile;
-mod judges;
-mod serving;
-mod support;

@@ -1,9 +1,0 @@
-//! Places under realistic faults: servers that are slow, busy, wrong, or replace an object while it is read.
-
-#[macro_use]
-extern crate oracle;
-
-mod faults;
-mod hostile;
-mod lazy;
-mod qcow2;
