@@ -264,3 +264,46 @@ fn trees_of_imports_are_followed() {
     assert_eq!(found, expected);
     assert_eq!(paths(code), ["super::g", "crate::h::i"]);
 }
+
+/// Folders of crates, lowest first. A crate depends only on crates of its own folder and of lower ones.
+const FOLDERS: [&str; 4] = ["core", "formats", "io", "front"];
+
+/// Returns the crates that a manifest needs for building, without those for tests.
+fn needed(manifest: &str) -> impl Iterator<Item = &str> {
+    let sections = manifest.split("\n[").filter(|section| {
+        let title = section.lines().next().unwrap_or_default();
+        title.ends_with("dependencies]") && !title.contains("dev-dependencies")
+    });
+    sections.flat_map(str::lines).filter_map(|line| line.split(['.', ' ']).next())
+}
+
+#[test]
+fn crates_depend_on_lower_folders_only() {
+    let manifests = files(&["Cargo.toml"]);
+    let (_, root) = manifests.iter().find(|(path, _)| path == "Cargo.toml").expect("a workspace");
+    // `disk = { path = "crates/core/disk", …`
+    let places: BTreeMap<&str, &str> = root
+        .lines()
+        .filter_map(|line| line.split_once(" = { path = \"crates/"))
+        .filter_map(|(name, rest)| Some((name, rest.split_once('/')?.0)))
+        .collect();
+    let height = |folder: &str| FOLDERS.iter().position(|name| *name == folder);
+    let mut found = Vec::new();
+    for (path, manifest) in &manifests {
+        let Some(folder) = path.strip_prefix("crates/").and_then(|rest| rest.split('/').next())
+        else {
+            continue;
+        };
+        let Some(own) = height(folder) else { continue };
+        for name in needed(manifest) {
+            let Some(place) = places.get(name) else { continue };
+            // Crates that only measure or test are not part of the product, except these two.
+            let is_known = ["workload", "lock-counts"].contains(&name);
+            if !is_known && height(place).is_none_or(|other| other > own) {
+                found.push(format!("{path} needs {name} of {place}/"));
+            }
+        }
+    }
+    assert!(places.len() > 10, "{places:?}");
+    assert!(found.is_empty(), "docs/DESIGN.md has the order of folders:\n{}", found.join("\n"));
+}
