@@ -7,7 +7,7 @@ use common::layout::{Kind, Layout, edit_superblock};
 use common::walk;
 use ext4::format::address::{Block, FileBlock, Group};
 use ext4::format::extent::{self, Extent, IndexEntry};
-use ext4::format::features::Incompat;
+use ext4::format::features::{Incompat, RoCompat};
 use ext4::format::inode::{Inode, flags};
 use ext4::format::superblock::Superblock;
 use ext4::{Ext4, OpenOptions};
@@ -500,6 +500,25 @@ fn unknown_features_are_refused_by_name() {
         });
         let message = unsupported(victim.open());
         assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn images_with_features_that_cannot_be_maintained_are_only_read() {
+    for (incompat, ro_compat, reason) in [
+        (Incompat::EA_INODE, RoCompat::QUOTA, "both quota and ea_inode"),
+        (Incompat::empty(), RoCompat::READONLY, "read-only"),
+        (Incompat::empty(), RoCompat::SHARED_BLOCKS, "shared_blocks"),
+        (Incompat::empty(), RoCompat::from_bits_retain(1 << 29), "FEATURE_R29"),
+    ] {
+        let mut victim = Victim::new("ext4");
+        edit_superblock(&mut victim.image, |raw| {
+            raw.feature_incompat = (raw.feature_incompat.get() | incompat.bits()).into();
+            raw.feature_ro_compat = (raw.feature_ro_compat.get() | ro_compat.bits()).into();
+        });
+        list(&victim.fs(), victim.ino("/")).unwrap();
+        let message = unsupported(Ext4::open_writable(device(&victim.image), &walk::OPTIONS));
+        assert!(message.contains(reason), "{message}");
     }
 }
 
