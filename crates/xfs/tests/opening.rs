@@ -31,7 +31,7 @@ fn what_cannot_be_written_is_read() {
     let with_realtime = format!("-r rtdev={}", realtime.display());
     for (options, reason) in [
         ("-m crc=0", "version 4"),
-        ("-m metadir=1", "directory tree of metadata"),
+        ("-m metadir=1", "metadata directory tree"),
         (with_realtime.as_str(), "realtime"),
     ] {
         MkfsXfs::default().options(options).create(&image, 300 * MIB);
